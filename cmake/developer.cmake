@@ -1,0 +1,26 @@
+# For those who work on redlatch itself. Nothing here is installed or seen by a user's targets.
+
+# Warnings, in a target of their own: tests, examples and benchmarks link it, the library does not.
+add_library(redlatch_developer INTERFACE)
+target_compile_options(redlatch_developer INTERFACE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+# g++ 12 sees an overlapping memcpy in `"text" + std::string` from -O2 on (GCC bug 105651).
+target_compile_options(redlatch_developer INTERFACE
+    $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+
+# Each header alone in a translation unit, with the warnings above, as a part of the default build.
+# The header set of `redlatch` itself would be checked without them.
+add_library(redlatch_self_contained INTERFACE)
+target_link_libraries(redlatch_self_contained INTERFACE redlatch redlatch_developer)
+target_sources(redlatch_self_contained INTERFACE
+    FILE_SET HEADERS BASE_DIRS include FILES ${REDLATCH_HEADERS})
+set_target_properties(redlatch_self_contained PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+add_custom_target(redlatch_verify_headers ALL)
+add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
+
+# Presets cannot ask whether a program is there.
+find_program(REDLATCH_CCACHE ccache)
+mark_as_advanced(REDLATCH_CCACHE)
+if(REDLATCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${REDLATCH_CCACHE}")
+endif()

@@ -1,0 +1,41 @@
+# The library, its CMake package and its pkg-config file. Nothing in it depends on the processor, so
+# all of it goes to share/.
+
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/redlatch")
+set(pkgconfig_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
+
+install(TARGETS redlatch EXPORT redlatch-targets FILE_SET HEADERS)
+install(EXPORT redlatch-targets NAMESPACE redlatch:: DESTINATION "${package_dir}")
+
+# Before 1.0 a minor version may break its users, afterwards only a major one.
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(compatibility SameMinorVersion)
+else()
+    set(compatibility SameMajorVersion)
+endif()
+write_basic_package_version_file(redlatch-config-version.cmake
+    COMPATIBILITY ${compatibility}
+    ARCH_INDEPENDENT)
+configure_package_config_file(cmake/redlatch-config.cmake.in redlatch-config.cmake
+    INSTALL_DESTINATION "${package_dir}"
+    NO_SET_AND_CHECK_MACRO)
+
+# The .pc file finds its prefix from where it lies, so an installed tree can be moved.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+    set(pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+else()
+    set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+configure_file(cmake/redlatch.pc.in redlatch.pc @ONLY)
+
+install(FILES
+    "${PROJECT_BINARY_DIR}/redlatch-config.cmake"
+    "${PROJECT_BINARY_DIR}/redlatch-config-version.cmake"
+    cmake/FindHiredis.cmake
+    DESTINATION "${package_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" DESTINATION "${pkgconfig_dir}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

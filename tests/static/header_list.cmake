@@ -1,0 +1,10 @@
+# Fails if a file under include/ is not in the target's header set. (The other way round, a listed file
+# that is not there, CMake itself refuses.)
+
+file(GLOB_RECURSE present LIST_DIRECTORIES false "${INCLUDE_DIR}/*")
+file(STRINGS "${LISTED}" listed)
+list(REMOVE_ITEM present ${listed})
+if(present)
+    list(JOIN present "\n  " present)
+    message(FATAL_ERROR "not listed in cmake/headers.cmake:\n  ${present}")
+endif()
