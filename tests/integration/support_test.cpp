@@ -1,0 +1,331 @@
+// The tests' own tools, shown to do what the other tests rely on.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/process.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/wait.hpp"
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace std::string_literals;
+
+bool refuses(const std::string& address) {
+    try {
+        RawRedis{address}.ping();
+        return false;
+    } catch (const std::runtime_error&) {
+        return true;
+    }
+}
+
+TEST(Wait, EventuallySeesAChangeAndGivesUpAtItsLimit) {
+    int calls = 0;
+    EXPECT_TRUE(eventually([&] { return ++calls == 3; }));
+    EXPECT_EQ(calls, 3);
+
+    const Stopwatch watch;
+    EXPECT_FALSE(eventually([] { return false; }, 30ms));
+    EXPECT_GE(watch.elapsed(), 30ms);
+}
+
+TEST(RedisServer, AnswersOnItsSocketAndLeavesNothingBehind) {
+    pid_t pid = 0;
+    std::string folder;
+    {
+        const RedisServer server;
+        pid = server.pid();
+        folder = server.folder();
+        RawRedis redis{server.uri()};
+        redis.set("key", "value");
+        EXPECT_EQ(redis.get("key"), "value");
+        EXPECT_TRUE(process_alive(pid));
+        EXPECT_EQ(redis.info("server").at("process_id"), std::to_string(pid));
+    }
+    EXPECT_FALSE(process_alive(pid));
+    EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+TEST(RedisServer, AnswersOnALoopbackPortThatNobodyElseGets) {
+    RedisServer server{{.tcp = true}};
+    RedisServer other{{.tcp = true}};
+    EXPECT_NE(server.port(), other.port());
+    EXPECT_EQ(server.tcp_uri(), "redis://127.0.0.1:" + std::to_string(server.port()));
+    RawRedis{server.tcp_uri()}.ping();
+
+    const std::uint16_t port = server.port();
+    server.stop();
+    EXPECT_TRUE(refuses(server.tcp_uri()));
+    server.start();
+    EXPECT_EQ(server.port(), port);
+    RawRedis{server.tcp_uri()}.ping();
+}
+
+TEST(RedisServer, AnswersOnIpv6) {
+    if (!ipv6_available()) {
+        return;  // nothing to see on a machine without it
+    }
+    const RedisServer server{{.ipv6 = true}};
+    EXPECT_EQ(server.tcp_uri(), "redis://[::1]:" + std::to_string(server.port()));
+    RawRedis{server.tcp_uri()}.ping();
+}
+
+TEST(RedisServer, RestartsEmptyUnlessAppendOnly) {
+    RedisServer forgetful;
+    RawRedis{forgetful}.set("key", "value");
+    forgetful.restart();
+    EXPECT_EQ(RawRedis{forgetful}.get("key"), std::nullopt);
+
+    RedisServer lasting{{.append_only = true}};
+    RawRedis{lasting}.set("key", "value");
+    const pid_t before = lasting.pid();
+    lasting.kill();
+    EXPECT_FALSE(lasting.running());
+    EXPECT_TRUE(refuses(lasting.uri()));
+    lasting.start();
+    EXPECT_NE(lasting.pid(), before);
+    EXPECT_EQ(RawRedis{lasting}.get("key"), "value");
+}
+
+TEST(RedisServer, FrozenKeepsConnectionsButAnswersNothing) {
+    RedisServer server;
+    RawRedis impatient{server.uri(), 100ms};
+    RawRedis patient{server.uri()};
+    impatient.ping();
+    for (int round = 0; round < 3; ++round) {
+        server.freeze();
+        EXPECT_TRUE(server.running());
+        RawRedis newcomer{server.uri(), 100ms};
+        EXPECT_THROW(newcomer.ping(), std::runtime_error);
+        server.thaw();
+        patient.ping();
+    }
+    server.freeze();
+    EXPECT_THROW(impatient.ping(), std::runtime_error);
+    server.stop();
+    EXPECT_FALSE(server.running());
+}
+
+TEST(RedisServer, TakesPasswordUsersAndConfiguration) {
+    const RedisServer server{{.password = "pass \"word\\",
+                              .acl = {"alice on >secret ~allowed:* +get"},
+                              .config = {{"maxmemory", "12345678"}}}};
+    RawRedis redis{server.uri()};
+    EXPECT_TRUE(redis.command({"GET", "x"}).text.starts_with("NOAUTH"));
+    EXPECT_THROW(redis.auth("wrong"), std::runtime_error);
+
+    EXPECT_EQ(RawRedis{server}.command({"CONFIG", "GET", "maxmemory"}).elements.at(1).text,
+              "12345678");
+    redis.auth("alice", "secret");
+    EXPECT_TRUE(redis.command({"GET", "allowed:x"}).is_nil());
+    EXPECT_TRUE(redis.command({"GET", "x"}).text.starts_with("NOPERM"));
+}
+
+TEST(RedisServer, SaysWhyItDoesNotStart) {
+    try {
+        const RedisServer server{{.config = {{"no-such-setting", "1"}}}};
+        FAIL() << "it started";
+    } catch (const std::runtime_error& e) {
+        EXPECT_NE(std::string{e.what()}.find("no-such-setting"), std::string::npos) << e.what();
+    }
+}
+
+TEST(RedisServer, StartedOnAThreadThatEndsStaysAlive) {
+    std::unique_ptr<RedisServer> server;
+    std::thread{[&] { server = std::make_unique<RedisServer>(); }}.join();
+    RawRedis{*server}.ping();
+    const pid_t pid = server->pid();
+    server.reset();
+    EXPECT_FALSE(process_alive(pid));
+}
+
+TEST(RawRedis, IsBinarySafeAndReadsEveryShape) {
+    const RedisServer server;
+    RawRedis redis{server};
+    const std::string binary = "a\0b\r\n{}"s;
+    redis.set(binary, binary);
+    EXPECT_EQ(redis.get(binary), binary);
+    EXPECT_EQ(redis.keys(), std::vector<std::string>{binary});
+    EXPECT_EQ(redis.get("absent"), std::nullopt);
+    EXPECT_EQ(redis.get(""), std::nullopt);
+
+    redis.command({"HSET", "hash", "f", "1", "g", "2"});
+    EXPECT_EQ(redis.hgetall("hash"),
+              (std::map<std::string, std::string>{{"f", "1"}, {"g", "2"}}));
+    EXPECT_EQ(redis.type("hash"), "hash");
+    EXPECT_EQ(redis.pttl("hash"), -1);
+    EXPECT_EQ(redis.pttl("absent"), -2);
+    EXPECT_TRUE(redis.exists("hash"));
+    EXPECT_TRUE(redis.del("hash"));
+    EXPECT_FALSE(redis.exists("hash"));
+    EXPECT_THROW(redis.hgetall(binary), std::runtime_error);
+
+    const RawReply nested = redis.command({"EVAL", "return {1, {'x', false}}", "0"});
+    ASSERT_EQ(nested.elements.size(), 2U);
+    EXPECT_EQ(nested.elements[0].integer, 1);
+    EXPECT_EQ(nested.elements[1].elements.at(0).text, "x");
+    EXPECT_TRUE(nested.elements[1].elements.at(1).is_nil());
+
+    const auto replies = redis.pipeline({{"INCR", "n"}, {"INCR", "n"}, {"NONSENSE"}});
+    ASSERT_EQ(replies.size(), 3U);
+    EXPECT_EQ(replies[1].integer, 2);
+    EXPECT_TRUE(replies[2].is_error());
+    redis.flushall();
+    EXPECT_TRUE(redis.keys().empty());
+}
+
+TEST(RawRedis, CountsCommandsAndListsConnections) {
+    const RedisServer server;
+    RawRedis redis{server};
+    redis.command({"CLIENT", "SETNAME", "watcher"});
+    redis.reset_stats();
+    redis.command({"EVAL", "return redis.call('GET', 'x')", "0"});
+    redis.command({"EVAL", "return 1", "0"});
+    EXPECT_EQ(redis.command_calls("eval"), 2);
+    EXPECT_EQ(redis.command_calls("get"), 1);
+    EXPECT_EQ(redis.command_calls("evalsha"), 0);
+    EXPECT_GT(redis.commands_processed(), 2);
+    EXPECT_TRUE(eventually([&] { return redis.client_list().size() == 1; }));
+    EXPECT_EQ(redis.client_list().at(0).at("name"), "watcher");
+}
+
+TEST(RawRedis, ThrowsInsteadOfSigpipe) {
+    RedisServer server;
+    RawRedis redis{server};
+    server.kill();
+    EXPECT_THROW(redis.ping(), std::runtime_error);
+    EXPECT_THROW(redis.ping(), std::runtime_error);
+}
+
+TEST(ChildProcess, ForkedBodyTalksInLinesAndEndsWithItsCode) {
+    const std::string seen = "the test's variables";
+    ChildProcess child{[&](LineChannel& parent) {
+        parent.write_line(seen);
+        parent.write_line(parent.read_line().value_or("nothing") + "!");
+        return 7;
+    }};
+    EXPECT_EQ(child.read_line(), seen);
+    EXPECT_EQ(child.read_line(20ms), std::nullopt);
+    EXPECT_TRUE(child.write_line("hello"));
+    EXPECT_EQ(child.read_line(), "hello!");
+    EXPECT_EQ(child.wait(), (ExitStatus{.code = 7}));
+    EXPECT_EQ(child.read_line(), std::nullopt);
+    EXPECT_FALSE(child.write_line("too late"));
+}
+
+TEST(ChildProcess, ThrowingBodyHasAnExitCodeOfItsOwn) {
+    ChildProcess child{[](LineChannel&) -> int { throw std::runtime_error{"as planned"}; }};
+    EXPECT_EQ(child.wait(), (ExitStatus{.code = ChildProcess::threw}));
+}
+
+TEST(ChildProcess, ExecutesProgramsWithArgumentsAndEnvironment) {
+    ChildProcess shell = ChildProcess::exec(
+        "sh", {"-c", "read line; echo \"$line $1 $EXTRA\"; exit 3", "sh", "two"}, {{"EXTRA", "three"}});
+    shell.write_line("one");
+    EXPECT_EQ(shell.read_line(), "one two three");
+    EXPECT_EQ(shell.wait(), (ExitStatus{.code = 3}));
+    EXPECT_THROW((void)ChildProcess::exec("no-such-program"), std::system_error);
+}
+
+TEST(ChildProcess, ExecutedProgramInheritsNoDescriptors) {
+    const std::string high = std::to_string(::fcntl(STDERR_FILENO, F_DUPFD, 77));
+    const std::vector<std::string> script{"-c", "for i in $0 2; do ls -d /proc/$$/fd/$i 2>&-; done", high};
+    ChildProcess shell = ChildProcess::exec("sh", script);
+    EXPECT_EQ(shell.read_line(), "/proc/" + std::to_string(shell.pid()) + "/fd/2");
+    ::close(std::stoi(high));
+}
+
+TEST(ChildProcess, KilledFrozenThawed) {
+    ChildProcess child{[](LineChannel& parent) {
+        while (const auto line = parent.read_line()) {
+            parent.write_line(*line);
+        }
+        return 0;
+    }};
+    child.write_line("one");
+    EXPECT_EQ(child.read_line(), "one");
+    child.freeze();
+    child.write_line("two");
+    EXPECT_EQ(child.read_line(50ms), std::nullopt);
+    EXPECT_EQ(child.wait(0ms), std::nullopt);
+    child.thaw();
+    EXPECT_EQ(child.read_line(), "two");
+    child.kill();
+    EXPECT_EQ(child.wait(), (ExitStatus{.code = 0, .signal = SIGKILL}));
+    EXPECT_FALSE(process_alive(child.pid()));
+}
+
+TEST(ChildProcess, DestructorEndsEvenAFrozenOne) {
+    pid_t pid = 0;
+    {
+        ChildProcess child = ChildProcess::exec("sleep", {"1000"});
+        pid = child.pid();
+        child.freeze();
+        EXPECT_TRUE(process_alive(pid));
+    }
+    EXPECT_FALSE(process_alive(pid));
+}
+
+TEST(ChildProcess, DiesWithItsParent) {
+    // The middle process stands for a test program that is killed: with it go its forked child, its
+    // executed child, its server, and the ones that it started on a thread that has ended.
+    ChildProcess middle{[](LineChannel& test) {
+        const RedisServer server;
+        const auto sleeper = [](LineChannel& parent) { return parent.read_line(1h) ? 0 : 1; };
+        const ChildProcess forked{sleeper};
+        const ChildProcess executed = ChildProcess::exec("sleep", {"1000"});
+        std::unique_ptr<ChildProcess> from_thread;
+        std::thread{[&] { from_thread = std::make_unique<ChildProcess>(sleeper); }}.join();
+        for (const pid_t pid : {server.pid(), forked.pid(), executed.pid(), from_thread->pid()}) {
+            test.write_line(std::to_string(pid));
+        }
+        test.write_line(server.folder());
+        test.read_line(1h);
+        return 0;
+    }};
+    std::vector<pid_t> pids;
+    for (int i = 0; i < 4; ++i) {
+        pids.push_back(std::stoi(middle.read_line(60s).value_or("0")));
+        EXPECT_TRUE(process_alive(pids.back()));
+    }
+    const std::string folder = middle.read_line().value_or("");
+    middle.kill();
+    for (const pid_t pid : pids) {
+        EXPECT_TRUE(eventually([&] { return !process_alive(pid); })) << pid;
+    }
+    // A killed process cannot remove its folders.
+    EXPECT_TRUE(folder.find("redlatch-") != std::string::npos);
+    std::filesystem::remove_all(folder);
+}
+
+TEST(ChildProcess, ForkedWhileThreadsRunMayStartItsOwn) {
+    std::promise<void> done;
+    std::thread idle{[&] { done.get_future().wait(); }};
+    ChildProcess child{[](LineChannel&) {
+        int value = 0;
+        std::thread{[&] { value = 5; }}.join();
+        return value;
+    }};
+    EXPECT_EQ(child.wait(), (ExitStatus{.code = 5}));
+    done.set_value();
+    idle.join();
+}
+
+}  // namespace
+}  // namespace redlatch::test

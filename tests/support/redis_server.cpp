@@ -1,0 +1,144 @@
+#include "support/redis_server.hpp"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include "support/raw_redis.hpp"
+#include "support/wait.hpp"
+
+namespace redlatch::test {
+namespace {
+
+constexpr std::chrono::seconds start_limit{60};
+constexpr std::chrono::seconds stop_limit{10};
+
+std::string server_program() {
+    const char* const program = std::getenv("REDLATCH_REDIS_SERVER");
+    return program != nullptr && *program != '\0' ? program : "redis-server";
+}
+
+/// For redis.conf: bytes that need it are escaped.
+std::string quoted(const std::string& text) {
+    std::string result = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            result += '\\';
+        }
+        result += c;
+    }
+    return result + '"';
+}
+
+}  // namespace
+
+RedisServer::RedisServer(RedisServerOptions options) : options_{std::move(options)} {
+    socket_.path = folder_.file("redis.sock");
+    if (listens_on_tcp()) {
+        tcp_.host = options_.ipv6 ? "::1" : "127.0.0.1";
+        reserved_port_ = bind_to(tcp_);
+    }
+    write_config();
+    start();
+}
+
+void RedisServer::start() {
+    if (process_.running()) {
+        throw std::logic_error{"the redis-server is running already"};
+    }
+    const UniqueFd log_file{::open(folder_.file("server.log").c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
+    if (!log_file) {
+        throw std::system_error{errno, std::generic_category(), "open the server's log"};
+    }
+    process_ = spawn({.argv = {server_program(), folder_.file("redis.conf")},
+                      .output = log_file.get(),
+                      .error = log_file.get()});
+    wait_until_ready();
+}
+
+void RedisServer::stop() {
+    process_.kill(SIGTERM);
+    process_.thaw();
+    if (!process_.wait(stop_limit)) {
+        kill();  // it hangs in a script, which SIGTERM does not end
+    }
+}
+
+void RedisServer::kill() {
+    process_.kill(SIGKILL);
+    process_.wait();
+}
+
+void RedisServer::restart() {
+    stop();
+    start();
+}
+
+std::string RedisServer::log() const {
+    std::ostringstream text;
+    text << std::ifstream{folder_.file("server.log")}.rdbuf();
+    return text.str();
+}
+
+void RedisServer::write_config() const {
+    std::ofstream file{folder_.file("redis.conf")};
+    file << "daemonize no\n"
+         << "databases 16\n"
+         << "logfile \"\"\n"
+         << "save \"\"\n"
+         << "dir " << quoted(folder_.path()) << '\n'
+         << "unixsocket " << quoted(socket_.path) << '\n'
+         << "unixsocketperm 700\n"
+         << "port " << tcp_.port << '\n'
+         << "appendonly " << (options_.append_only ? "yes" : "no") << '\n'
+         << "appendfsync always\n";
+    if (listens_on_tcp()) {
+        file << "bind " << tcp_.host << '\n';
+    }
+    if (!options_.password.empty()) {
+        file << "requirepass " << quoted(options_.password) << '\n';
+    }
+    for (const std::string& user : options_.acl) {
+        file << "user " << user << '\n';
+    }
+    for (const auto& [name, value] : options_.config) {
+        file << name << ' ' << value << '\n';
+    }
+    if (!file.flush()) {
+        throw std::runtime_error{"cannot write the server's configuration"};
+    }
+}
+
+bool RedisServer::answers() const {
+    try {
+        RawRedis redis{socket_.path, std::chrono::seconds{1}};
+        const RawReply reply = redis.command({"PING"});
+        // Any answer but "still loading" is one of a live server, also "not allowed".
+        return !reply.text.starts_with("LOADING");
+    } catch (const std::runtime_error&) {
+        return false;
+    }
+}
+
+void RedisServer::wait_until_ready() {
+    bool ready = false;
+    const bool decided = eventually(
+        [&] {
+            ready = answers();
+            return ready || !process_.running();
+        },
+        start_limit);
+    if (ready) {
+        return;
+    }
+    const std::string what = decided ? "redis-server ended at once" : "redis-server does not answer";
+    throw std::runtime_error{what + ":\n" + log()};
+}
+
+}  // namespace redlatch::test

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/process.hpp"
+#include "support/socket.hpp"
+#include "support/temp_folder.hpp"
+
+namespace redlatch::test {
+
+/// What a RedisServer is started with.
+struct RedisServerOptions {
+    /// Listen on a free port of 127.0.0.1 too, not only on the Unix socket.
+    bool tcp = false;
+
+    /// The same on ::1 instead; ask `ipv6_available()` first.
+    bool ipv6 = false;
+
+    /// `requirepass`, the default user's password.
+    std::string password = {};
+
+    /// Users, as after `user` in redis.conf: "alice on >secret ~* +@all".
+    std::vector<std::string> acl = {};
+
+    /// More lines of redis.conf as name and value; they stand last, so they override what is above
+    /// them. A value is copied as it is: quote it if it has to be quoted there.
+    std::vector<std::pair<std::string, std::string>> config = {};
+
+    /// Write an append-only file with every command, so that keys survive restart() and kill().
+    /// Otherwise nothing is kept.
+    bool append_only = false;
+};
+
+/// A real redis-server of this test's own: on a Unix socket (and port) of its own, in a temporary
+/// folder of its own. It is running and answers when the constructor returns; the destructor ends it
+/// and removes the folder. If the test process dies, the kernel kills the server.
+///
+/// The program is the environment's REDLATCH_REDIS_SERVER, or else redis-server from PATH. One thread
+/// at a time may use an object.
+class RedisServer {
+public:
+    /// Throws std::runtime_error, with what the server wrote, if it does not come up.
+    explicit RedisServer(RedisServerOptions options = {});
+    ~RedisServer() = default;
+
+    RedisServer(const RedisServer&) = delete;
+    RedisServer& operator=(const RedisServer&) = delete;
+
+    /// "unix://<path>"; without the password.
+    [[nodiscard]] std::string uri() const { return socket_.uri(); }
+
+    /// "redis://127.0.0.1:<port>" or "redis://[::1]:<port>".
+    [[nodiscard]] std::string tcp_uri() const { return tcp_.uri(); }
+
+    [[nodiscard]] const std::string& socket_path() const { return socket_.path; }
+    [[nodiscard]] std::uint16_t port() const { return tcp_.port; }
+    [[nodiscard]] const std::string& password() const { return options_.password; }
+
+    /// Starts again on the same addresses, after stop() or kill(). Nothing else can have taken the
+    /// port meanwhile; connecting to it was refused.
+    void start();
+
+    /// Ends the server in order (SIGTERM) and waits for its end.
+    void stop();
+
+    /// SIGKILL, and waits for its end.
+    void kill();
+
+    /// stop() and start().
+    void restart();
+
+    /// SIGSTOP: connections stay open and new ones are accepted by the kernel, but nothing answers
+    /// until thaw(). When freeze() returns, the server has stopped.
+    void freeze() { process_.freeze(); }
+    void thaw() { process_.thaw(); }
+
+    [[nodiscard]] bool running() { return process_.running(); }
+    [[nodiscard]] pid_t pid() const { return process_.pid(); }
+    [[nodiscard]] const std::string& folder() const { return folder_.path(); }
+
+    /// All that the server has written since it was made.
+    [[nodiscard]] std::string log() const;
+
+private:
+    [[nodiscard]] bool listens_on_tcp() const { return options_.tcp || options_.ipv6; }
+    void write_config() const;
+    [[nodiscard]] bool answers() const;
+    void wait_until_ready();
+
+    RedisServerOptions options_;
+    TempFolder folder_;
+    Address socket_;
+    Address tcp_;
+    UniqueFd reserved_port_;
+    ProcessHandle process_;
+};
+
+}  // namespace redlatch::test
