@@ -18,6 +18,15 @@ set_target_properties(redlatch_self_contained PROPERTIES VERIFY_INTERFACE_HEADER
 add_custom_target(redlatch_verify_headers ALL)
 add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
 
+# What clang-tidy reads with the preset `tidy`: all headers in one translation unit. One for each header
+# would read the lower layers again and again.
+set(includes "${REDLATCH_HEADERS}")
+list(TRANSFORM includes REPLACE "^include/(.*)" "#include <\\1>\n")
+list(JOIN includes "" includes)
+file(CONFIGURE OUTPUT all_headers.cpp CONTENT "${includes}" @ONLY)
+add_library(redlatch_tidy OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/all_headers.cpp")
+target_link_libraries(redlatch_tidy PRIVATE redlatch redlatch_developer)
+
 # Presets cannot ask whether a program is there.
 find_program(REDLATCH_CCACHE ccache)
 mark_as_advanced(REDLATCH_CCACHE)
