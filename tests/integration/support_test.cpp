@@ -1,7 +1,15 @@
 // The tests' own tools, shown to do what the other tests rely on.
 
-#include <fcntl.h>
+#include "support/overlap_detector.hpp"
+#include "support/process.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/wait.hpp"
+
 #include <gtest/gtest.h>
+
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,11 +22,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "support/process.hpp"
-#include "support/raw_redis.hpp"
-#include "support/redis_server.hpp"
-#include "support/wait.hpp"
 
 namespace redlatch::test {
 namespace {
@@ -166,8 +169,7 @@ TEST(RawRedis, IsBinarySafeAndReadsEveryShape) {
     EXPECT_EQ(redis.get(""), std::nullopt);
 
     redis.command({"HSET", "hash", "f", "1", "g", "2"});
-    EXPECT_EQ(redis.hgetall("hash"),
-              (std::map<std::string, std::string>{{"f", "1"}, {"g", "2"}}));
+    EXPECT_EQ(redis.hgetall("hash"), (std::map<std::string, std::string>{{"f", "1"}, {"g", "2"}}));
     EXPECT_EQ(redis.type("hash"), "hash");
     EXPECT_EQ(redis.pttl("hash"), -1);
     EXPECT_EQ(redis.pttl("absent"), -2);
@@ -235,8 +237,9 @@ TEST(ChildProcess, ThrowingBodyHasAnExitCodeOfItsOwn) {
 }
 
 TEST(ChildProcess, ExecutesProgramsWithArgumentsAndEnvironment) {
-    ChildProcess shell = ChildProcess::exec(
-        "sh", {"-c", "read line; echo \"$line $1 $EXTRA\"; exit 3", "sh", "two"}, {{"EXTRA", "three"}});
+    ChildProcess shell =
+        ChildProcess::exec("sh", {"-c", "read line; echo \"$line $1 $EXTRA\"; exit 3", "sh", "two"},
+                           {{"EXTRA", "three"}});
     shell.write_line("one");
     EXPECT_EQ(shell.read_line(), "one two three");
     EXPECT_EQ(shell.wait(), (ExitStatus{.code = 3}));
@@ -245,7 +248,8 @@ TEST(ChildProcess, ExecutesProgramsWithArgumentsAndEnvironment) {
 
 TEST(ChildProcess, ExecutedProgramInheritsNoDescriptors) {
     const std::string high = std::to_string(::fcntl(STDERR_FILENO, F_DUPFD, 77));
-    const std::vector<std::string> script{"-c", "for i in $0 2; do ls -d /proc/$$/fd/$i 2>&-; done", high};
+    const std::vector<std::string> script{
+        "-c", "for i in $0 2; do ls -d /proc/$$/fd/$i 2>/dev/null; done", high};
     ChildProcess shell = ChildProcess::exec("sh", script);
     EXPECT_EQ(shell.read_line(), "/proc/" + std::to_string(shell.pid()) + "/fd/2");
     ::close(std::stoi(high));
@@ -325,6 +329,214 @@ TEST(ChildProcess, ForkedWhileThreadsRunMayStartItsOwn) {
     EXPECT_EQ(child.wait(), (ExitStatus{.code = 5}));
     done.set_value();
     idle.join();
+}
+
+TEST(OverlapDetector, IsContentWithOneAfterTheOther) {
+    const RedisServer server;
+    OverlapDetector detector{server.socket_path(), "name"};
+    OverlapDetector other{server.socket_path(), "name"};
+    for (int i = 0; i < 20; ++i) {
+        const OverlapDetector::Section section{i % 2 == 0 ? detector : other};
+        EXPECT_EQ(detector.inside(), 1);
+    }
+    EXPECT_EQ(detector.overlaps(), 0);
+    EXPECT_EQ(detector.sections(), 20);
+    EXPECT_EQ(detector.counter(), 20);
+    EXPECT_EQ(detector.inside(), 0);
+}
+
+TEST(OverlapDetector, SeesTwoInsideAndTheLostUpdate) {
+    const RedisServer server;
+    OverlapDetector first{server.socket_path(), "name"};
+    OverlapDetector second{server.socket_path(), "name"};
+    EXPECT_TRUE(first.enter());
+    EXPECT_FALSE(second.enter());
+    first.leave();
+    second.leave();
+    EXPECT_EQ(first.overlaps(), 1);
+    EXPECT_EQ(first.sections(), 2);
+    EXPECT_EQ(first.counter(), 1);
+}
+
+TEST(OverlapDetector, SeesProcessesWithoutALock) {
+    const RedisServer server;
+    const auto run = [&](LineChannel& parent) {
+        OverlapDetector detector{server.socket_path(), "name"};
+        parent.read_line();
+        for (int i = 0; i < 100; ++i) {
+            const OverlapDetector::Section section{detector};
+        }
+        return 0;
+    };
+    ChildProcess one{run};
+    ChildProcess two{run};
+    one.write_line("go");
+    two.write_line("go");
+    EXPECT_EQ(one.wait(60s), ExitStatus{});
+    EXPECT_EQ(two.wait(60s), ExitStatus{});
+    OverlapDetector detector{server.socket_path(), "name"};
+    EXPECT_EQ(detector.sections(), 200);
+    EXPECT_GT(detector.overlaps(), 0);
+    EXPECT_LT(detector.counter(), 200);
+}
+
+TEST(OverlapDetector, ForgetsAKilledOne) {
+    const RedisServer server;
+    ChildProcess child{[&](LineChannel& parent) {
+        OverlapDetector detector{server.socket_path(), "name"};
+        detector.enter();
+        parent.write_line("inside");
+        parent.read_line(1h);
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "inside");
+    child.kill();
+    child.wait();
+    OverlapDetector detector{server.socket_path(), "name"};
+    EXPECT_EQ(detector.inside(), 1);
+    detector.forget_inside();
+    EXPECT_TRUE(detector.enter());
+    detector.leave();
+    EXPECT_EQ(detector.counter(), 1);
+}
+
+// The proxy's faults, over both kinds of sockets on both sides.
+class ProxyTest : public ::testing::TestWithParam<bool> {
+protected:
+    RedisServer server_{{.tcp = true}};
+    RawRedis direct_{server_};
+    Proxy proxy_{GetParam() ? server_.tcp_uri() : server_.uri(), {.tcp = GetParam()}};
+
+    RawRedis through(std::chrono::milliseconds timeout = 20s) {
+        return RawRedis{proxy_.uri(), timeout};
+    }
+};
+
+std::string socket_kind(const ::testing::TestParamInfo<bool>& over_tcp) {
+    return over_tcp.param ? "tcp" : "unix";
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ProxyTest, ::testing::Bool(), socket_kind);
+
+TEST_P(ProxyTest, PassesAndCounts) {
+    RawRedis redis = through();
+    redis.set("key", std::string(1'000'000, 'x'));
+    EXPECT_EQ(redis.get("key")->size(), 1'000'000U);
+    EXPECT_GT(proxy_.counts().request_bytes, 1'000'000U);
+    EXPECT_GT(proxy_.counts().reply_bytes, 1'000'000U);
+    EXPECT_EQ(proxy_.counts().connections, 1);
+    EXPECT_EQ(proxy_.counts().open, 1);
+    { RawRedis second = through(); }
+    EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 1; }));
+    EXPECT_TRUE(eventually([&] { return proxy_.counts().connections == 2; }));
+}
+
+TEST_P(ProxyTest, HoldsRepliesUntilPass) {
+    RawRedis redis = through();
+    proxy_.hold_replies();
+    auto answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    EXPECT_TRUE(eventually([&] { return direct_.exists("n"); }));
+    EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
+    proxy_.pass();
+    EXPECT_EQ(answer.get().integer, 1);
+}
+
+TEST_P(ProxyTest, DropsOneReplyAfterDelivery) {
+    RawRedis redis = through();
+    RawRedis bystander = through();
+    bystander.ping();
+    redis.ping();
+    proxy_.drop_replies_once(1, "INCR");
+    bystander.ping();
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "1");
+    EXPECT_EQ(bystander.command({"INCR", "n"}).integer, 2);
+    EXPECT_EQ(proxy_.counts().dropped_replies, 1);
+}
+
+TEST_P(ProxyTest, BlackHoleSwallowsAndKeepsConnections) {
+    RawRedis redis = through(100ms);
+    redis.ping();
+    proxy_.black_hole();
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    RawRedis newcomer = through(100ms);
+    EXPECT_THROW(newcomer.ping(), std::runtime_error);
+    EXPECT_EQ(proxy_.counts().open, 2);
+    proxy_.pass();
+    through().ping();
+    EXPECT_FALSE(direct_.exists("n"));
+}
+
+TEST_P(ProxyTest, CutEndsConnectionsAlsoThoseThatAForkedChildHasInherited) {
+    RawRedis redis = through();
+    redis.ping();
+    ChildProcess child{[](LineChannel& parent) { return parent.read_line(1h) ? 0 : 1; }};
+    proxy_.cut();
+    EXPECT_EQ(proxy_.counts().open, 0);
+    const Stopwatch watch;
+    EXPECT_THROW(redis.ping(), std::runtime_error);
+    EXPECT_LT(watch.elapsed(), 10s);
+    through().ping();
+}
+
+TEST_P(ProxyTest, RefusesNewConnectionsOnly) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.refuse();
+    EXPECT_TRUE(refuses(proxy_.uri()));
+    redis.ping();
+    proxy_.pass();
+    through().ping();
+    proxy_.refuse();
+    proxy_.cut();
+    EXPECT_THROW(redis.ping(), std::runtime_error);
+    EXPECT_TRUE(refuses(proxy_.uri()));
+}
+
+TEST_P(ProxyTest, TricklesReplies) {
+    RawRedis redis = through();
+    direct_.set("key", std::string(20, 'x'));
+    proxy_.trickle(2, 10ms);
+    const Stopwatch watch;
+    EXPECT_EQ(redis.get("key")->size(), 20U);  // 27 bytes with the frame: 14 pieces
+    EXPECT_GE(watch.elapsed(), 130ms);
+    proxy_.trickle(1, 1h);
+    RawRedis impatient = through(100ms);
+    EXPECT_THROW(impatient.ping(), std::runtime_error);
+}
+
+TEST_P(ProxyTest, DelaysAndDeliversRequestsOfClientsThatHaveGone) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.delay(40ms);
+    const Stopwatch watch;
+    redis.ping();
+    EXPECT_GE(watch.elapsed(), 80ms);
+
+    proxy_.pass();
+    proxy_.delay_requests(300ms);
+    {
+        RawRedis ghost = through(50ms);
+        EXPECT_THROW(ghost.command({"INCR", "ghost"}), std::runtime_error);
+    }
+    EXPECT_TRUE(eventually([&] { return direct_.exists("ghost"); }));
+    EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 1; }));
+}
+
+TEST_P(ProxyTest, ShowsAServersEndToItsClients) {
+    RawRedis redis = through();
+    redis.ping();
+    server_.kill();
+    EXPECT_THROW(redis.ping(), std::runtime_error);
+    EXPECT_TRUE(refuses(proxy_.uri()));
+    server_.start();
+    through().ping();
+}
+
+TEST_P(ProxyTest, EndsWithRepliesStillKept) {
+    proxy_.hold_replies();
+    RawRedis redis = through(50ms);
+    EXPECT_THROW(redis.ping(), std::runtime_error);
 }
 
 }  // namespace

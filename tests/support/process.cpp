@@ -32,7 +32,9 @@
 #endif
 #ifdef REDLATCH_TEST_TSAN
 extern "C" const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+extern "C" const char* __tsan_default_options() {
+    return "die_after_fork=0";
+}
 #endif
 
 namespace redlatch::test {
@@ -297,9 +299,13 @@ ProcessHandle& ProcessHandle::operator=(ProcessHandle&& other) noexcept {
     return *this;
 }
 
-ProcessHandle::~ProcessHandle() { end(); }
+ProcessHandle::~ProcessHandle() {
+    end();
+}
 
-bool ProcessHandle::running() { return !reaped_ && !wait(std::chrono::milliseconds{0}); }
+bool ProcessHandle::running() {
+    return !reaped_ && !wait(std::chrono::milliseconds{0});
+}
 
 std::optional<ExitStatus> ProcessHandle::wait(std::chrono::milliseconds limit) {
     const auto ended = [this] {
@@ -335,7 +341,9 @@ void ProcessHandle::freeze() {
     }
 }
 
-void ProcessHandle::thaw() { kill(SIGCONT); }
+void ProcessHandle::thaw() {
+    kill(SIGCONT);
+}
 
 void ProcessHandle::end() {
     if (!reaped_ && owner_ == ::getpid()) {
@@ -356,7 +364,7 @@ ProcessHandle spawn(const Program& program) {
     auto [failure_here, failure_there] = socket_pair();
     failure_there = copy_above_standard(failure_there.get());
 
-    const PreparedProgram prepared{argv.data(), envp.data(), input.get(),
+    const PreparedProgram prepared{argv.data(),  envp.data(), input.get(),
                                    output.get(), error.get(), failure_there.get()};
     ProcessHandle process{fork_lasting([&prepared] { execute(prepared); })};
     failure_there.reset();
@@ -398,6 +406,8 @@ bool process_alive(pid_t pid) {
     return name_end != std::string::npos && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }
 
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_path() {
+    return std::filesystem::read_symlink("/proc/self/exe").string();
+}
 
 }  // namespace redlatch::test

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "support/socket.hpp"
+#include "support/wait.hpp"
+
 #include <signal.h>
 #include <sys/types.h>
 
@@ -13,27 +16,25 @@
 #include <utility>
 #include <vector>
 
-#include "support/socket.hpp"
-#include "support/wait.hpp"
-
 // Real child processes. Two ways to make one:
 //
-// `ChildProcess child{[](LineChannel& parent) { ...; return 0; }}` forks. It sees the test's variables
-// and is the natural choice while the process has one thread: at the beginning of a test, before the
-// first Client, Proxy or std::thread. A fork of a process with threads copies only the forking one; a
-// mutex that another one held stays locked for ever, and TSan checks nothing in such a child.
+// `ChildProcess child{[](LineChannel& parent) { ...; return 0; }}` forks. It sees the test's
+// variables and is the natural choice while the process has one thread: at the beginning of a test,
+// before the first Client, Proxy or std::thread. A fork of a process with threads copies only the
+// forking one; a mutex that another one held stays locked for ever, and TSan checks nothing in such
+// a child.
 //
-// `ChildProcess::exec(path, arguments)` runs a program afresh. Right whenever threads are running, and
-// where a test should stand for an unrelated process. The program reads the parent's lines on its
-// standard input and writes its own to standard output (and flushes: `std::endl`).
+// `ChildProcess::exec(path, arguments)` runs a program afresh. Right whenever threads are running,
+// and where a test should stand for an unrelated process. The program reads the parent's lines on
+// its standard input and writes its own to standard output (and flushes: `std::endl`).
 //
-// No child outlives the test process, however that one ends: the kernel kills it (PR_SET_PDEATHSIG).
-// That signal goes by the *thread* that forked, so a fork asked for by another thread than the main
-// one is done on a helper thread that lives as long as the child; a forked body then sees the helper's
-// thread-local variables, not those of the thread that asked.
+// No child outlives the test process, however that one ends: the kernel kills it
+// (PR_SET_PDEATHSIG). That signal goes by the *thread* that forked, so a fork asked for by another
+// thread than the main one is done on a helper thread that lives as long as the child; a forked
+// body then sees the helper's thread-local variables, not those of the thread that asked.
 //
-// The objects belong to one thread at a time, and to the process that made them: in a forked copy of
-// it, their destructors do nothing.
+// The objects belong to one thread at a time, and to the process that made them: in a forked copy
+// of it, their destructors do nothing.
 
 namespace redlatch::test {
 
@@ -121,15 +122,16 @@ struct Program {
 /// A child that talks with the test in lines. See the top of this file for which kind to use.
 class ChildProcess {
 public:
-    /// Runs in the child; what it returns is the exit code. Google Test's own failures stay unseen in
-    /// there: check with plain code and return, or write, what was found.
+    /// Runs in the child; what it returns is the exit code. Google Test's own failures stay unseen
+    /// in there: check with plain code and return, or write, what was found.
     using Body = std::function<int(LineChannel& parent)>;
 
     /// Exit code of a body that threw; the message is on standard error.
     static constexpr int threw = 99;
 
     explicit ChildProcess(const Body& body);
-    static ChildProcess exec(const std::string& path, const std::vector<std::string>& arguments = {},
+    static ChildProcess exec(const std::string& path,
+                             const std::vector<std::string>& arguments = {},
                              const std::map<std::string, std::string>& env = {});
 
     std::optional<std::string> read_line(std::chrono::milliseconds limit = generous_limit) {

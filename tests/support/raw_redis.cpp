@@ -1,7 +1,11 @@
 #include "support/raw_redis.hpp"
 
-#include <fcntl.h>
+#include "support/redis_server.hpp"
+#include "support/socket.hpp"
+
 #include <hiredis/hiredis.h>
+
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/time.h>
 
@@ -11,14 +15,11 @@
 #include <ctime>
 #include <stdexcept>
 
-#include "support/redis_server.hpp"
-#include "support/socket.hpp"
-
 namespace redlatch::test {
 namespace {
 
-/// hiredis writes to dead sockets without MSG_NOSIGNAL. The signal is kept from this thread only, so
-/// that a test process still dies of a SIGPIPE that the library under test lets through.
+/// hiredis writes to dead sockets without MSG_NOSIGNAL. The signal is kept from this thread only,
+/// so that a test process still dies of a SIGPIPE that the library under test lets through.
 class SigpipeBlocked {
 public:
     SigpipeBlocked() {
@@ -120,7 +121,9 @@ std::map<std::string, std::string> pairs(const std::vector<std::string>& texts, 
 
 }  // namespace
 
-void RawRedis::Disconnect::operator()(redisContext* context) const { ::redisFree(context); }
+void RawRedis::Disconnect::operator()(redisContext* context) const {
+    ::redisFree(context);
+}
 
 RawRedis::RawRedis(std::string_view address, std::chrono::milliseconds timeout) {
     const SigpipeBlocked blocked;
@@ -159,15 +162,21 @@ std::vector<RawReply> RawRedis::pipeline(const std::vector<Command>& commands) {
     return replies;
 }
 
-void RawRedis::ping() { checked({"PING"}); }
+void RawRedis::ping() {
+    checked({"PING"});
+}
 
-void RawRedis::auth(std::string_view password) { checked({"AUTH", password}); }
+void RawRedis::auth(std::string_view password) {
+    checked({"AUTH", password});
+}
 
 void RawRedis::auth(std::string_view user, std::string_view password) {
     checked({"AUTH", user, password});
 }
 
-void RawRedis::select(int database) { checked({"SELECT", std::to_string(database)}); }
+void RawRedis::select(int database) {
+    checked({"SELECT", std::to_string(database)});
+}
 
 std::optional<std::string> RawRedis::get(std::string_view key) {
     RawReply reply = checked({"GET", key});
@@ -177,15 +186,25 @@ std::optional<std::string> RawRedis::get(std::string_view key) {
     return std::move(reply.text);
 }
 
-void RawRedis::set(std::string_view key, std::string_view value) { checked({"SET", key, value}); }
+void RawRedis::set(std::string_view key, std::string_view value) {
+    checked({"SET", key, value});
+}
 
-bool RawRedis::exists(std::string_view key) { return checked({"EXISTS", key}).integer == 1; }
+bool RawRedis::exists(std::string_view key) {
+    return checked({"EXISTS", key}).integer == 1;
+}
 
-bool RawRedis::del(std::string_view key) { return checked({"DEL", key}).integer == 1; }
+bool RawRedis::del(std::string_view key) {
+    return checked({"DEL", key}).integer == 1;
+}
 
-long long RawRedis::pttl(std::string_view key) { return checked({"PTTL", key}).integer; }
+long long RawRedis::pttl(std::string_view key) {
+    return checked({"PTTL", key}).integer;
+}
 
-std::string RawRedis::type(std::string_view key) { return checked({"TYPE", key}).text; }
+std::string RawRedis::type(std::string_view key) {
+    return checked({"TYPE", key}).text;
+}
 
 std::map<std::string, std::string> RawRedis::hgetall(std::string_view key) {
     const RawReply reply = checked({"HGETALL", key});
@@ -205,9 +224,13 @@ std::vector<std::string> RawRedis::keys() {
     return result;
 }
 
-void RawRedis::flushall() { checked({"FLUSHALL"}); }
+void RawRedis::flushall() {
+    checked({"FLUSHALL"});
+}
 
-void RawRedis::script_flush() { checked({"SCRIPT", "FLUSH"}); }
+void RawRedis::script_flush() {
+    checked({"SCRIPT", "FLUSH"});
+}
 
 std::vector<std::map<std::string, std::string>> RawRedis::client_list() {
     std::vector<std::map<std::string, std::string>> result;
@@ -231,7 +254,9 @@ long long RawRedis::commands_processed() {
     return std::stoll(info("stats").at("total_commands_processed"));
 }
 
-void RawRedis::reset_stats() { checked({"CONFIG", "RESETSTAT"}); }
+void RawRedis::reset_stats() {
+    checked({"CONFIG", "RESETSTAT"});
+}
 
 void RawRedis::append(std::span<const std::string_view> arguments) {
     std::vector<const char*> texts;

@@ -39,8 +39,8 @@ class RawRedis {
 public:
     using Command = std::vector<std::string>;
 
-    /// Connects to `unix:///path`, a bare `/path` or `redis://host:port`. `timeout` bounds the connect
-    /// and each single wait for a reply.
+    /// Connects to `unix:///path`, a bare `/path` or `redis://host:port`. `timeout` bounds the
+    /// connect and each single wait for a reply.
     explicit RawRedis(std::string_view address,
                       std::chrono::milliseconds timeout = std::chrono::seconds{20});
 
@@ -83,8 +83,8 @@ public:
     /// The fields of one section of INFO.
     std::map<std::string, std::string> info(std::string_view section);
 
-    /// How often the server has run a command since it started or since `reset_stats`; also those that
-    /// scripts ran. `name` in lower case, a subcommand as "client|list" (Redis 7).
+    /// How often the server has run a command since it started or since `reset_stats`; also those
+    /// that scripts ran. `name` in lower case, a subcommand as "client|list" (Redis 7).
     long long command_calls(const std::string& name);
 
     /// All commands of all connections, without those that scripts ran. INFO itself counts too.

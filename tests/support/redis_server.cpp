@@ -1,5 +1,8 @@
 #include "support/redis_server.hpp"
 
+#include "support/raw_redis.hpp"
+#include "support/wait.hpp"
+
 #include <fcntl.h>
 
 #include <cerrno>
@@ -8,9 +11,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
-
-#include "support/raw_redis.hpp"
-#include "support/wait.hpp"
 
 namespace redlatch::test {
 namespace {
@@ -137,7 +137,8 @@ void RedisServer::wait_until_ready() {
     if (ready) {
         return;
     }
-    const std::string what = decided ? "redis-server ended at once" : "redis-server does not answer";
+    const std::string what =
+        decided ? "redis-server ended at once" : "redis-server does not answer";
     throw std::runtime_error{what + ":\n" + log()};
 }
 

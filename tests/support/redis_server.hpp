@@ -1,15 +1,15 @@
 #pragma once
 
+#include "support/process.hpp"
+#include "support/socket.hpp"
+#include "support/temp_folder.hpp"
+
 #include <sys/types.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "support/process.hpp"
-#include "support/socket.hpp"
-#include "support/temp_folder.hpp"
 
 namespace redlatch::test {
 
@@ -37,11 +37,11 @@ struct RedisServerOptions {
 };
 
 /// A real redis-server of this test's own: on a Unix socket (and port) of its own, in a temporary
-/// folder of its own. It is running and answers when the constructor returns; the destructor ends it
-/// and removes the folder. If the test process dies, the kernel kills the server.
+/// folder of its own. It is running and answers when the constructor returns; the destructor ends
+/// it and removes the folder. If the test process dies, the kernel kills the server.
 ///
-/// The program is the environment's REDLATCH_REDIS_SERVER, or else redis-server from PATH. One thread
-/// at a time may use an object.
+/// The program is the environment's REDLATCH_REDIS_SERVER, or else redis-server from PATH. One
+/// thread at a time may use an object.
 class RedisServer {
 public:
     /// Throws std::runtime_error, with what the server wrote, if it does not come up.

@@ -45,12 +45,12 @@ struct Address {
 /// a refusal may also show up later, on the first read or write.
 [[nodiscard]] UniqueFd connect_to(const Address& address);
 
-/// A bound, non-blocking socket that does not listen yet: connecting to it is refused. For TCP, port
-/// 0 picks a free one and stores it in `address`.
+/// A bound, non-blocking socket that does not listen yet: connecting to it is refused. For TCP,
+/// port 0 picks a free one and stores it in `address`.
 ///
-/// A socket that stays bound this way also keeps its TCP port reserved: the kernel hands the port to
-/// nobody who asks for any free one, while a server that binds it by number with SO_REUSEADDR (as
-/// redis-server does) may listen on it.
+/// A socket that stays bound this way also keeps its TCP port reserved: the kernel hands the port
+/// to nobody who asks for any free one, while a server that binds it by number with SO_REUSEADDR
+/// (as redis-server does) may listen on it.
 [[nodiscard]] UniqueFd bind_to(Address& address);
 
 /// `bind_to` and listen.

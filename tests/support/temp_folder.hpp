@@ -6,8 +6,8 @@
 
 namespace redlatch::test {
 
-/// A private folder with a path short enough for Unix sockets in it, removed with its content by the
-/// destructor. A forked child that destroys its copy removes nothing.
+/// A private folder with a path short enough for Unix sockets in it, removed with its content by
+/// the destructor. A forked child that destroys its copy removes nothing.
 class TempFolder {
 public:
     TempFolder();

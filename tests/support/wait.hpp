@@ -5,8 +5,9 @@
 
 namespace redlatch::test {
 
-/// How long tests wait for something that has to happen. It is a bound for failing tests only, so it
-/// is generous: machines under sanitizers and parallel builds are slow, and nobody waits for it else.
+/// How long tests wait for something that has to happen. It is a bound for failing tests only, so
+/// it is generous: machines under sanitizers and parallel builds are slow, and nobody waits for it
+/// else.
 inline constexpr std::chrono::seconds generous_limit{20};
 
 /// Polls `predicate` every few milliseconds until it holds; false when `limit` is over first.

@@ -1,0 +1,341 @@
+#include "support/proxy.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace redlatch::test {
+namespace {
+
+constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+
+/// Ends a socket also if a forked process has inherited it.
+void hang_up(UniqueFd& fd) {
+    if (fd) {
+        ::shutdown(fd.get(), SHUT_RDWR);
+        fd.reset();
+    }
+}
+
+/// Small packets are not held back to be sent together.
+void send_at_once(const UniqueFd& fd) {
+    const int on = 1;
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails for Unix sockets
+}
+
+/// What has arrived: bytes, or "" for nothing yet, or nothing at all when the sender has gone.
+std::optional<std::string> receive(const UniqueFd& from) {
+    std::array<char, 16384> buffer{};
+    const ssize_t size = ::recv(from.get(), buffer.data(), buffer.size(), 0);
+    if (size > 0) {
+        return std::string{buffer.data(), static_cast<std::size_t>(size)};
+    }
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return std::string{};
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+void Proxy::Stream::add(std::string bytes, Clock::time_point due) {
+    pieces_.push_back({std::move(bytes), due});
+}
+
+void Proxy::Stream::hurry() {
+    for (Piece& piece : pieces_) {
+        piece.due = {};
+    }
+}
+
+std::size_t Proxy::Stream::write(const UniqueFd& to, Clock::time_point now, std::size_t most) {
+    std::size_t written = 0;
+    blocked_ = false;
+    while (!pieces_.empty() && pieces_.front().due <= now && written < most) {
+        std::string& bytes = pieces_.front().bytes;
+        const std::size_t size = std::min(bytes.size(), most - written);
+        const ssize_t sent = ::send(to.get(), bytes.data(), size, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN) {
+            blocked_ = true;
+            return written;
+        }
+        if (sent < 0 && errno != EINTR) {
+            pieces_.clear();
+            return written;
+        }
+        const std::size_t done = sent < 0 ? 0 : static_cast<std::size_t>(sent);
+        written += done;
+        bytes.erase(0, done);
+        if (bytes.empty()) {
+            pieces_.pop_front();
+        }
+    }
+    return written;
+}
+
+Proxy::Proxy(std::string_view target, ProxyOptions options)
+    : target_{Address::parse(target)}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {
+    if (options.tcp) {
+        listen_address_.host = "127.0.0.1";
+        reserved_port_ = bind_to(listen_address_);
+    } else {
+        listen_address_.path = folder_.file("proxy.sock");
+    }
+    open_listener();
+    thread_ = std::thread{[this] { run(); }};
+}
+
+Proxy::~Proxy() {
+    call([this] { stopping_ = true; });
+    thread_.join();
+    cut_connections();
+    hang_up(listener_);
+}
+
+void Proxy::pass() {
+    call([this] {
+        faults_ = {};
+        for (Connection& connection : connections_) {
+            connection.requests.hurry();
+            connection.replies.hurry();
+            connection.drop_reply = false;
+            connection.next_trickle = {};
+        }
+        if (!listener_) {
+            open_listener();
+        }
+    });
+}
+
+void Proxy::hold_replies() {
+    call([this] { faults_.hold_replies = true; });
+}
+
+void Proxy::drop_replies_once(int count, std::string containing) {
+    call([&] {
+        faults_.drop_replies = count;
+        faults_.drop_containing = std::move(containing);
+    });
+}
+
+void Proxy::black_hole() {
+    call([this] { faults_.black_hole = true; });
+}
+
+void Proxy::refuse() {
+    call([this] { hang_up(listener_); });
+}
+
+void Proxy::cut() {
+    call([this] { cut_connections(); });
+}
+
+void Proxy::trickle(std::size_t bytes, std::chrono::milliseconds every) {
+    call([=, this] {
+        faults_.trickle_bytes = bytes;
+        faults_.trickle_every = every;
+    });
+}
+
+void Proxy::delay(std::chrono::milliseconds time) {
+    call([=, this] { faults_.request_delay = faults_.reply_delay = time; });
+}
+
+void Proxy::delay_requests(std::chrono::milliseconds time) {
+    call([=, this] { faults_.request_delay = time; });
+}
+
+void Proxy::delay_replies(std::chrono::milliseconds time) {
+    call([=, this] { faults_.reply_delay = time; });
+}
+
+ProxyCounts Proxy::counts() {
+    ProxyCounts result;
+    call([&] {
+        result = counts_;
+        result.open = static_cast<int>(connections_.size());
+    });
+    return result;
+}
+
+void Proxy::call(std::function<void()> action) {
+    std::packaged_task<void()> task{std::move(action)};
+    std::future<void> done = task.get_future();
+    {
+        const std::lock_guard lock{calls_mutex_};
+        calls_.push_back(std::move(task));
+    }
+    ::eventfd_write(wake_.get(), 1);
+    done.get();
+}
+
+void Proxy::run() {
+    while (!stopping_) {
+        wait_for_events();
+        run_calls();
+        accept_all();
+        for (Connection& connection : connections_) {
+            serve(connection);
+        }
+        connections_.remove_if([](const Connection& connection) { return connection.finished; });
+    }
+}
+
+void Proxy::wait_for_events() {
+    std::vector<pollfd> fds{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+    const auto watch = [&fds](const UniqueFd& fd, bool gone, bool full) {
+        const int events = POLLIN | (full ? POLLOUT : 0);
+        fds.push_back(
+            {.fd = gone ? -1 : fd.get(), .events = static_cast<short>(events), .revents = 0});
+    };
+    watch(listener_, false, false);
+    for (const Connection& connection : connections_) {
+        watch(connection.client, connection.client_gone, connection.replies.blocked());
+        watch(connection.server, connection.server_gone, connection.requests.blocked());
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_due() - Clock::now());
+    ::poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left.count(), 0, 1000)));
+}
+
+void Proxy::run_calls() {
+    eventfd_t ignored = 0;
+    ::eventfd_read(wake_.get(), &ignored);
+    std::vector<std::packaged_task<void()>> calls;
+    {
+        const std::lock_guard lock{calls_mutex_};
+        calls.swap(calls_);
+    }
+    for (std::packaged_task<void()>& task : calls) {
+        task();
+    }
+}
+
+void Proxy::open_listener() {
+    listener_ = listen_on(listen_address_);
+}
+
+void Proxy::accept_all() {
+    while (listener_) {
+        UniqueFd client{::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+        if (!client) {
+            return;
+        }
+        send_at_once(client);
+        ++counts_.connections;
+        UniqueFd server = connect_to(target_);
+        if (!server) {
+            hang_up(client);  // as the server would, were the client to connect to it directly
+            continue;
+        }
+        Connection& connection = connections_.emplace_back();
+        connection.client = std::move(client);
+        connection.server = std::move(server);
+    }
+}
+
+void Proxy::cut_connections() {
+    for (Connection& connection : connections_) {
+        hang_up(connection.client);
+        hang_up(connection.server);
+    }
+    connections_.clear();
+}
+
+void Proxy::serve(Connection& connection) {
+    read_requests(connection);
+    read_replies(connection);
+    write_requests(connection);
+    write_replies(connection);
+    const bool client_done = connection.client_gone && connection.requests.empty();
+    const bool server_done = connection.server_gone && connection.replies.empty();
+    const bool ended = client_done || server_done;
+    if (connection.finished || (ended && !faults_.black_hole)) {
+        hang_up(connection.client);
+        hang_up(connection.server);
+        connection.finished = true;
+    }
+}
+
+void Proxy::read_requests(Connection& connection) {
+    if (connection.client_gone) {
+        return;
+    }
+    std::optional<std::string> bytes = receive(connection.client);
+    if (!bytes) {
+        connection.client_gone = true;
+        connection.replies = {};
+    }
+    if (!bytes || bytes->empty() || faults_.black_hole || connection.server_gone) {
+        return;
+    }
+    if (faults_.drop_replies > 0 && bytes->find(faults_.drop_containing) != std::string::npos) {
+        --faults_.drop_replies;
+        connection.drop_reply = true;
+    }
+    connection.requests.add(std::move(*bytes), Clock::now() + faults_.request_delay);
+}
+
+void Proxy::read_replies(Connection& connection) {
+    if (connection.server_gone) {
+        return;
+    }
+    std::optional<std::string> bytes = receive(connection.server);
+    if (!bytes) {
+        connection.server_gone = true;
+        connection.requests = {};
+    }
+    if (!bytes || bytes->empty() || faults_.black_hole || connection.client_gone) {
+        return;
+    }
+    if (connection.drop_reply) {
+        ++counts_.dropped_replies;
+        connection.finished = true;
+        return;
+    }
+    connection.replies.add(std::move(*bytes), Clock::now() + faults_.reply_delay);
+}
+
+void Proxy::write_requests(Connection& connection) {
+    counts_.request_bytes += connection.requests.write(connection.server, Clock::now(), no_limit);
+}
+
+void Proxy::write_replies(Connection& connection) {
+    const Clock::time_point now = Clock::now();
+    const bool trickling = faults_.trickle_bytes > 0;
+    if (faults_.hold_replies || (trickling && now < connection.next_trickle)) {
+        return;
+    }
+    const std::size_t most = trickling ? faults_.trickle_bytes : no_limit;
+    const std::size_t written = connection.replies.write(connection.client, now, most);
+    counts_.reply_bytes += written;
+    if (written > 0) {
+        connection.next_trickle = now + faults_.trickle_every;
+    }
+}
+
+Proxy::Clock::time_point Proxy::next_due() const {
+    Clock::time_point earliest = Clock::time_point::max();
+    for (const Connection& connection : connections_) {
+        const Stream& requests = connection.requests;
+        const Stream& replies = connection.replies;
+        if (!requests.empty() && !requests.blocked()) {
+            earliest = std::min(earliest, requests.due());
+        }
+        if (!replies.empty() && !replies.blocked() && !faults_.hold_replies) {
+            earliest = std::min(earliest, std::max(replies.due(), connection.next_trickle));
+        }
+    }
+    return earliest;
+}
+
+}  // namespace redlatch::test

@@ -1,0 +1,171 @@
+#pragma once
+
+#include "support/socket.hpp"
+#include "support/temp_folder.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <future>
+#include <list>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+
+struct ProxyOptions {
+    /// Listen on a free port of 127.0.0.1 instead of a Unix socket.
+    bool tcp = false;
+};
+
+/// What has gone through a proxy since it was made.
+struct ProxyCounts {
+    int connections = 0;            ///< accepted
+    int open = 0;                   ///< of those, still there
+    std::size_t request_bytes = 0;  ///< written to the server
+    std::size_t reply_bytes = 0;    ///< written to clients
+    int dropped_replies = 0;        ///< by drop_replies_once
+};
+
+/// Stands between a client and a server's socket and makes faults.
+///
+/// At first everything passes. Each of the other verbs adds one fault to those that are on; pass()
+/// ends them all. When a verb returns, it holds for every byte that arrives from then on (and,
+/// where it says so, for bytes still kept). One thread serves all connections; it never blocks,
+/// whatever the two sides do. Verbs may be called by any thread.
+///
+/// A process that the test forks inherits the proxy's sockets but not its thread: there it is of no
+/// use, and its destructor must not run (ChildProcess sees to that).
+class Proxy {
+public:
+    /// `target` is `unix:///path` or `redis://host:port`, such as RedisServer::uri().
+    explicit Proxy(std::string_view target, ProxyOptions options = {});
+    ~Proxy();
+
+    Proxy(const Proxy&) = delete;
+    Proxy& operator=(const Proxy&) = delete;
+
+    /// Where clients connect: a Unix socket, or redis://127.0.0.1:port.
+    [[nodiscard]] std::string uri() const { return listen_address_.uri(); }
+
+    /// No faults; replies and delayed bytes that were kept go out at once, new connections work.
+    void pass();
+
+    /// Requests reach the server, replies are kept until pass().
+    void hold_replies();
+
+    /// The next `count` requests reach the server, but their connections end as soon as the reply
+    /// arrives, and the client never sees it. A request is what comes in one piece: one command or
+    /// one pipeline. With `containing`, only requests with these bytes in them count.
+    void drop_replies_once(int count = 1, std::string containing = {});
+
+    /// Nothing that arrives from either side goes on, as if a cable were unplugged: connections
+    /// stay open. After pass(), what was swallowed stays lost.
+    void black_hole();
+
+    /// New connections are refused; those that are open stay.
+    void refuse();
+
+    /// Ends all open connections now. Requests that were kept are lost. New ones are welcome.
+    void cut();
+
+    /// Replies go out in pieces of `bytes`, one piece per connection each `every`.
+    void trickle(std::size_t bytes, std::chrono::milliseconds every);
+
+    /// Everything arrives so much later, in each direction. A delayed request reaches the server
+    /// even if its client has gone meanwhile.
+    void delay(std::chrono::milliseconds time);
+    void delay_requests(std::chrono::milliseconds time);
+    void delay_replies(std::chrono::milliseconds time);
+
+    [[nodiscard]] ProxyCounts counts();
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    /// Bytes on their way in one direction, each piece with the time before which it stays.
+    class Stream {
+    public:
+        void add(std::string bytes, Clock::time_point due);
+        [[nodiscard]] bool empty() const { return pieces_.empty(); }
+        [[nodiscard]] Clock::time_point due() const { return pieces_.front().due; }
+        void hurry();
+
+        /// Writes what is due, at most `most` bytes, and says how many. A dead receiver swallows
+        /// everything.
+        std::size_t write(const UniqueFd& to, Clock::time_point now, std::size_t most);
+
+        /// Whether the receiver's buffer was full at the last write.
+        [[nodiscard]] bool blocked() const { return blocked_; }
+
+    private:
+        struct Piece {
+            std::string bytes;
+            Clock::time_point due;
+        };
+
+        std::deque<Piece> pieces_;
+        bool blocked_ = false;
+    };
+
+    struct Connection {
+        UniqueFd client;
+        UniqueFd server;
+        Stream requests;
+        Stream replies;
+        Clock::time_point next_trickle{};
+        bool client_gone = false;
+        bool server_gone = false;
+        bool drop_reply = false;
+        bool finished = false;
+    };
+
+    struct Faults {
+        bool hold_replies = false;
+        bool black_hole = false;
+        int drop_replies = 0;
+        std::string drop_containing;
+        std::size_t trickle_bytes = 0;
+        std::chrono::milliseconds trickle_every{0};
+        std::chrono::milliseconds request_delay{0};
+        std::chrono::milliseconds reply_delay{0};
+    };
+
+    /// Runs `action` on the proxy's thread, between two rounds, and waits for its end.
+    void call(std::function<void()> action);
+
+    // The proxy's thread; all data below is touched by it alone.
+    void run();
+    void wait_for_events();
+    void run_calls();
+    void accept_all();
+    void serve(Connection& connection);
+    void read_requests(Connection& connection);
+    void read_replies(Connection& connection);
+    void write_requests(Connection& connection);
+    void write_replies(Connection& connection);
+    void open_listener();
+    void cut_connections();
+    [[nodiscard]] Clock::time_point next_due() const;
+
+    const Address target_;
+    TempFolder folder_;
+    Address listen_address_;
+    UniqueFd reserved_port_;
+    UniqueFd listener_;
+    UniqueFd wake_;
+    std::list<Connection> connections_;
+    Faults faults_;
+    ProxyCounts counts_;
+    bool stopping_ = false;
+
+    std::mutex calls_mutex_;
+    std::vector<std::packaged_task<void()>> calls_;
+    std::thread thread_;
+};
+
+}  // namespace redlatch::test
