@@ -108,9 +108,10 @@ TEST(RedisServer, RestartsEmptyUnlessAppendOnly) {
 
 TEST(RedisServer, FrozenKeepsConnectionsButAnswersNothing) {
     RedisServer server;
-    RawRedis impatient{server.uri(), 100ms};
+    RawRedis impatient{server.uri()};
     RawRedis patient{server.uri()};
     impatient.ping();
+    impatient.set_timeout(100ms);
     for (int round = 0; round < 3; ++round) {
         server.freeze();
         EXPECT_TRUE(server.running());
@@ -255,6 +256,22 @@ TEST(ChildProcess, ExecutedProgramInheritsNoDescriptors) {
     ::close(std::stoi(high));
 }
 
+TEST(ChildProcess, AllWorksWithoutStandardDescriptors) {
+    ChildProcess closed{[](LineChannel& parent) {
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+            ::close(fd);
+        }
+        const RedisServer server;
+        RawRedis{server}.ping();
+        ChildProcess echo = ChildProcess::exec("cat");
+        echo.write_line("hello");
+        parent.write_line(echo.read_line().value_or("nothing"));
+        return 0;
+    }};
+    EXPECT_EQ(closed.read_line(), "hello");
+    EXPECT_EQ(closed.wait(), ExitStatus{});
+}
+
 TEST(ChildProcess, KilledFrozenThawed) {
     ChildProcess child{[](LineChannel& parent) {
         while (const auto line = parent.read_line()) {
@@ -363,7 +380,8 @@ TEST(OverlapDetector, SeesProcessesWithoutALock) {
     const auto run = [&](LineChannel& parent) {
         OverlapDetector detector{server.socket_path(), "name"};
         parent.read_line();
-        for (int i = 0; i < 100; ++i) {
+        const Stopwatch watch;
+        while (detector.overlaps() == 0 && watch.elapsed() < 20s) {
             const OverlapDetector::Section section{detector};
         }
         return 0;
@@ -375,9 +393,8 @@ TEST(OverlapDetector, SeesProcessesWithoutALock) {
     EXPECT_EQ(one.wait(60s), ExitStatus{});
     EXPECT_EQ(two.wait(60s), ExitStatus{});
     OverlapDetector detector{server.socket_path(), "name"};
-    EXPECT_EQ(detector.sections(), 200);
     EXPECT_GT(detector.overlaps(), 0);
-    EXPECT_LT(detector.counter(), 200);
+    EXPECT_LT(detector.counter(), detector.sections());
 }
 
 TEST(OverlapDetector, ForgetsAKilledOne) {
@@ -455,8 +472,9 @@ TEST_P(ProxyTest, DropsOneReplyAfterDelivery) {
 }
 
 TEST_P(ProxyTest, BlackHoleSwallowsAndKeepsConnections) {
-    RawRedis redis = through(100ms);
+    RawRedis redis = through();
     redis.ping();
+    redis.set_timeout(100ms);
     proxy_.black_hole();
     EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
     RawRedis newcomer = through(100ms);
@@ -513,12 +531,14 @@ TEST_P(ProxyTest, DelaysAndDeliversRequestsOfClientsThatHaveGone) {
     redis.ping();
     EXPECT_GE(watch.elapsed(), 80ms);
 
-    proxy_.pass();
-    proxy_.delay_requests(300ms);
+    proxy_.delay_requests(1h);
     {
         RawRedis ghost = through(50ms);
         EXPECT_THROW(ghost.command({"INCR", "ghost"}), std::runtime_error);
     }
+    EXPECT_EQ(proxy_.counts().open, 2);
+    EXPECT_FALSE(direct_.exists("ghost"));
+    proxy_.pass();
     EXPECT_TRUE(eventually([&] { return direct_.exists("ghost"); }));
     EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 1; }));
 }

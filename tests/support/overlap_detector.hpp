@@ -21,6 +21,9 @@ namespace redlatch::test {
 ///
 ///     EXPECT_EQ(detector.overlaps(), 0);
 ///     EXPECT_EQ(detector.counter(), detector.sections());
+///
+/// It throws, also out of a Section, when its server fails: a test that stops or freezes the lock's
+/// server gives the detector another one.
 class OverlapDetector {
 public:
     static constexpr std::chrono::microseconds default_pause{500};
@@ -44,7 +47,7 @@ public:
     class Section {
     public:
         explicit Section(OverlapDetector& detector) : detector_{detector} { detector_.enter(); }
-        ~Section() { detector_.leave(); }
+        ~Section() noexcept(false) { detector_.leave(); }
         Section(const Section&) = delete;
         Section& operator=(const Section&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,8 +22,6 @@
 #include <system_error>
 #include <thread>
 
-// A child forked from a process with threads may start threads of its own; by default TSan ends it
-// then. It still cannot check such a child, so the better tests fork first.
 #if defined(__SANITIZE_THREAD__)
 #define REDLATCH_TEST_TSAN 1
 #elif defined(__has_feature)
@@ -30,7 +29,10 @@
 #define REDLATCH_TEST_TSAN 1
 #endif
 #endif
+
 #ifdef REDLATCH_TEST_TSAN
+// A child forked from a process with threads may start threads of its own, at which TSan would end
+// it. It still cannot check such a child, so the better tests fork first.
 extern "C" const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
     return "die_after_fork=0";
@@ -62,6 +64,20 @@ void die_with_parent(pid_t parent) {
     }
 }
 
+/// Called by the child: g++'s TSan ends it when a new thread gets the id of one that only the parent
+/// has. An id is the address of a stack; stacks of another size do not stand where those stood.
+void avoid_old_thread_ids() {
+#ifdef REDLATCH_TEST_TSAN
+    pthread_attr_t attributes;
+    std::size_t size = 0;
+    ::pthread_getattr_default_np(&attributes);
+    ::pthread_attr_getstacksize(&attributes, &size);
+    ::pthread_attr_setstacksize(&attributes, size + (std::size_t{1} << 20));
+    ::pthread_setattr_default_np(&attributes);
+    ::pthread_attr_destroy(&attributes);
+#endif
+}
+
 /// Forks; in the child runs `body`, which must not return.
 pid_t fork_here(const std::function<void()>& body) {
     const pid_t parent = ::getpid();
@@ -69,6 +85,7 @@ pid_t fork_here(const std::function<void()>& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {
         die_with_parent(parent);
+        avoid_old_thread_ids();
         body();
         ::_exit(ChildProcess::threw);
     }

@@ -127,19 +127,22 @@ void RawRedis::Disconnect::operator()(redisContext* context) const {
 
 RawRedis::RawRedis(std::string_view address, std::chrono::milliseconds timeout) {
     const SigpipeBlocked blocked;
-    const timeval limit = to_timeval(timeout);
-    context_.reset(connect(Address::parse(address), limit));
+    context_.reset(connect(Address::parse(address), to_timeval(timeout)));
     if (context_ == nullptr || context_->err != 0) {
         fail("connect to " + std::string{address});
     }
     ::fcntl(context_->fd, F_SETFD, FD_CLOEXEC);
-    ::redisSetTimeout(context_.get(), limit);
+    set_timeout(timeout);
 }
 
 RawRedis::RawRedis(const RedisServer& server) : RawRedis{server.socket_path()} {
     if (!server.password().empty()) {
         auth(server.password());
     }
+}
+
+void RawRedis::set_timeout(std::chrono::milliseconds timeout) {
+    ::redisSetTimeout(context_.get(), to_timeval(timeout));
 }
 
 RawReply RawRedis::command(std::initializer_list<std::string_view> arguments) {

@@ -47,6 +47,9 @@ public:
     /// Connects to the server's Unix socket, with its password if it has one.
     explicit RawRedis(const RedisServer& server);
 
+    /// From now on bounds each single wait for a reply.
+    void set_timeout(std::chrono::milliseconds timeout);
+
     /// Arguments are binary safe.
     RawReply command(std::initializer_list<std::string_view> arguments);
     RawReply command(const Command& arguments);
