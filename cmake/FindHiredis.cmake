@@ -33,11 +33,17 @@ if(PkgConfig_FOUND)
 endif()
 
 # pkg-config's flag points into the folder hiredis/, one level deeper than the include line needs.
+set(Hiredis_INCLUDE_HINTS ${PC_HIREDIS_INCLUDEDIR})
+foreach(Hiredis_HINT IN LISTS PC_HIREDIS_INCLUDEDIR PC_HIREDIS_INCLUDE_DIRS)
+    get_filename_component(Hiredis_HINT "${Hiredis_HINT}" DIRECTORY)
+    list(APPEND Hiredis_INCLUDE_HINTS "${Hiredis_HINT}")
+endforeach()
+
 find_path(Hiredis_INCLUDE_DIR hiredis/hiredis.h
-    HINTS ${PC_HIREDIS_INCLUDEDIR} ${PC_HIREDIS_INCLUDE_DIRS}
-    PATH_SUFFIXES .. include)
+    HINTS ${Hiredis_INCLUDE_HINTS})
+# Beside the header first of all: structures differ between versions, so the two must not be mixed.
 find_library(Hiredis_LIBRARY hiredis
-    HINTS ${PC_HIREDIS_LIBDIR} ${PC_HIREDIS_LIBRARY_DIRS})
+    HINTS "${Hiredis_INCLUDE_DIR}/../lib" ${PC_HIREDIS_LIBDIR} ${PC_HIREDIS_LIBRARY_DIRS})
 mark_as_advanced(Hiredis_INCLUDE_DIR Hiredis_LIBRARY)
 
 set(Hiredis_VERSION "")
@@ -57,10 +63,8 @@ find_package_handle_standard_args(Hiredis
         "hiredis is packaged as libhiredis-dev, hiredis-devel, hiredis-dev or hiredis")
 
 if(Hiredis_FOUND)
-    get_filename_component(Hiredis_INCLUDE_ROOT "${Hiredis_INCLUDE_DIR}" ABSOLUTE)
     add_library(hiredis::hiredis UNKNOWN IMPORTED)
     set_target_properties(hiredis::hiredis PROPERTIES
         IMPORTED_LOCATION "${Hiredis_LIBRARY}"
-        INTERFACE_INCLUDE_DIRECTORIES "${Hiredis_INCLUDE_ROOT}")
-    unset(Hiredis_INCLUDE_ROOT)
+        INTERFACE_INCLUDE_DIRECTORIES "${Hiredis_INCLUDE_DIR}")
 endif()
