@@ -2,4 +2,51 @@
 # being self-contained; the test `static.header_list` finds it.
 set(REDLATCH_HEADERS
     include/redlatch/version.hpp
+    include/redlatch/clock.hpp
+    include/redlatch/error.hpp
+    include/redlatch/result.hpp
+    include/redlatch/types.hpp
+    include/redlatch/uri.hpp
+    include/redlatch/options.hpp
+    include/redlatch/observer.hpp
+    include/redlatch/core/limit.hpp
+    include/redlatch/core/random.hpp
+    include/redlatch/core/backoff.hpp
+    include/redlatch/core/validity.hpp
+    include/redlatch/core/fault.hpp
+    include/redlatch/core/acquire.hpp
+    include/redlatch/core/renew.hpp
+    include/redlatch/core/release.hpp
+    include/redlatch/net/reply.hpp
+    include/redlatch/net/sha1.hpp
+    include/redlatch/net/script.hpp
+    include/redlatch/net/socket.hpp
+    include/redlatch/net/resolve.hpp
+    include/redlatch/net/connection.hpp
+    include/redlatch/net/pool.hpp
+    include/redlatch/net/node.hpp
+    include/redlatch/topology/topology.hpp
+    include/redlatch/topology/standalone.hpp
+    include/redlatch/policy/scripts.hpp
+    include/redlatch/policy/lock_policy.hpp
+    include/redlatch/policy/simple.hpp
+    include/redlatch/policy/reentrant.hpp
+    include/redlatch/policy/watchdog.hpp
+    include/redlatch/service/thread.hpp
+    include/redlatch/service/hold.hpp
+    include/redlatch/service/schedule.hpp
+    include/redlatch/service/gate.hpp
+    include/redlatch/service/notifier.hpp
+    include/redlatch/service/renewal.hpp
+    include/redlatch/service/session.hpp
+    include/redlatch/client.hpp
+    include/redlatch/steps/lock_spec.hpp
+    include/redlatch/steps/release.hpp
+    include/redlatch/steps/acquire.hpp
+    include/redlatch/steps/extend.hpp
+    include/redlatch/steps/inspect.hpp
+    include/redlatch/held.hpp
+    include/redlatch/lock.hpp
+    include/redlatch/lock_guard.hpp
+    include/redlatch/redlatch.hpp
 )

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <redlatch/service/session.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+
+inline Error invalid(std::string message) {
+    return {Errc::invalid_argument, {}, {}, std::move(message), {}};
+}
+
+/// Checks a client's options as a whole.
+inline Result<ClientSetup> check(ClientOptions options) {
+    if (options.uris.size() != 1) {
+        return Unexpected{
+            invalid(options.uris.empty() ? "no URI" : "several masters are not built yet")};
+    }
+    auto endpoint = parse_uri(options.uris.front());
+    if (!endpoint) return Unexpected{std::move(endpoint).error()};
+    options.connect_timeout = endpoint->connect_timeout.value_or(options.connect_timeout);
+    options.command_timeout = endpoint->command_timeout.value_or(options.command_timeout);
+    if (options.connect_timeout <= std::chrono::milliseconds::zero() ||
+        options.command_timeout <= std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
+    }
+    if (options.max_connections == 0) {
+        return Unexpected{invalid("max_connections must be at least 1")};
+    }
+    const std::string& name = options.client_name;
+    const bool printable =
+        std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+    if (!printable || name.size() > 64) {
+        return Unexpected{
+            invalid("client_name must be 1 to 64 printable ASCII characters without space")};
+    }
+    return ClientSetup{std::move(options), *std::move(endpoint)};
+}
+
+/// A client as its locks and holds share it. Hands out the session of this process: after a fork
+/// the child's first call makes one, without touching any mutex of the parent's, which may be
+/// locked for ever.
+class SharedClient {
+public:
+    explicit SharedClient(ClientSetup setup)
+        : setup_(std::move(setup)), session_(new Session{setup_}) {}
+    SharedClient(const SharedClient&) = delete;
+    SharedClient& operator=(const SharedClient&) = delete;
+    ~SharedClient() { delete existing_session(); }
+
+    Session& session() {
+        Session* session = session_.load(std::memory_order_acquire);
+        if (session->pid() == ::getpid()) return *session;
+        return session_after_fork(session);
+    }
+
+    /// This process's session if it has one yet: for destructors, which should not start any.
+    Session* existing_session() noexcept {
+        Session* const session = session_.load(std::memory_order_acquire);
+        return session->pid() == ::getpid() ? session : nullptr;
+    }
+
+private:
+    Session& session_after_fork(Session* inherited) {
+        auto own = std::make_unique<Session>(setup_);
+        if (!session_.compare_exchange_strong(inherited, own.get())) return *inherited;
+        abandon(inherited);
+        return *own.release();
+    }
+
+    /// The parent's session stays as it is: its threads are not here to be joined, and closing its
+    /// connections is the parent's business. Keeps it reachable, as it is no leak by mistake.
+    static void abandon(Session* inherited) {
+        struct Link {
+            Session* session;
+            Link* next;
+        };
+        static std::atomic<Link*> abandoned{nullptr};
+        auto* const link = new Link{inherited, abandoned.load()};
+        while (!abandoned.compare_exchange_weak(link->next, link)) {
+        }
+    }
+
+    const ClientSetup setup_;
+    std::atomic<Session*> session_;
+};
+
+struct Access;
+
+}  // namespace detail
+
+/// A connection to Redis for locks: owns the sockets, the renewal of watched locks and all state
+/// that handles on the same lock share. One per process and server is enough; all members may be
+/// called from any thread. Nothing is connected before the first use.
+///
+/// The destructor fires `lost()` of every lock still held, releases it, and makes everybody who
+/// waits return with `Errc::cancelled`; it takes at most three times `command_timeout`, the time
+/// that it gives to callbacks included. Handles may outlive their client, and then fail in the
+/// same way.
+///
+/// In a forked child, a client works with connections and an owner's identity of its own: it holds
+/// none of its parent's locks and cannot touch them.
+class Client {
+public:
+    /// Throws `LockError` with `Errc::invalid_argument` for a bad URI.
+    explicit Client(Uri uri) : Client(ClientOptions{.uris = {std::move(uri)}}) {}
+
+    /// Throws `LockError` with `Errc::invalid_argument` for a bad URI or option.
+    explicit Client(ClientOptions options)
+        : shared_(
+              std::make_shared<detail::SharedClient>(detail::check(std::move(options)).value())) {}
+
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+    ~Client() {
+        if (detail::Session* const session = shared_->existing_session()) session->close();
+    }
+
+    /// Asks the server for an answer; connects if need be. Blocks for at most `command_timeout`.
+    Result<void> ping() {
+        detail::Session& session = shared_->session();
+        const auto limit = detail::Limit::in(session.command_timeout());
+        auto reply = session.master_of({}).run(detail::Call::plain({"PING"}), limit);
+        if (!reply) return Unexpected{std::move(reply).error().error};
+        return {};
+    }
+
+private:
+    friend struct detail::Access;
+
+    std::shared_ptr<detail::SharedClient> shared_;
+};
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <redlatch/core/random.hpp>
+#include <redlatch/options.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace redlatch::inline v0::detail {
+
+/// The pauses of one acquisition: decorrelated jitter (M. Brooker, "Exponential Backoff And
+/// Jitter", 2015). Each is drawn from `[min, min(max, 3 × the last))`, so a waiter starts eager and
+/// slows down, and no two fall into step.
+class Pauses {
+public:
+    Pauses(Backoff limits, std::uint64_t seed) noexcept
+        : min_(limits.min), max_(limits.max), last_(limits.min), random_(seed) {}
+
+    /// The next pause. `ttl`, where known, is how long the server will keep the lock at most: a
+    /// pause that would end later ends just after it instead, spread over one `min` so that the
+    /// waiters of a dead holder don't all come at once.
+    std::chrono::nanoseconds next(std::optional<std::chrono::milliseconds> ttl) noexcept {
+        const auto top = std::clamp(last_ * 3, min_ + std::chrono::nanoseconds{1}, max_);
+        last_ = draw(min_, top);
+        if (!ttl || *ttl < std::chrono::milliseconds::zero()) return last_;
+        const auto after_expiry =
+            saturating_cast<std::chrono::nanoseconds>(*ttl) + draw(one_ms, one_ms + min_);
+        return std::min(last_, after_expiry);
+    }
+
+private:
+    static constexpr std::chrono::nanoseconds one_ms = std::chrono::milliseconds{1};
+
+    std::chrono::nanoseconds draw(std::chrono::nanoseconds low,
+                                  std::chrono::nanoseconds high) noexcept {
+        return std::chrono::nanoseconds{random_.between(low.count(), high.count())};
+    }
+
+    std::chrono::nanoseconds min_;
+    std::chrono::nanoseconds max_;
+    std::chrono::nanoseconds last_;
+    Random random_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+#include <redlatch/result.hpp>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// A command that got no usable answer.
+struct Fault {
+    Error error;
+    bool transient = true;        ///< the same command may well succeed later
+    bool maybe_executed = false;  ///< it may have run, or may still run
+    bool stale = false;  ///< the connection was kept idle and turned out to be dead: says nothing
+                         ///< about the server's health now
+};
+
+/// An answer of a shape that the command never gives.
+inline Fault unexpected_reply(std::string key) {
+    return {.error = {Errc::protocol, std::move(key), {}, "an answer of an unexpected shape", {}},
+            .transient = false};
+}
+
+/// What an error reply means. Error replies begin with a code word; before Redis 7.0 an error
+/// inside a script arrives wrapped in a sentence with the word somewhere behind.
+struct ServerError {
+    Errc code;
+    bool transient;
+};
+
+/// Whether the server does not know the script by its SHA: nothing was executed.
+inline bool is_noscript(const Fault& fault) {
+    return fault.error.message.starts_with("NOSCRIPT");
+}
+
+inline ServerError classify_server_error(std::string_view text) {
+    struct Row {
+        std::string_view word;
+        ServerError meaning;
+    };
+    static constexpr ServerError wait_and_retry{Errc::unavailable, true};
+    static constexpr ServerError forbidden{Errc::denied, false};
+    static constexpr std::array rows{
+        Row{"LOADING", wait_and_retry},     Row{"BUSY", wait_and_retry},
+        Row{"READONLY", wait_and_retry},    Row{"MASTERDOWN", wait_and_retry},
+        Row{"OOM", wait_and_retry},         Row{"MISCONF", wait_and_retry},
+        Row{"NOREPLICAS", wait_and_retry},  Row{"TRYAGAIN", wait_and_retry},
+        Row{"CLUSTERDOWN", wait_and_retry}, Row{"UNBLOCKED", wait_and_retry},
+        Row{"UNKILLABLE", wait_and_retry},  Row{"NOAUTH", forbidden},
+        Row{"WRONGPASS", forbidden},        Row{"NOPERM", forbidden},
+        Row{"DENIED", forbidden},           Row{"WRONGTYPE", {Errc::wrong_type, false}},
+    };
+    const std::string_view first = text.substr(0, text.find(' '));
+    for (const Row& row : rows) {
+        if (first == row.word) return row.meaning;
+    }
+    if (first != "ERR") return {Errc::protocol, false};
+
+    constexpr std::array phrases{
+        Row{"max number of clients", wait_and_retry},
+        Row{"invalid password", forbidden},                // Redis 5
+        Row{"AUTH", forbidden},                            // a password where none is set
+        Row{"can't run this command", forbidden},          // inside a script, 7.0
+        Row{"ACL failure", forbidden},                     // inside a script, 7.2
+        Row{"DB index", {Errc::invalid_argument, false}},  // SELECT
+    };
+    for (const Row& row : phrases) {
+        if (text.find(row.word) != std::string_view::npos) return row.meaning;
+    }
+    for (const Row& row : rows) {  // "ERR Error running script …: -READONLY You can't …"
+        if (text.find("-" + std::string{row.word} + " ") != std::string_view::npos) {
+            return row.meaning;
+        }
+    }
+    return {Errc::protocol, false};
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0 {
+
+/// What went wrong, sorted by what the caller can do about it. Being too late (`timed_out`), a
+/// fault (`unavailable`) and the caller's own wish (`cancelled`) are never mixed up.
+enum class Errc {
+    timed_out = 1,     ///< the wait ended while somebody else held the lock
+    cancelled,         ///< the caller's stop token, or the end of the client, ended the wait
+    lost,              ///< the hold ended before this call: its lease ran out or it was removed
+    not_held,          ///< the caller holds nothing here
+    unavailable,       ///< no server gave a usable answer in time
+    denied,            ///< authentication failed or the ACL forbids a command
+    wrong_type,        ///< the key holds something that is not a lock of this policy
+    unclear,           ///< a release whose outcome cannot be known
+    deadlock,          ///< the calling thread waits without limit for a lock that it holds itself
+    protocol,          ///< an answer that Redis should never give
+    invalid_argument,  ///< refused before any I/O
+};
+
+namespace detail {
+
+constexpr std::string_view describe(Errc code) noexcept {
+    switch (code) {
+        case Errc::timed_out: return "the lock is held by somebody else";
+        case Errc::cancelled: return "the wait was cancelled";
+        case Errc::lost: return "the lock was lost";
+        case Errc::not_held: return "the lock is not held";
+        case Errc::unavailable: return "no server answered in time";
+        case Errc::denied: return "the server denied access";
+        case Errc::wrong_type: return "the key is not a lock of this policy";
+        case Errc::unclear: return "the outcome of the release is not known";
+        case Errc::deadlock: return "the calling thread already holds this lock";
+        case Errc::protocol: return "unexpected answer from the server";
+        case Errc::invalid_argument: return "invalid argument";
+    }
+    return "unknown error";
+}
+
+class ErrorCategory final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "redlatch"; }
+
+    std::string message(int code) const override {
+        return std::string{describe(static_cast<Errc>(code))};
+    }
+
+    std::error_condition default_error_condition(int code) const noexcept override {
+        switch (static_cast<Errc>(code)) {
+            case Errc::timed_out: return std::errc::timed_out;
+            case Errc::cancelled: return std::errc::operation_canceled;
+            case Errc::not_held: return std::errc::operation_not_permitted;
+            case Errc::denied: return std::errc::permission_denied;
+            case Errc::deadlock: return std::errc::resource_deadlock_would_occur;
+            case Errc::protocol: return std::errc::protocol_error;
+            case Errc::invalid_argument: return std::errc::invalid_argument;
+            default: return {code, *this};
+        }
+    }
+};
+
+/// `bytes` with everything but printable ASCII as `\xNN`: names are bytes, messages are text.
+inline std::string printable(std::string_view bytes) {
+    constexpr std::string_view digits = "0123456789abcdef";
+    std::string text;
+    text.reserve(bytes.size());
+    for (const char c : bytes) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= 0x20 && byte < 0x7f) {
+            text += c;
+        } else {
+            text.append("\\x").append(1, digits[byte >> 4U]).append(1, digits[byte & 0xfU]);
+        }
+    }
+    return text;
+}
+
+}  // namespace detail
+
+inline const std::error_category& error_category() noexcept {
+    static const detail::ErrorCategory category;
+    return category;
+}
+
+inline std::error_code make_error_code(Errc code) noexcept {
+    return {static_cast<int>(code), error_category()};
+}
+
+/// One failure: what happened, to which key, on which node. Never holds a secret.
+struct Error {
+    Errc code{};
+    std::string key;            ///< the lock's name; empty where no lock is concerned
+    std::string node;           ///< the server, as `host:port` or socket path; empty before any I/O
+    std::string message;        ///< the server's or the system's own words, or what was wrong
+    std::vector<Error> causes;  ///< what led here, where that is more than one thing
+
+    /// One line for a log, such as
+    /// "the server denied access: WRONGPASS … (lock 'order:pay' on 127.0.0.1:6379)".
+    std::string describe() const {
+        std::string text{detail::describe(code)};
+        if (!message.empty()) text.append(": ").append(message);
+        if (!key.empty() || !node.empty()) {
+            text.append(" (");
+            if (!key.empty()) text.append("lock '").append(detail::printable(key)).append("'");
+            if (!key.empty() && !node.empty()) text.append(" ");
+            if (!node.empty()) text.append("on ").append(node);
+            text.append(")");
+        }
+        for (const Error& cause : causes) text.append("; ").append(cause.describe());
+        return text;
+    }
+};
+
+/// Thrown by the calls that have the shape of `std::mutex` and by constructors; `code()` compares
+/// with `Errc` and, where one fits, with `std::errc`.
+class LockError : public std::system_error {
+public:
+    explicit LockError(Error error)
+        : std::system_error(make_error_code(error.code)),
+          text_(error.describe()),
+          error_(std::move(error)) {}
+
+    const char* what() const noexcept override { return text_.c_str(); }
+    const Error& error() const noexcept { return error_; }
+
+private:
+    std::string text_;
+    Error error_;
+};
+
+}  // namespace redlatch::inline v0
+
+template <>
+struct std::is_error_code_enum<redlatch::Errc> : std::true_type {};

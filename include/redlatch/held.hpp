@@ -1,0 +1,138 @@
+#pragma once
+
+#include <redlatch/steps/acquire.hpp>
+#include <redlatch/steps/extend.hpp>
+#include <redlatch/steps/release.hpp>
+
+#include <chrono>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+
+/// A token that has been told to stop already.
+inline std::stop_token stopped_token() {
+    std::stop_source source;
+    source.request_stop();
+    return source.get_token();
+}
+
+/// `hold`'s loss as a token, with the clock watched for it.
+inline std::stop_token lost_token(Session& session, const std::shared_ptr<Hold>& hold) {
+    if (hold->state(Clock::now()) == HoldState::lost) return stopped_token();
+    auto token = hold->lost_token();
+    session.watch_clock(hold);
+    // Lost in between: whoever declared it may have told nobody, as nobody had asked.
+    return hold->in(Phase::lost) ? stopped_token() : token;
+}
+
+}  // namespace detail
+
+/// One acquisition of a lock, released at the end of its life. It belongs to nobody but its owner:
+/// it can be moved to, and released by, any thread, outlives the `Lock` that it came from, and
+/// several of one nest may end in any order; the lock is free when the last has ended.
+///
+/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and
+/// `token()`. In a forked child, one that was inherited holds nothing and does nothing.
+class [[nodiscard]] Held {
+public:
+    /// Holds nothing.
+    Held() = default;
+    Held(Held&& other) noexcept
+        : client_(std::move(other.client_)), grip_(std::exchange(other.grip_, {})) {}
+    Held& operator=(Held&& other) noexcept {
+        if (this != &other) {
+            end();
+            client_ = std::move(other.client_);
+            grip_ = std::exchange(other.grip_, {});
+        }
+        return *this;
+    }
+    /// Releases, as `release()` does. The outcome goes to the observer.
+    ~Held() { end(); }
+
+    /// Ends this acquisition; the lock is free if it was the last one of its hold. Blocks for at
+    /// most `command_timeout`. Whatever the outcome, nothing is held afterwards.
+    ///
+    /// Errors: `unclear`, when the server's answer was lost and it cannot be told whether the lock
+    /// was freed then or ran out; `unavailable` or `denied`, when it was certainly not freed: then
+    /// it is free when its lease ends.
+    Result<Release> release() noexcept {
+        detail::Grip grip = std::exchange(grip_, {});
+        if (!is_ours(grip)) return Release::not_held;
+        detail::Session& session = client_->session();
+        return detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id));
+    }
+
+    /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is
+    /// longer. Blocks for at most `command_timeout`.
+    ///
+    /// Errors: `lost`, and then for good; `not_held`; `invalid_argument`; others leave what was
+    /// left of the validity as it was.
+    Result<void> extend(Lease lease) noexcept {
+        if (!is_ours(grip_)) {
+            return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+        }
+        const detail::HoldTerms& terms = grip_.hold->terms();
+        if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
+        return detail::extend_hold(client_->session(), grip_.hold, lease);
+    }
+
+    /// Whether the validity is running now. No I/O: compares clocks.
+    bool held() const noexcept { return remaining() > std::chrono::milliseconds::zero(); }
+
+    /// How much of the validity is left, rounded down; 0 where nothing is held. No I/O.
+    std::chrono::milliseconds remaining() const noexcept {
+        if (!is_ours(grip_)) return std::chrono::milliseconds::zero();
+        return grip_.hold->remaining(Clock::now());
+    }
+
+    HoldState state() const noexcept {
+        return is_ours(grip_) ? grip_.hold->state(Clock::now()) : HoldState::none;
+    }
+
+    /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity
+    /// ends; not at a release. Without a hold it has fired already. Callbacks run on a thread of
+    /// the client's.
+    std::stop_token lost() const {
+        if (!is_ours(grip_)) return detail::stopped_token();
+        return detail::lost_token(client_->session(), grip_.hold);
+    }
+
+    /// The owner token that the server stores; empty where nothing is held.
+    std::string token() const { return is_ours(grip_) ? grip_.hold->token().bytes : std::string{}; }
+
+private:
+    friend struct detail::Access;
+
+    Held(std::shared_ptr<detail::SharedClient> client, detail::Grip grip)
+        : client_(std::move(client)), grip_(std::move(grip)) {}
+
+    static bool is_ours(const detail::Grip& grip) noexcept {
+        return grip.hold != nullptr && grip.hold->is_of_this_process();
+    }
+
+    void end() noexcept { static_cast<void>(release()); }
+
+    std::shared_ptr<detail::SharedClient> client_;
+    detail::Grip grip_;
+};
+
+namespace detail {
+
+/// The back door of the public classes, for one another.
+struct Access {
+    static const std::shared_ptr<SharedClient>& shared(const Client& client) {
+        return client.shared_;
+    }
+    static Held held(std::shared_ptr<SharedClient> client, Grip grip) {
+        return Held{std::move(client), std::move(grip)};
+    }
+};
+
+}  // namespace detail
+}  // namespace redlatch::inline v0

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <redlatch/held.hpp>
+#include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/policy/simple.hpp>
+#include <redlatch/policy/watchdog.hpp>
+#include <redlatch/steps/inspect.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+/// A handle on one lock: a name on a server, shared by all processes that use the same name. Handles
+/// of one client on one name are the same lock. Models Lockable and TimedLockable, so `std::lock_guard`,
+/// `std::unique_lock` and `std::scoped_lock` work on it. All members may be called from any thread.
+///
+/// | member              | free                | held by this thread            | held by another |
+/// |---------------------|---------------------|--------------------------------|-----------------|
+/// | `lock()`            | takes it            | nests, or throws `deadlock`    | waits           |
+/// | `try_lock…()`       | takes it            | nests, or false after the wait | waits, or false |
+/// | `unlock()`          | does nothing        | ends the innermost hold        | does nothing    |
+///
+/// "Nests" is for reentrant policies. Members speak of the calling thread's hold; what `lock()` and
+/// `try_lock()` took is ended by the same thread's `unlock()`, or `release()`, through any handle,
+/// and at the latest when the handle that took it is destroyed. What `acquire()` took is ended by
+/// its `Held` alone.
+///
+/// A lock that is held is not more than a lease: it ends on time even if its holder does not notice.
+/// See `held()`, `lost()`, and the README on what no lock with a lease can promise.
+template <LockPolicy Policy = Watchdog<Simple>>
+class Lock {
+public:
+    using policy_type = Policy;
+
+    /// No I/O. Throws `LockError` with `Errc::invalid_argument` for a name that is empty, longer than
+    /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
+    Lock(Client& client, std::string name, LockOptions options = {})
+        : spec_(detail::check(detail::LockSpec{.client = detail::Access::shared(client),
+                                               .key = std::move(name),
+                                               .traits = detail::traits_of<Policy>(),
+                                               .options = options})
+                    .value()) {}
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked.
+    ~Lock() {
+        detail::Session* const session = spec_.client->existing_session();
+        if (session == nullptr) return;
+        for (;;) {
+            const auto ending = session->gate().end_one_through(spec_.key, this);
+            if (ending.kind == detail::Gate::Ending::Kind::nothing) return;
+            static_cast<void>(detail::Releasing{*session}.end(ending));
+        }
+    }
+
+    const std::string& name() const noexcept { return spec_.key; }
+
+    /// Waits without limit, through faults of the server too; the observer hears of those. Throws
+    /// `LockError` if it can never be had: `denied`, `wrong_type`, `deadlock`, `protocol`,
+    /// `invalid_argument`; if the outer hold of a nested one turns out to be `lost`; and with
+    /// `cancelled` if the client is closed.
+    void lock() { take({}); }
+
+    /// The same with this acquisition's lease.
+    void lock(Lease lease) { take({.lease = lease}); }
+
+    /// Tries once. False only where somebody else holds the lock; a fault throws `LockError`. Blocks
+    /// for at most `command_timeout`.
+    [[nodiscard]] bool try_lock() { return try_take({.wait = Wait::none()}); }
+
+    /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where somebody
+    /// else held the lock until then; a fault that lasted until then throws `LockError`.
+    [[nodiscard]] bool try_lock_for(Wait wait) { return try_take({.wait = wait}); }
+
+    /// The same until a point in time of any clock.
+    template <class AnyClock, class Duration>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
+        using Wide = std::chrono::duration<long double, std::nano>;
+        const Wide left =
+            Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
+        return try_take({.wait = left});
+    }
+
+    /// The same as `try_lock_for(wait)` with this acquisition's lease.
+    [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
+        return try_take({.wait = wait, .lease = lease});
+    }
+
+    /// Ends the calling thread's innermost hold, as `release()` does. The outcome goes to the
+    /// observer.
+    void unlock() noexcept { static_cast<void>(release()); }
+
+    /// Takes the lock as an object that owns it. Never throws; the error tells contention
+    /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.
+    [[nodiscard]] Result<Held> acquire(const AcquireOptions& options = {}) noexcept {
+        auto grip = acquire_grip(options, nullptr);
+        if (!grip) return Unexpected{std::move(grip).error()};
+        return detail::Access::held(spec_.client, *std::move(grip));
+    }
+
+    /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors
+    /// and bounds are those of `Held::release()`.
+    Result<Release> release() noexcept {
+        detail::Session& session = spec_.client->session();
+        return detail::Releasing{session}.end(
+            session.gate().end_innermost(spec_.key, detail::this_thread_serial()));
+    }
+
+    /// Makes the calling thread's hold last longer; see `Held::extend()`.
+    Result<void> extend(Lease lease) noexcept {
+        const auto hold = my_hold();
+        if (hold == nullptr) {
+            return Unexpected{Error{Errc::not_held, spec_.key, {}, {}, {}}};
+        }
+        if (auto fits = detail::check_lease(lease, spec_.options.drift); !fits) return fits;
+        return detail::extend_hold(spec_.client->session(), hold, lease);
+    }
+
+    /// Whether the calling thread holds the lock now, with its validity running. No I/O.
+    bool held() const noexcept { return remaining() > std::chrono::milliseconds::zero(); }
+
+    /// How much of the calling thread's validity is left, rounded down; 0 without a hold. No I/O.
+    std::chrono::milliseconds remaining() const noexcept {
+        const auto hold = my_hold();
+        return hold == nullptr ? std::chrono::milliseconds::zero() : hold->remaining(Clock::now());
+    }
+
+    /// The state of the calling thread's hold. No I/O.
+    HoldState state() const noexcept {
+        const auto hold = my_hold();
+        return hold == nullptr ? HoldState::none : hold->state(Clock::now());
+    }
+
+    /// Fires when the calling thread's hold is lost; see `Held::lost()`.
+    std::stop_token lost() const {
+        const auto hold = my_hold();
+        if (hold == nullptr) return detail::stopped_token();
+        return detail::lost_token(spec_.client->session(), hold);
+    }
+
+    /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
+    Result<LockInfo> inspect() const noexcept {
+        return detail::inspect_lock(spec_.client->session(), spec_);
+    }
+
+    /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
+    /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
+    /// its lease ends: until then two may believe that they hold the lock.
+    Result<Forced> force_unlock() noexcept {
+        return detail::force_unlock(spec_.client->session(), spec_);
+    }
+
+private:
+    Result<detail::Grip> acquire_grip(const AcquireOptions& options, const void* through) {
+        auto lease = detail::check_lease(spec_, options.lease.value_or(spec_.options.lease));
+        if (!lease) return Unexpected{std::move(lease).error()};
+        return detail::Acquiring{spec_.client->session(), spec_, *lease, options, through}.run();
+    }
+
+    void take(const AcquireOptions& options) {
+        auto grip = acquire_grip(options, this);
+        if (!grip) throw LockError{std::move(grip).error()};
+    }
+
+    bool try_take(const AcquireOptions& options) {
+        auto grip = acquire_grip(options, this);
+        if (!grip && grip.error().code != Errc::timed_out) {
+            throw LockError{std::move(grip).error()};
+        }
+        return grip.has_value();
+    }
+
+    std::shared_ptr<detail::Hold> my_hold() const noexcept {
+        return spec_.client->session().gate().find(spec_.key, detail::this_thread_serial());
+    }
+
+    const detail::LockSpec spec_;
+};
+
+}  // namespace redlatch::inline v0

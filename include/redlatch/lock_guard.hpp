@@ -1,0 +1,39 @@
+#pragma once
+
+#include <redlatch/lock.hpp>
+
+#include <optional>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+/// A scope that holds a lock, or says why not:
+///
+///     if (redlatch::LockGuard guard{lock, 2s}) { … } else { log(guard.error()); }
+///
+/// The constructor blocks for `wait`, by default without limit, and does not throw. The destructor
+/// releases and does not throw.
+class [[nodiscard]] LockGuard {
+public:
+    template <LockPolicy Policy>
+    explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
+                       std::optional<Lease> lease = std::nullopt) noexcept
+        : held_(lock.acquire({.wait = wait, .lease = lease})) {}
+    LockGuard(const LockGuard&) = delete;
+    LockGuard& operator=(const LockGuard&) = delete;
+
+    /// Whether the lock was acquired; `hold().held()` tells whether it still is.
+    explicit operator bool() const noexcept { return held_.has_value(); }
+
+    /// Why the lock was not acquired. Only where it was not.
+    const Error& error() const noexcept { return held_.error(); }
+
+    /// The acquisition: to ask it, extend it or release it early. Only where there is one.
+    Held& hold() noexcept { return *held_; }
+    const Held& hold() const noexcept { return *held_; }
+
+private:
+    Result<Held> held_;
+};
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,185 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/limit.hpp>
+#include <redlatch/net/reply.hpp>
+#include <redlatch/net/resolve.hpp>
+#include <redlatch/net/script.hpp>
+#include <redlatch/uri.hpp>
+
+#include <hiredis/hiredis.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// The thin owner of one hiredis context: sends commands, receives replies by an absolute limit.
+/// Knows nothing of locks. hiredis formats and parses; all waiting is `poll` with one deadline, as
+/// hiredis's own timeouts count per read. After any fault it is closed for good, since a late
+/// answer would otherwise be taken for the next command's. One thread at a time.
+class Connection {
+public:
+    /// Connects, authenticates, selects the database and sets the client's name.
+    static Expected<Connection, Fault> open(const Endpoint& endpoint,
+                                            const std::string& client_name, const Limit& limit) {
+        auto socket = connect_endpoint(endpoint, limit);
+        if (!socket) return Unexpected{named(std::move(socket).error(), endpoint)};
+        redisContext* context = redisConnectFd(socket->get());
+        if (context == nullptr) return Unexpected{named(io_fault("out of memory"), endpoint)};
+        socket->release();
+        Connection connection{context, endpoint.name()};
+        if (auto ready = connection.shake_hands(endpoint, client_name, limit); !ready) {
+            return Unexpected{std::move(ready).error()};
+        }
+        return connection;
+    }
+
+    /// No fault so far: the next reply can be received.
+    bool alive() const noexcept { return context_ != nullptr; }
+
+    /// Alive, and nothing unread that would be taken for the answer to the next command.
+    bool idle() const noexcept { return alive() && context_->reader->pos == context_->reader->len; }
+
+    /// Sends one command and returns its reply, an error reply as a `Fault`.
+    Expected<Reply, Fault> call(const WireCommand& command, const Limit& limit) {
+        if (auto sent = send(command.bytes(), limit); !sent) {
+            return Unexpected{std::move(sent).error()};
+        }
+        return receive(limit);
+    }
+
+    /// Writes all of `bytes`, one command or several.
+    Expected<void, Fault> send(std::string_view bytes, const Limit& limit) {
+        bool began = false;
+        while (!bytes.empty()) {
+            // MSG_NOSIGNAL: a server that went away must not kill the process with SIGPIPE.
+            const ssize_t n = ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            if (n >= 0) {
+                bytes.remove_prefix(static_cast<std::size_t>(n));
+                began = true;
+            } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+                if (auto ready = wait_ready(context_->fd, POLLOUT, limit); !ready) {
+                    return close(std::move(ready).error(), began);
+                }
+            } else if (errno != EINTR) {
+                return close(broken("send: " + system_message(errno)), began);
+            }
+        }
+        return {};
+    }
+
+    /// The next reply. An error reply comes as a `Fault` too, but leaves the connection usable.
+    Expected<Reply, Fault> receive(const Limit& limit) {
+        for (;;) {
+            void* raw = nullptr;
+            if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) {
+                return close(garbage(context_->reader->errstr), true);
+            }
+            if (raw != nullptr) return checked(Reply{raw});
+            if (auto more = read_some(limit); !more) {
+                return close(std::move(more).error(), true);
+            }
+        }
+    }
+
+private:
+    /// No reply to a command of ours is near this; a server that sends more is not Redis.
+    static constexpr std::size_t largest_reply = std::size_t{1} << 20U;
+
+    Connection(redisContext* context, std::string node)
+        : context_(context), node_(std::move(node)) {}
+
+    static Fault named(Fault fault, const Endpoint& endpoint) {
+        fault.error.node = endpoint.name();
+        return fault;
+    }
+
+    static Fault broken(std::string message) {
+        Fault fault = io_fault(std::move(message));
+        fault.stale = true;  // the pool clears this for a connection that was new
+        return fault;
+    }
+
+    static Fault garbage(std::string message) {
+        return {.error = {Errc::protocol, {}, {}, std::move(message), {}}, .transient = false};
+    }
+
+    Unexpected<Fault> close(Fault fault, bool maybe_executed) {
+        context_.reset();
+        fault.error.node = node_;
+        fault.maybe_executed = maybe_executed;
+        return Unexpected{std::move(fault)};
+    }
+
+    Expected<void, Fault> read_some(const Limit& limit) {
+        std::array<char, 16 * 1024> buffer;
+        for (;;) {
+            if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
+            const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), 0);
+            if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
+            if (n == 0) return Unexpected{broken("the server closed the connection")};
+            if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
+                return Unexpected{broken("receive: " + system_message(errno))};
+            }
+        }
+    }
+
+    Expected<void, Fault> feed(std::string_view bytes) {
+        redisReader* const reader = context_->reader;
+        if (redisReaderFeed(reader, bytes.data(), bytes.size()) != REDIS_OK) {
+            return Unexpected{garbage(reader->errstr)};
+        }
+        if (reader->len - reader->pos > largest_reply) {
+            return Unexpected{garbage("a reply of more than 1 MiB")};
+        }
+        return {};
+    }
+
+    Expected<Reply, Fault> checked(Reply reply) {
+        if (!reply.view().is_error()) return reply;
+        const std::string_view text = reply.view().text();
+        const auto [code, transient] = classify_server_error(text);
+        return Unexpected{
+            Fault{.error = {code, {}, node_, printable(text), {}}, .transient = transient}};
+    }
+
+    Expected<void, Fault> shake_hands(const Endpoint& endpoint, const std::string& client_name,
+                                      const Limit& limit) {
+        if (endpoint.password) {
+            const Call auth = endpoint.user
+                                  ? Call::plain({"AUTH", *endpoint.user, *endpoint.password})
+                                  : Call::plain({"AUTH", *endpoint.password});
+            if (auto done = call(auth.wire(), limit); !done) {
+                return Unexpected{std::move(done).error()};
+            }
+        }
+        const Call name = Call::plain({"CLIENT", "SETNAME", client_name});
+        if (auto done = call(name.wire(), limit); !done) {
+            // A name is a nicety: an ACL may forbid to set it. Only a server that wants a password
+            // first says NOAUTH, and it will say so again.
+            const bool refused = alive() && !done.error().error.message.starts_with("NOAUTH");
+            if (!refused || done.error().transient) return Unexpected{std::move(done).error()};
+        }
+        if (endpoint.db != 0) {
+            const Call select = Call::plain({"SELECT", std::int64_t{endpoint.db}});
+            if (auto done = call(select.wire(), limit); !done) {
+                return Unexpected{std::move(done).error()};
+            }
+        }
+        return {};
+    }
+
+    struct Free {
+        void operator()(redisContext* context) const noexcept { redisFree(context); }
+    };
+    std::unique_ptr<redisContext, Free> context_;
+    std::string node_;
+};
+
+}  // namespace redlatch::inline v0::detail

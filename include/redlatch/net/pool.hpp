@@ -1,0 +1,148 @@
+#pragma once
+
+#include <redlatch/core/limit.hpp>
+#include <redlatch/net/connection.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// How connections to one server are made.
+struct Dial {
+    Endpoint endpoint;
+    std::string client_name;
+    std::chrono::milliseconds connect_timeout;
+
+    Expected<Connection, Fault> open(const Limit& limit) const {
+        return Connection::open(endpoint, client_name, limit.within(connect_timeout));
+    }
+};
+
+/// The connections to one server: as many as there are commands under way, up to a limit. The one
+/// used last is used next, so that no more stay warm than are needed. Thread-safe; connecting
+/// happens outside its mutex.
+class Pool {
+public:
+    /// A connection on loan. Gives it back at the end, or its place where it broke.
+    class Loan {
+    public:
+        Loan(Pool& pool, Connection connection, bool reused)
+            : pool_(&pool), connection_(std::move(connection)), reused_(reused) {}
+        Loan(Loan&& other) noexcept
+            : pool_(std::exchange(other.pool_, nullptr)),
+              connection_(std::move(other.connection_)),
+              reused_(other.reused_) {}
+        Loan& operator=(Loan&&) = delete;
+        ~Loan() {
+            if (pool_ != nullptr) pool_->give_back(std::move(connection_));
+        }
+
+        Connection& operator*() noexcept { return connection_; }
+        Connection* operator->() noexcept { return &connection_; }
+
+        /// Whether it lay idle before, and so may have died unnoticed.
+        bool reused() const noexcept { return reused_; }
+
+    private:
+        Pool* pool_;
+        Connection connection_;
+        bool reused_;
+    };
+
+    Pool(Dial dial, std::size_t max_connections)
+        : dial_(std::move(dial)), max_connections_(max_connections) {}
+
+    const Dial& dial() const noexcept { return dial_; }
+
+    /// A connection, idle or new. Waits while all are in use.
+    Expected<Loan, Fault> borrow(const Limit& limit) {
+        std::unique_lock lock{mutex_};
+        while (idle_.empty() && in_use_ >= max_connections_) {
+            if (auto waited = wait_for_return(lock, limit); !waited) {
+                return Unexpected{std::move(waited).error()};
+            }
+        }
+        ++in_use_;
+        if (idle_.empty()) {
+            lock.unlock();
+            return open_new(limit);
+        }
+        Connection connection = std::move(idle_.back());
+        idle_.pop_back();
+        return Loan{*this, std::move(connection), true};
+    }
+
+    /// A connection that was not there before; the idle ones are dropped, as one of them was found
+    /// dead and they tend to die together. The caller has given its own loan back.
+    Expected<Loan, Fault> borrow_new(const Limit& limit) {
+        std::vector<Connection> dropped;
+        {
+            const std::lock_guard lock{mutex_};
+            dropped.swap(idle_);
+        }
+        return borrow(limit);
+    }
+
+private:
+    Expected<Loan, Fault> open_new(const Limit& limit) {
+        auto connection = dial_.open(limit);
+        if (!connection) {
+            give_up_place();
+            return Unexpected{std::move(connection).error()};
+        }
+        return Loan{*this, *std::move(connection), false};
+    }
+
+    Expected<void, Fault> wait_for_return(std::unique_lock<std::mutex>& lock, const Limit& limit) {
+        if (limit.cancelled()) return Unexpected{cancelled_fault()};
+        if (limit.over()) {
+            Fault fault = io_fault("all " + std::to_string(max_connections_) +
+                                   " connections are in use (max_connections)");
+            fault.error.node = dial_.endpoint.name();
+            return Unexpected{std::move(fault)};
+        }
+        const auto slice =
+            limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
+        returned_.wait_for(lock, std::min<Clock::duration>(limit.left(), slice));
+        return {};
+    }
+
+    void give_back(Connection connection) {
+        std::optional<Connection> broken;
+        {
+            const std::lock_guard lock{mutex_};
+            --in_use_;
+            if (connection.idle()) {
+                idle_.push_back(std::move(connection));
+            } else {
+                broken = std::move(connection);  // closed outside the mutex
+            }
+        }
+        returned_.notify_one();
+    }
+
+    void give_up_place() {
+        {
+            const std::lock_guard lock{mutex_};
+            --in_use_;
+        }
+        returned_.notify_one();
+    }
+
+    const Dial dial_;
+    const std::size_t max_connections_;
+    std::mutex mutex_;
+    std::condition_variable returned_;
+    std::vector<Connection> idle_;
+    std::size_t in_use_ = 0;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// A view of one reply, or of one element of an array reply.
+class ReplyView {
+public:
+    explicit ReplyView(const redisReply* reply) noexcept : reply_(reply) {}
+
+    bool is_error() const noexcept { return is(REDIS_REPLY_ERROR); }
+    bool is_nil() const noexcept { return is(REDIS_REPLY_NIL); }
+    bool is_status(std::string_view word) const noexcept {
+        return is(REDIS_REPLY_STATUS) && bytes() == word;
+    }
+
+    /// The bytes of a string, status or error; empty for anything else.
+    std::string_view text() const noexcept {
+        const bool has_text = is(REDIS_REPLY_STRING) || is(REDIS_REPLY_STATUS) || is_error();
+        return has_text ? bytes() : std::string_view{};
+    }
+
+    std::optional<std::int64_t> integer() const noexcept {
+        if (!is(REDIS_REPLY_INTEGER)) return std::nullopt;
+        return reply_->integer;
+    }
+
+    std::optional<std::string_view> string() const noexcept {
+        if (!is(REDIS_REPLY_STRING)) return std::nullopt;
+        return bytes();
+    }
+
+    /// How many elements an array has; nothing for another kind of reply.
+    std::optional<std::size_t> size() const noexcept {
+        if (!is(REDIS_REPLY_ARRAY)) return std::nullopt;
+        return reply_->elements;
+    }
+    ReplyView operator[](std::size_t i) const noexcept { return ReplyView{reply_->element[i]}; }
+
+private:
+    bool is(int type) const noexcept { return reply_ != nullptr && reply_->type == type; }
+    std::string_view bytes() const noexcept { return {reply_->str, reply_->len}; }
+
+    const redisReply* reply_;
+};
+
+/// One whole reply, owned.
+class Reply {
+public:
+    explicit Reply(void* reply) noexcept : reply_(static_cast<redisReply*>(reply)) {}
+
+    ReplyView view() const noexcept { return ReplyView{reply_.get()}; }
+
+    /// The command was sent a second time, and the first sending may have been carried out too.
+    bool repeated = false;
+
+private:
+    struct Free {
+        void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
+    };
+    std::unique_ptr<redisReply, Free> reply_;
+};
+
+}  // namespace redlatch::inline v0::detail

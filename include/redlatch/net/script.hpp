@@ -1,0 +1,132 @@
+#pragma once
+
+#include <redlatch/net/sha1.hpp>
+
+#include <hiredis/hiredis.h>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+/// A Lua script and the name that the server caches it under.
+class Script {
+public:
+    explicit constexpr Script(std::string_view source)
+        : source_(source), sha_(detail::Sha1::hex(source)) {}
+
+    constexpr std::string_view source() const noexcept { return source_; }
+    constexpr std::string_view sha() const noexcept { return {sha_.data(), sha_.size()}; }
+
+private:
+    std::string_view source_;
+    std::array<char, 40> sha_;
+};
+
+namespace detail {
+
+/// One argument of a command: bytes that live elsewhere, or a number.
+class Argument {
+public:
+    constexpr Argument() = default;
+    constexpr Argument(std::string_view bytes) : bytes_(bytes) {}
+    constexpr Argument(const char* text) : bytes_(text) {}
+    Argument(const std::string& bytes) : bytes_(bytes) {}
+    constexpr Argument(std::int64_t number) : number_(number), is_number_(true) {}
+
+    using Digits = std::array<char, 20>;
+
+    /// The bytes to send; a number is written into `digits`, which has to outlive the result.
+    std::string_view bytes(Digits& digits) const noexcept {
+        if (!is_number_) return bytes_;
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number_);
+        return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
+    }
+
+private:
+    std::string_view bytes_;
+    std::int64_t number_ = 0;
+    bool is_number_ = false;
+};
+
+/// The bytes of one command as they go over the wire, made by hiredis.
+class WireCommand {
+public:
+    WireCommand(const char* const* arguments, const std::size_t* lengths, int count) {
+        // hiredis only reads the arguments; the declaration of 0.14 lacks the const.
+        const auto length =
+            redisFormatCommandArgv(&data_, count, const_cast<const char**>(arguments), lengths);
+        if (length < 0) throw std::bad_alloc{};
+        size_ = static_cast<std::size_t>(length);
+    }
+    WireCommand(WireCommand&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    WireCommand& operator=(WireCommand&&) = delete;
+    ~WireCommand() {
+        if (data_ != nullptr) redisFreeCommand(data_);
+    }
+
+    std::string_view bytes() const noexcept { return {data_, size_}; }
+
+private:
+    char* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/// A command to send: a script with its keys and arguments, or a plain command. Borrows all bytes.
+class Call {
+public:
+    /// Whether a script is named or sent whole.
+    enum class Form { by_sha, whole };
+
+    Call(const Script& script, std::initializer_list<std::string_view> keys,
+         std::initializer_list<Argument> arguments)
+        : script_(&script), count_(3) {
+        slots_[2] = static_cast<std::int64_t>(keys.size());
+        for (const std::string_view key : keys) slots_[count_++] = key;
+        for (const Argument& argument : arguments) slots_[count_++] = argument;
+    }
+
+    static Call plain(std::initializer_list<Argument> words) { return Call{words}; }
+
+    bool is_script() const noexcept { return script_ != nullptr; }
+
+    WireCommand wire(Form form = Form::by_sha) const {
+        std::array<Argument::Digits, capacity> digits;
+        std::array<const char*, capacity> data;
+        std::array<std::size_t, capacity> lengths;
+        for (std::size_t i = 0; i < count_; ++i) {
+            const std::string_view bytes = slot(i, form).bytes(digits[i]);
+            data[i] = bytes.data();
+            lengths[i] = bytes.size();
+        }
+        return {data.data(), lengths.data(), static_cast<int>(count_)};
+    }
+
+private:
+    static constexpr std::size_t capacity = 12;
+
+    explicit Call(std::initializer_list<Argument> words) {
+        for (const Argument& word : words) slots_[count_++] = word;
+    }
+
+    Argument slot(std::size_t i, Form form) const noexcept {
+        if (!is_script() || i > 1) return slots_[i];
+        if (form == Form::by_sha) return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
+        return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
+    }
+
+    const Script* script_ = nullptr;
+    std::array<Argument, capacity> slots_{};
+    std::size_t count_ = 0;
+};
+
+}  // namespace detail
+}  // namespace redlatch::inline v0

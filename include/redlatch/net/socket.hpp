@@ -1,0 +1,156 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/limit.hpp>
+#include <redlatch/uri.hpp>
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// How often a wait for the network looks whether its caller has given up.
+inline constexpr std::chrono::milliseconds stop_check_interval{40};
+
+inline std::string system_message(int code) {
+    return std::system_category().message(code);
+}
+
+inline Fault io_fault(std::string message) {
+    return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
+}
+
+inline Fault cancelled_fault() {
+    return {.error = {Errc::cancelled, {}, {}, "cancelled by the caller", {}}, .transient = false};
+}
+
+/// A file descriptor, owned.
+class Descriptor {
+public:
+    Descriptor() = default;
+    explicit Descriptor(int fd) noexcept : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~Descriptor() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+
+    int get() const noexcept { return fd_; }
+    bool valid() const noexcept { return fd_ >= 0; }
+    int release() noexcept { return std::exchange(fd_, -1); }
+
+private:
+    int fd_ = -1;
+};
+
+/// Waits until `fd` is ready for `events` or has an error. A fault when the limit is over or the
+/// caller cancels. `poll` and not `select`: descriptors may be larger than 1023.
+inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit) {
+    for (;;) {
+        if (limit.cancelled()) return Unexpected{cancelled_fault()};
+        const Clock::duration left = limit.left();
+        Clock::duration slice = std::min<Clock::duration>(left, std::chrono::hours{1});
+        if (limit.stop.stop_possible())
+            slice = std::min<Clock::duration>(slice, stop_check_interval);
+
+        pollfd entry{.fd = fd, .events = events, .revents = 0};
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(slice);
+        const timespec timeout{.tv_sec = static_cast<std::time_t>(seconds.count()),
+                               .tv_nsec = static_cast<long>((slice - seconds).count())};
+        const int ready = ::ppoll(&entry, 1, &timeout, nullptr);
+        if (ready > 0) return {};
+        if (ready < 0 && errno != EINTR) return Unexpected{io_fault(system_message(errno))};
+        if (left == Clock::duration::zero()) return Unexpected{io_fault("no answer in time")};
+    }
+}
+
+/// A socket's address, ready for `connect`.
+struct Address {
+    sockaddr_storage storage{};
+    socklen_t length = 0;
+
+    int family() const noexcept { return storage.ss_family; }
+
+    /// `path` has to fit; the URI's parser has seen to that.
+    static Address of_path(std::string_view path) noexcept {
+        Address address;
+        sockaddr_un un{};
+        un.sun_family = AF_UNIX;
+        std::copy(path.begin(), path.end(), un.sun_path);
+        std::memcpy(&address.storage, &un, sizeof un);
+        address.length = sizeof un;
+        return address;
+    }
+};
+
+inline void set_option(int fd, int level, int name, int value) noexcept {
+    ::setsockopt(fd, level, name, &value, sizeof value);  // worth having, not worth failing for
+}
+
+/// Sends at once, and notices a peer that is gone without a word within half a minute.
+inline void tune_tcp(int fd) noexcept {
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#if defined(TCP_KEEPIDLE)
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+#endif
+}
+
+/// A new non-blocking socket, closed on exec. Never one of the three standard descriptors: where
+/// the process runs with those closed, its next `printf` would otherwise talk to Redis.
+inline Expected<Descriptor, Fault> open_socket(int family) {
+    Descriptor socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    if (socket.valid() && socket.get() <= STDERR_FILENO) {
+        socket = Descriptor{::fcntl(socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
+    }
+    if (!socket.valid()) return Unexpected{io_fault("socket: " + system_message(errno))};
+    return socket;
+}
+
+/// Connects to one address.
+inline Expected<Descriptor, Fault> connect_socket(const Address& address, const Limit& limit) {
+    auto socket = open_socket(address.family());
+    if (!socket) return socket;
+    const int fd = socket->get();
+    if (address.family() != AF_UNIX) tune_tcp(fd);
+
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0) {
+        return socket;
+    }
+    if (errno != EINPROGRESS && errno != EINTR) {
+        return Unexpected{io_fault("connect: " + system_message(errno))};
+    }
+    if (auto ready = wait_ready(fd, POLLOUT, limit); !ready) {
+        if (ready.error().error.code == Errc::unavailable) {
+            ready.error().error.message = "connect: no answer in time";
+        }
+        return Unexpected{std::move(ready).error()};
+    }
+    int code = 0;
+    socklen_t size = sizeof code;
+    ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &size);
+    if (code != 0) return Unexpected{io_fault("connect: " + system_message(code))};
+    return socket;
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/types.hpp>
+
+#include <chrono>
+#include <string>
+
+namespace redlatch::inline v0 {
+
+/// Is told what happens to the locks of a client (`ClientOptions::observer`); override what you
+/// want to know. Called on threads of the client's own, as a rule one call after the other in the
+/// order of the events. A call that takes longer than 10 ms does not hold up the next ones, which
+/// then run at the same time on another thread. What a call throws is dropped. A call may use any
+/// lock. Where no observer is set, none of this costs anything.
+class Observer {
+public:
+    using Duration = std::chrono::nanoseconds;
+
+    struct Acquired {
+        std::string key;
+        Duration waited;  ///< from the call to the hold
+        unsigned tries;   ///< how often the server was asked; 0 for a nested hold
+    };
+    struct TimedOut {
+        std::string key;
+        Duration waited;
+        unsigned tries;
+    };
+    struct Released {
+        std::string key;
+        Duration held_for;
+        Result<Release> outcome;
+    };
+    struct Renewed {
+        std::string key;
+        Duration remaining;  ///< validity from now on
+    };
+    struct Lost {
+        std::string key;
+        Duration held_for;
+    };
+    struct Reconnected {
+        std::string node;
+    };
+
+    Observer() = default;
+    Observer(const Observer&) = delete;
+    Observer& operator=(const Observer&) = delete;
+    virtual ~Observer() = default;
+
+    virtual void acquired(const Acquired&) {}
+    virtual void timed_out(const TimedOut&) {}
+    virtual void released(const Released&) {}
+    virtual void renewed(const Renewed&) {}
+    virtual void lost(const Lost&) {}
+
+    /// A command failed, whether or not it is tried again.
+    virtual void error(const Error&) {}
+
+    /// A server answers again after a failure.
+    virtual void reconnected(const Reconnected&) {}
+};
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <redlatch/types.hpp>
+#include <redlatch/uri.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+namespace redlatch::inline v0 {
+
+class Observer;
+
+/// The pause between two tries of a waiter: random in `[min, max)`, drawn anew each time
+/// ("decorrelated jitter"), so that waiters neither hammer the server nor fall into step.
+/// `0 < min < max` is required.
+struct Backoff {
+    std::chrono::milliseconds min{10};   ///< Default: 10 ms.
+    std::chrono::milliseconds max{100};  ///< Default: 100 ms.
+};
+
+/// How much of a lease the holder does not rely on, because the two clocks may run at different
+/// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `floor ≥ 0`.
+struct Drift {
+    double factor = 0.01;                ///< Default: 1 %.
+    std::chrono::milliseconds floor{2};  ///< Default: 2 ms.
+};
+
+/// What a `Lock` does unless a call says otherwise. Checked when the `Lock` is made.
+struct LockOptions {
+    /// How long the server keeps the lock for a silent holder. Default: 30 s.
+    Lease lease = std::chrono::seconds{30};
+
+    /// The pauses of a waiter. Default: 10 ms to 100 ms.
+    Backoff backoff{};
+
+    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it.
+    /// Default: no end.
+    std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
+
+    /// How much longer than the lease the server keeps a dead holder's lock, so that what the
+    /// holder sent last can land before the next one starts. A normal release frees at once.
+    /// Default: 0.
+    std::chrono::milliseconds lock_delay{0};
+
+    /// The part of the lease that is not relied on. Default: 1 % + 2 ms.
+    Drift drift{};
+};
+
+/// How one acquisition differs from the `Lock`'s options.
+struct AcquireOptions {
+    /// How long to wait. Default: without limit.
+    Wait wait = Wait::unlimited();
+
+    /// This acquisition's lease. Default: the `Lock`'s.
+    std::optional<Lease> lease{};
+
+    /// Ends the wait within 50 ms with `Errc::cancelled`. Default: never.
+    std::stop_token stop{};
+};
+
+/// How a `Client` reaches its server. Checked when the `Client` is made.
+struct ClientOptions {
+    /// The server. Exactly one.
+    std::vector<Uri> uris{};
+
+    /// The time for one connection, name resolution included. Default: 1 s.
+    std::chrono::milliseconds connect_timeout{1000};
+
+    /// The time for one command and its answer; calls that don't wait for a lock take no longer
+    /// in all, connecting and retries included. Default: 1 s.
+    std::chrono::milliseconds command_timeout{1000};
+
+    /// Shows in `CLIENT LIST` and in owner tokens: 1 to 64 printable ASCII characters, no space.
+    /// Default (empty): host name and process id, as `host:pid`.
+    std::string client_name{};
+
+    /// The most connections at once for commands, at least 1; renewal has one more of its own.
+    /// There are never more than commands under way at once. Default: 64.
+    std::size_t max_connections = 64;
+
+    /// Is told what happens to locks, on a thread of the client's own. Default: nobody.
+    std::shared_ptr<Observer> observer{};
+};
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <redlatch/policy/scripts.hpp>
+
+#include <concepts>
+
+namespace redlatch::inline v0 {
+
+/// The type of the key that a lock lives in. One name has one shape at a time.
+enum class Shape {
+    string,  ///< the owner's token
+    hash,    ///< the owner's token → its hold count
+};
+
+/// Says how a lock is stored: in a key of which shape, changed by which scripts.
+template <class P>
+concept StoresLock = requires {
+    { P::shape } -> std::convertible_to<Shape>;
+    { P::scripts() } -> std::same_as<const LockScripts&>;
+};
+
+/// Says how a lock behaves: whether the thread that holds it may take it again (`reentrant`), and
+/// whether its lease is renewed until it is released (`watched`).
+template <class P>
+concept DescribesHolds = requires {
+    { P::reentrant } -> std::convertible_to<bool>;
+    { P::watched } -> std::convertible_to<bool>;
+};
+
+/// What `Lock` asks of its policy: a plain type with four static members. `Simple`, `Reentrant`
+/// and `Watchdog<P>` are examples; to change one thing, derive from a policy and redeclare it:
+///
+///     struct Audited : redlatch::Simple {
+///         static const redlatch::LockScripts& scripts();   // also writes a log entry
+///     };
+template <class P>
+concept LockPolicy = StoresLock<P> && DescribesHolds<P>;
+
+namespace detail {
+
+/// A policy as a value, for the code below `Lock` that is no template.
+struct PolicyTraits {
+    Shape shape;
+    bool reentrant;
+    bool watched;
+    const LockScripts* scripts;
+    /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
+    bool plain_set;
+};
+
+template <LockPolicy P>
+PolicyTraits traits_of() {
+    return {.shape = P::shape,
+            .reentrant = P::reentrant,
+            .watched = P::watched,
+            .scripts = &P::scripts(),
+            .plain_set = &P::scripts() == &lua::on_string()};
+}
+
+}  // namespace detail
+}  // namespace redlatch::inline v0

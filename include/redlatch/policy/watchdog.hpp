@@ -1,0 +1,15 @@
+#pragma once
+
+#include <redlatch/policy/lock_policy.hpp>
+
+namespace redlatch::inline v0 {
+
+/// Any policy, with the lease renewed every third of it until the lock is released, the process
+/// ends, or `LockOptions::max_hold` is over. The lease is then not how long the work may take but
+/// how long others wait for a dead holder.
+template <LockPolicy P>
+struct Watchdog : P {
+    static constexpr bool watched = true;
+};
+
+}  // namespace redlatch::inline v0

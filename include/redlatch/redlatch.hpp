@@ -1,0 +1,12 @@
+#pragma once
+
+// Distributed locks on Redis. Everything that most programs need; `<redlatch/metrics.hpp>` is apart.
+
+#include <redlatch/client.hpp>
+#include <redlatch/lock.hpp>
+#include <redlatch/lock_guard.hpp>
+#include <redlatch/observer.hpp>
+#include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/simple.hpp>
+#include <redlatch/policy/watchdog.hpp>
+#include <redlatch/version.hpp>

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+
+#include <concepts>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0 {
+
+/// Marks a value as the error of an `Expected`, as `std::unexpected` does.
+template <class E>
+class Unexpected {
+public:
+    explicit Unexpected(E error) : error_(std::move(error)) {}
+    const E& error() const& noexcept { return error_; }
+    E&& error() && noexcept { return std::move(error_); }
+
+private:
+    E error_;
+};
+
+namespace detail {
+
+struct Nothing {};
+
+[[noreturn]] inline void raise(Error error) {
+    throw LockError{std::move(error)};
+}
+
+}  // namespace detail
+
+/// A value or the reason why there is none: the part of C++23's `std::expected` that a C++20
+/// library can offer, with the same names. `value()` without a value throws `LockError`; the
+/// other accessors have `std::expected`'s preconditions.
+template <class T, class E>
+class [[nodiscard]] Expected {
+    using Value = std::conditional_t<std::is_void_v<T>, detail::Nothing, T>;
+
+public:
+    using value_type = T;
+    using error_type = E;
+
+    Expected() requires std::is_void_v<T>
+    = default;
+    Expected(Value value) requires(!std::is_void_v<T>)
+        : state_(std::in_place_index<0>, std::move(value)) {}
+    Expected(Unexpected<E> error) : state_(std::in_place_index<1>, std::move(error).error()) {}
+
+    bool has_value() const noexcept { return state_.index() == 0; }
+    explicit operator bool() const noexcept { return has_value(); }
+
+    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) {
+        return *std::get_if<0>(&state_);
+    }
+    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return *std::get_if<0>(&state_); }
+    Value&& operator*() && noexcept requires(!std::is_void_v<T>) {
+        return std::move(*std::get_if<0>(&state_));
+    }
+    const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
+        return std::get_if<0>(&state_);
+    }
+    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::get_if<0>(&state_); }
+
+    void value() const& requires std::is_void_v<T> {
+        if (!has_value()) detail::raise(error());
+    }
+    const Value& value() const& requires(!std::is_void_v<T>) {
+        if (!has_value()) detail::raise(error());
+        return **this;
+    }
+    Value& value() & requires(!std::is_void_v<T>) {
+        if (!has_value()) detail::raise(error());
+        return **this;
+    }
+    Value value() && requires(!std::is_void_v<T>) {
+        if (!has_value()) detail::raise(std::move(*this).error());
+        return *std::move(*this);
+    }
+
+    template <class U>
+    Value value_or(U&& other) const& requires(!std::is_void_v<T>) {
+        return has_value() ? **this : static_cast<Value>(std::forward<U>(other));
+    }
+    template <class U>
+        Value value_or(U&& other) && requires(!std::is_void_v<T>) {
+        return has_value() ? *std::move(*this) : static_cast<Value>(std::forward<U>(other));
+    }
+
+    const E& error() const& noexcept { return *std::get_if<1>(&state_); }
+    E& error() & noexcept { return *std::get_if<1>(&state_); }
+    E&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+
+private:
+    std::variant<Value, E> state_;
+};
+
+template <class T>
+using Result = Expected<T, Error>;
+
+}  // namespace redlatch::inline v0

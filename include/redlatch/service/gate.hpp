@@ -1,0 +1,390 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/service/hold.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// `at` on the clock that condition variables can wait on, an hour ahead at most: every waiter
+/// here looks at the real clock again when it wakes.
+inline std::chrono::steady_clock::time_point on_steady_clock(TimePoint at) {
+    const Clock::duration left =
+        std::min<Clock::duration>(saturating_sub(at, Clock::now()), std::chrono::hours{1});
+    return std::chrono::steady_clock::now() + left;
+}
+
+/// The state of every lock inside this process: who holds it, which one thread contends for it at
+/// the server, and who waits behind that one, first come first served. All handles of a client on
+/// one name meet here. Knows nothing of servers; does no I/O and calls no user code. Thread-safe.
+///
+/// A name's entry is there only while somebody holds it, contends for it or waits for it, or has
+/// yet to return an acquisition that was lost.
+class Gate {
+    using Lock = std::unique_lock<std::mutex>;
+
+    /// A sleeping thread, and the bell that wakes it alone.
+    class Sleeper {
+    public:
+        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
+        void sleep(Lock& lock, TimePoint until, const std::stop_token& stop) {
+            bool slept = false;
+            bell_.wait_until(lock, stop, on_steady_clock(until),
+                             [&slept] { return std::exchange(slept, true); });
+        }
+        void wake() noexcept { bell_.notify_one(); }
+
+    private:
+        std::condition_variable_any bell_;
+    };
+
+    struct Entry {
+        Shape shape{};
+        std::shared_ptr<Hold> current{};            // acquired, and not over as far as is known
+        std::vector<std::shared_ptr<Hold>> past{};  // lost, with acquisitions not yet returned
+        bool contended = false;                     // a thread has its turn at the server
+        Sleeper* contender = nullptr;               // that thread, while it pauses
+        std::deque<Sleeper*> queue{};
+
+        bool free() const noexcept { return current == nullptr && !contended; }
+        bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
+    };
+
+    using Entries = std::unordered_map<std::string, Entry>;
+    using Named = Entries::value_type;  // stays where it is, whatever is added or erased
+
+public:
+    /// Who wants a lock, and how long for.
+    struct Visit {
+        const std::string& key;
+        const PolicyTraits& traits;
+        ThreadSerial thread;
+        Wait wait;
+        TimePoint deadline;
+        const std::stop_token& stop;
+        Acquisition acquisition;
+    };
+
+    /// A thread's turn to contend for a lock at the server. At its end the next one has it, unless
+    /// it was turned into a hold.
+    class Turn {
+    public:
+        Turn(Gate& gate, Named& entry) : gate_(&gate), entry_(&entry) {}
+        Turn(Turn&& other) noexcept
+            : gate_(std::exchange(other.gate_, nullptr)), entry_(other.entry_) {}
+        Turn& operator=(Turn&&) = delete;
+        ~Turn() {
+            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr);
+        }
+
+        /// Sleeps until `until`; false where the caller or the end of the client cut it short.
+        bool pause(TimePoint until, const std::stop_token& stop) {
+            return gate_->pause(entry_->second, until, stop);
+        }
+
+        /// The server gave the lock to `hold`. False where the client was closed meanwhile: then
+        /// nothing is held here, and the caller has to release it.
+        bool finish(std::shared_ptr<Hold> hold) {
+            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold));
+        }
+
+    private:
+        Gate* gate_;
+        Named* entry_;
+    };
+
+    enum class Answer {
+        turn,         ///< contend for it at the server
+        nested,       ///< this thread holds it already, and may hold it again
+        deadlock,     ///< this thread holds it already, may not again, and would wait for ever
+        busy,         ///< the wait ended first
+        cancelled,    ///< the stop token ended the wait
+        closed,       ///< the client has been closed
+        wrong_shape,  ///< it is in use with a policy of another shape
+    };
+
+    struct Admission {
+        Answer answer;
+        std::optional<Turn> turn{};
+        std::shared_ptr<Hold> hold{};     ///< where nested
+        std::uint64_t count = 0;          ///< where nested: the hold count wanted now
+        std::shared_ptr<Hold> run_out{};  ///< a hold found past its validity: to be declared lost
+    };
+
+    Gate() = default;
+    Gate(const Gate&) = delete;
+    Gate& operator=(const Gate&) = delete;
+
+    /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us.
+    Admission enter(const Visit& visit) {
+        Lock lock{mutex_};
+        if (closed_) return {Answer::closed};
+        const auto [position, is_new] = entries_.try_emplace(visit.key);
+        Named& entry = *position;
+        if (is_new) entry.second.shape = visit.traits.shape;
+        if (entry.second.shape != visit.traits.shape) return {Answer::wrong_shape};
+        Admission admission = admit(lock, entry, visit);
+        erase_if_unused(entry);
+        return admission;
+    }
+
+    /// What a hold loses when one of its acquisitions ends.
+    struct Ending {
+        enum class Kind {
+            nothing,  ///< there was no such acquisition
+            nested,   ///< others of the hold go on
+            last,     ///< the hold has to be released at the server
+            past,     ///< the hold was lost before
+        };
+        Kind kind = Kind::nothing;
+        std::shared_ptr<Hold> hold{};
+        std::uint64_t count = 0;  ///< where nested: how many are left
+        bool watch_ends = false;  ///< where nested: no acquisition that is left is watched
+    };
+
+    /// Ends the innermost acquisition that `thread` made with `lock()` or `try_lock()`.
+    Ending end_innermost(const std::string& key, ThreadSerial thread) {
+        return end_where(key, [thread](const Hold& hold, const Acquisition& acquisition) {
+            return hold.thread() == thread && acquisition.through != nullptr;
+        });
+    }
+
+    /// Ends one acquisition of a hold, from any thread.
+    Ending end_acquisition(const Hold& hold, std::uint64_t id) {
+        return end_where(hold.key(),
+                         [&hold, id](const Hold& other, const Acquisition& acquisition) {
+                             return &other == &hold && acquisition.id == id;
+                         });
+    }
+
+    /// Ends one of the acquisitions made through one `Lock` object, whichever thread made it.
+    Ending end_one_through(const std::string& key, const void* through) {
+        return end_where(key, [through](const Hold&, const Acquisition& acquisition) {
+            return acquisition.through == through;
+        });
+    }
+
+    /// The release of a hold has been answered, or given up: the next one's turn.
+    void released(const Hold& hold) {
+        const Lock lock{mutex_};
+        vacate(hold);
+    }
+
+    /// A hold is over without a release.
+    void lost(const std::shared_ptr<Hold>& hold) {
+        const Lock lock{mutex_};
+        if (!hold->nest.empty()) {
+            const auto entry = entries_.find(hold->key());
+            if (entry != entries_.end() && entry->second.current == hold) {
+                entry->second.past.push_back(hold);
+            }
+        }
+        vacate(*hold);
+    }
+
+    /// What `thread` holds under `key`, or held until it was lost; null for nothing.
+    std::shared_ptr<Hold> find(const std::string& key, ThreadSerial thread) {
+        const Lock lock{mutex_};
+        const auto entry = entries_.find(key);
+        if (entry == entries_.end()) return nullptr;
+        const auto& current = entry->second.current;
+        if (current != nullptr && current->thread() == thread) return current;
+        const auto& past = entry->second.past;
+        const auto last = std::find_if(past.rbegin(), past.rend(), [thread](const auto& hold) {
+            return hold->thread() == thread;
+        });
+        return last == past.rend() ? nullptr : *last;
+    }
+
+    /// Who in this process holds `key`, whichever thread; null for nobody.
+    std::shared_ptr<Hold> current(const std::string& key) {
+        const Lock lock{mutex_};
+        const auto entry = entries_.find(key);
+        return entry == entries_.end() ? nullptr : entry->second.current;
+    }
+
+    /// Ends all waiting, lets nobody in any more, and returns what is held.
+    std::vector<std::shared_ptr<Hold>> close() {
+        const Lock lock{mutex_};
+        closed_ = true;
+        std::vector<std::shared_ptr<Hold>> holds;
+        for (auto& [key, entry] : entries_) {
+            if (entry.current != nullptr) holds.push_back(entry.current);
+            if (entry.contender != nullptr) entry.contender->wake();
+            for (Sleeper* sleeper : entry.queue) sleeper->wake();
+        }
+        return holds;
+    }
+
+    /// How many names have an entry.
+    std::size_t size() {
+        const Lock lock{mutex_};
+        return entries_.size();
+    }
+
+private:
+    Admission admit(Lock& lock, Named& entry, const Visit& visit) {
+        Entry& here = entry.second;
+        Admission admission{Answer::busy};
+        admission.run_out = take_run_out(here);
+        if (here.current != nullptr && here.current->thread() == visit.thread &&
+            here.current->in(Phase::held)) {
+            if (visit.traits.reentrant) return nest(here.current, visit.acquisition);
+            if (visit.wait.is_unlimited()) return {Answer::deadlock};
+        }
+        if (here.free() && here.queue.empty()) {
+            admission.answer = Answer::turn;
+        } else if (!visit.wait.is_none()) {
+            admission.answer = wait_for_turn(lock, here, visit, admission.run_out);
+        }
+        if (admission.answer == Answer::turn) {
+            here.contended = true;
+            admission.turn.emplace(*this, entry);
+        }
+        return admission;
+    }
+
+    Admission nest(const std::shared_ptr<Hold>& hold, const Acquisition& acquisition) {
+        hold->nest.push_back(acquisition);
+        return {.answer = Answer::nested, .hold = hold, .count = hold->nest.size()};
+    }
+
+    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit,
+                         std::shared_ptr<Hold>& run_out) {
+        Sleeper self;
+        here.queue.push_back(&self);
+        for (;;) {
+            const bool front = here.queue.front() == &self;
+            if (front && run_out == nullptr) run_out = take_run_out(here);
+            if (closed_) return leave_queue(here, self, Answer::closed);
+            if (front && here.free()) {
+                here.queue.pop_front();
+                return Answer::turn;
+            }
+            if (visit.stop.stop_requested()) return leave_queue(here, self, Answer::cancelled);
+            if (Clock::now() >= visit.deadline) return leave_queue(here, self, Answer::busy);
+
+            TimePoint until = visit.deadline;
+            if (front && here.current != nullptr && here.current->in(Phase::held)) {
+                until = std::min(until, here.current->valid_until());
+            }
+            self.sleep(lock, until, visit.stop);
+        }
+    }
+
+    static Answer leave_queue(Entry& here, const Sleeper& self, Answer answer) {
+        const bool was_front = here.queue.front() == &self;
+        std::erase(here.queue, &self);
+        if (was_front) wake_front(here);
+        return answer;
+    }
+
+    bool pause(Entry& here, TimePoint until, const std::stop_token& stop) {
+        Lock lock{mutex_};
+        Sleeper self;
+        here.contender = &self;
+        while (!closed_ && !stop.stop_requested() && Clock::now() < until) {
+            self.sleep(lock, until, stop);
+        }
+        here.contender = nullptr;
+        return !closed_ && !stop.stop_requested();
+    }
+
+    bool end_turn(Named& entry, std::shared_ptr<Hold> hold) {
+        const Lock lock{mutex_};
+        Entry& here = entry.second;
+        here.contended = false;
+        const bool kept = hold == nullptr || !closed_;
+        if (kept) here.current = std::move(hold);
+        wake_front(here);
+        erase_if_unused(entry);
+        return kept;
+    }
+
+    template <class Predicate>
+    Ending end_where(const std::string& key, Predicate matches) {
+        const Lock lock{mutex_};
+        const auto entry = entries_.find(key);
+        if (entry == entries_.end()) return {};
+        Entry& here = entry->second;
+        if (here.current != nullptr && take_acquisition(*here.current, matches)) {
+            return end_current(here.current);
+        }
+        for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
+            if (!take_acquisition(**hold, matches)) continue;
+            Ending ending{.kind = Ending::Kind::past, .hold = *hold};
+            if (ending.hold->nest.empty()) here.past.erase(std::next(hold).base());
+            erase_if_unused(*entry);
+            return ending;
+        }
+        return {};
+    }
+
+    /// Removes the innermost acquisition that matches; false where none does.
+    template <class Predicate>
+    static bool take_acquisition(Hold& hold, Predicate matches) {
+        auto& nest = hold.nest;
+        const auto found = std::find_if(nest.rbegin(), nest.rend(),
+                                        [&](const Acquisition& a) { return matches(hold, a); });
+        if (found == nest.rend()) return false;
+        nest.erase(std::next(found).base());
+        return true;
+    }
+
+    static Ending end_current(const std::shared_ptr<Hold>& hold) {
+        Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
+        if (!hold->nest.empty()) {
+            ending.kind = Ending::Kind::nested;
+            ending.watch_ends = std::none_of(hold->nest.begin(), hold->nest.end(),
+                                             [](const Acquisition& a) { return a.watched; });
+        } else if (hold->advance(Phase::held, Phase::releasing)) {
+            ending.kind = Ending::Kind::last;
+        }
+        return ending;
+    }
+
+    /// A hold past its validity blocks nobody here any longer.
+    static std::shared_ptr<Hold> take_run_out(Entry& here) {
+        if (here.current == nullptr || !here.current->in(Phase::held)) return nullptr;
+        if (here.current->valid(Clock::now())) return nullptr;
+        auto hold = std::exchange(here.current, nullptr);
+        here.past.push_back(hold);
+        return hold;
+    }
+
+    void vacate(const Hold& hold) {
+        const auto entry = entries_.find(hold.key());
+        if (entry == entries_.end() || entry->second.current.get() != &hold) return;
+        entry->second.current = nullptr;
+        wake_front(entry->second);
+        erase_if_unused(*entry);
+    }
+
+    static void wake_front(Entry& here) {
+        if (!here.queue.empty()) here.queue.front()->wake();
+    }
+
+    void erase_if_unused(Named& entry) {
+        if (entry.second.unused()) entries_.erase(entries_.find(entry.first));
+    }
+
+    std::mutex mutex_;
+    Entries entries_;
+    bool closed_ = false;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <redlatch/core/validity.hpp>
+#include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/types.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// A thread's number: given at its first use of the library, and never again to another thread.
+enum class ThreadSerial : std::uint64_t {};
+
+inline ThreadSerial this_thread_serial() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    thread_local const ThreadSerial mine{last.fetch_add(1, std::memory_order_relaxed) + 1};
+    return mine;
+}
+
+/// One owner's name for one acquisition, as the server stores it.
+struct Token {
+    std::string bytes;
+};
+
+/// What has become of an acquisition.
+enum class Phase : std::uint8_t {
+    acquiring,  ///< asked for
+    held,       ///< ours; whether its validity still runs is a matter of the clock
+    releasing,  ///< given up by the holder
+    released,
+    lost,  ///< over without a release
+};
+
+/// One acquisition inside a hold: the outermost, or a nested one.
+struct Acquisition {
+    std::uint64_t id;
+    const void* through;  ///< the `Lock` whose `lock()` or `try_lock()` it was; null for a `Held`
+    bool watched;
+};
+
+/// What one acquisition needs to know about its lock; does not change while it lasts.
+struct HoldTerms {
+    std::string key;
+    PolicyTraits traits;
+    Lease lease;
+    Drift drift;
+    std::chrono::milliseconds lock_delay;
+    std::chrono::milliseconds max_hold;
+};
+
+/// One lock as this process holds it, from the outermost acquisition to its end. Shared by its
+/// holder, the gate, the renewal and the notifier.
+class Hold {
+public:
+    Hold(HoldTerms terms, Token token, ThreadSerial thread)
+        : terms_(std::move(terms)), token_(std::move(token)), thread_(thread) {}
+
+    /// Whether it belongs to this process, and not to the one that this was forked from.
+    bool is_of_this_process() const noexcept { return pid_ == ::getpid(); }
+
+    const std::string& key() const noexcept { return terms_.key; }
+    const HoldTerms& terms() const noexcept { return terms_; }
+    const Token& token() const noexcept { return token_; }
+    ThreadSerial thread() const noexcept { return thread_; }
+    const LockScripts& scripts() const noexcept { return *terms_.traits.scripts; }
+
+    Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
+    bool in(Phase phase) const noexcept { return this->phase() == phase; }
+
+    /// Goes from one phase to another; false where it is in a third one by now.
+    bool advance(Phase from, Phase to) noexcept { return phase_.compare_exchange_strong(from, to); }
+
+    /// The end of validity: what `held()` and `remaining()` compare the clock with.
+    TimePoint valid_until() const noexcept {
+        return TimePoint{Clock::duration{valid_until_.load(std::memory_order_acquire)}};
+    }
+    bool valid(TimePoint now) const noexcept { return in(Phase::held) && now < valid_until(); }
+
+    /// When the hold ends whatever happens (`max_hold`).
+    TimePoint last_end() const noexcept { return last_end_; }
+
+    TimePoint taken_at() const noexcept { return taken_at_; }
+
+    /// The server gave the lock to the command that went out after `sent`.
+    void taken(TimePoint sent) noexcept {
+        taken_at_ = sent;
+        if (terms_.traits.watched) {
+            last_end_ = saturating_add(sent, saturating_cast<Clock::duration>(terms_.max_hold));
+        }
+        confirm(sent, terms_.lease);
+        phase_.store(Phase::held, std::memory_order_release);
+    }
+
+    /// The server confirmed `lease` to a command that went out after `sent`. Never shortens.
+    void confirm(TimePoint sent, Lease lease) noexcept {
+        const TimePoint end = std::min(detail::valid_until(sent, lease, terms_.drift), last_end_);
+        auto old = valid_until_.load(std::memory_order_relaxed);
+        while (old < end.time_since_epoch().count() &&
+               !valid_until_.compare_exchange_weak(old, end.time_since_epoch().count())) {
+        }
+        uncertain_.store(false, std::memory_order_relaxed);
+    }
+
+    /// A renewal got no answer.
+    void doubt() noexcept { uncertain_.store(true, std::memory_order_relaxed); }
+
+    HoldState state(TimePoint now) const noexcept {
+        switch (phase()) {
+            case Phase::held: break;
+            case Phase::lost: return HoldState::lost;
+            default: return HoldState::none;
+        }
+        if (now >= valid_until()) return HoldState::lost;
+        return uncertain_.load(std::memory_order_relaxed) ? HoldState::uncertain : HoldState::held;
+    }
+
+    std::chrono::milliseconds remaining(TimePoint now) const noexcept {
+        if (!valid(now)) return std::chrono::milliseconds::zero();
+        return std::chrono::floor<std::chrono::milliseconds>(saturating_sub(valid_until(), now));
+    }
+
+    /// How long the server is asked to keep the key for `lease`.
+    std::int64_t server_ttl(Lease lease) const noexcept {
+        return (lease.duration() + terms_.lock_delay).count();
+    }
+
+    /// Fires at a loss. The caller has to see to it that somebody watches the clock for it.
+    std::stop_token lost_token() {
+        const std::lock_guard lock{lost_mutex_};
+        if (!lost_) lost_.emplace();
+        return lost_->get_token();
+    }
+
+    /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
+    void tell_lost() {
+        std::stop_source source{std::nostopstate};
+        {
+            const std::lock_guard lock{lost_mutex_};
+            if (!lost_) lost_.emplace();
+            source = *lost_;
+        }
+        source.request_stop();
+    }
+
+    // Guarded by the gate's mutex.
+    std::vector<Acquisition> nest;
+
+    // Written by the acquiring thread before the hold is shared: a try's outcome was never known,
+    // so the server may carry it out even after the release.
+    bool unclear_try = false;
+
+    // Which services know of the hold and have to be told of its end.
+    std::atomic<bool> renewed_by_watchdog = false;
+    std::atomic<bool> watched_by_notifier = false;
+
+private:
+    const HoldTerms terms_;
+    const Token token_;
+    const ThreadSerial thread_;
+    const ::pid_t pid_ = ::getpid();
+    std::atomic<Phase> phase_{Phase::acquiring};
+    std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
+    std::atomic<bool> uncertain_{false};
+    TimePoint taken_at_{};
+    TimePoint last_end_ = TimePoint::max();
+    std::mutex lost_mutex_;
+    std::optional<std::stop_source> lost_;
+};
+
+}  // namespace redlatch::inline v0::detail

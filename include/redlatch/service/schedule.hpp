@@ -1,0 +1,60 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+class Hold;
+
+/// How long a service sleeps at most while it has something to do: its sleep stops with the
+/// machine, its due times don't.
+inline constexpr std::chrono::milliseconds longest_service_sleep{500};
+
+/// Things to do about holds, ordered by due time; at most one for each hold. Not thread-safe.
+template <class Item>
+class Schedule {
+public:
+    /// Adds or moves.
+    void put(const Hold* hold, TimePoint due, Item item) {
+        remove(hold);
+        items_.emplace(Key{due, hold}, std::move(item));
+        due_.emplace(hold, due);
+    }
+
+    void remove(const Hold* hold) {
+        const auto found = due_.find(hold);
+        if (found == due_.end()) return;
+        items_.erase(Key{found->second, hold});
+        due_.erase(found);
+    }
+
+    bool empty() const noexcept { return items_.empty(); }
+
+    /// When the first item is due; for ever where there is none.
+    TimePoint next_due() const {
+        return items_.empty() ? TimePoint::max() : items_.begin()->first.first;
+    }
+
+    /// Takes the first item out if it is due at `now`.
+    std::optional<Item> take_due(TimePoint now) {
+        if (items_.empty() || next_due() > now) return std::nullopt;
+        auto node = items_.extract(items_.begin());
+        due_.erase(node.key().second);
+        return std::move(node.mapped());
+    }
+
+private:
+    using Key = std::pair<TimePoint, const Hold*>;
+
+    std::map<Key, Item> items_;
+    std::unordered_map<const Hold*, TimePoint> due_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <redlatch/observer.hpp>
+#include <redlatch/options.hpp>
+#include <redlatch/service/gate.hpp>
+#include <redlatch/service/notifier.hpp>
+#include <redlatch/service/renewal.hpp>
+#include <redlatch/topology/standalone.hpp>
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// A client's options, checked, and its URI, taken apart.
+struct ClientSetup {
+    ClientOptions options;
+    Endpoint endpoint;
+};
+
+/// 128 bits from the system's source, in hexadecimal: no other client has the same.
+inline std::string random_id() {
+    std::array<unsigned char, 16> bytes{};
+    std::size_t have = 0;
+    while (have < bytes.size()) {
+        const ssize_t n = ::getrandom(bytes.data() + have, bytes.size() - have, 0);
+        if (n > 0) {
+            have += static_cast<std::size_t>(n);
+        } else if (errno != EINTR) {
+            throw std::system_error{errno, std::system_category(), "getrandom"};
+        }
+    }
+    std::string id;
+    for (const unsigned char byte : bytes) {
+        id += "0123456789abcdef"[byte >> 4U];
+        id += "0123456789abcdef"[byte & 0xfU];
+    }
+    return id;
+}
+
+/// `host:pid`, with what `CLIENT SETNAME` refuses left out.
+inline std::string default_client_name() {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    std::string name;
+    for (const char c : std::string_view{host.data()}) {
+        if (c > ' ' && c <= '~' && name.size() < 48) name += c;
+    }
+    return name + ":" + std::to_string(::getpid());
+}
+
+/// What a client is in one process: its connections, its locks and its threads. A forked child gets
+/// one of its own and never touches its parent's.
+class Session {
+public:
+    explicit Session(const ClientSetup& setup)
+        : command_timeout_(setup.options.command_timeout),
+          observer_(setup.options.observer),
+          client_name_(setup.options.client_name.empty() ? default_client_name()
+                                                         : setup.options.client_name),
+          token_prefix_(random_id() + ":" + client_name_ + ":"),
+          topology_(Dial{setup.endpoint, client_name_, setup.options.connect_timeout},
+                    command_timeout_, setup.options.max_connections,
+                    [this](const std::string& node) { tell_reconnected(node); }) {}
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+    ~Session() { close(); }
+
+    ::pid_t pid() const noexcept { return pid_; }
+    std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
+    Node& master_of(std::string_view key) { return topology_.master_of(key); }
+    Gate& gate() noexcept { return gate_; }
+    Renewal& renewal() noexcept { return renewal_; }
+
+    /// A name for a new acquisition that was never used and never will be.
+    Token new_token(ThreadSerial thread) {
+        const auto number = acquisitions_.fetch_add(1, std::memory_order_relaxed) + 1;
+        return {token_prefix_ + std::to_string(static_cast<std::uint64_t>(thread)) + ":" +
+                std::to_string(number)};
+    }
+
+    std::uint64_t new_acquisition_id() noexcept {
+        return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
+    }
+
+    bool observed() const noexcept { return observer_ != nullptr; }
+
+    /// Calls `tell(observer)` on a callback thread; does nothing without an observer.
+    template <class Tell>
+    void observe(Tell tell) {
+        if (!observed()) return;
+        notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); },
+                       CallbackThreads::Keep::if_there_is_room);
+    }
+
+    void tell_error(const Error& error) {
+        observe([error](Observer& observer) { observer.error(error); });
+    }
+
+    /// From now on tells of a loss by the time validity ends, whatever the server does.
+    void watch_clock(const std::shared_ptr<Hold>& hold) {
+        if (!hold->watched_by_notifier.exchange(true)) notifier_.watch(hold);
+    }
+
+    /// The services that watch over a hold forget it: it is about to end.
+    void dismiss(const Hold& hold) {
+        if (hold.renewed_by_watchdog) renewal_.dismiss(hold);
+        if (hold.watched_by_notifier) notifier_.unwatch(hold);
+    }
+
+    /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
+    /// to know is told. The first of several calls counts.
+    void declare_lost(const std::shared_ptr<Hold>& hold) {
+        if (!hold->advance(Phase::held, Phase::lost)) return;
+        dismiss(*hold);
+        gate_.lost(hold);
+        notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
+        const auto held_for = Clock::now() - hold->taken_at();
+        observe([key = hold->key(), held_for](Observer& observer) {
+            observer.lost({key, held_for});
+        });
+    }
+
+    /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
+    /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
+    /// just doing, one for the releases, one for callbacks that run.
+    void close() {
+        if (closed_.exchange(true)) return;
+        for (const auto& hold : gate_.close()) {
+            declare_lost(hold);
+            renewal_.bury(hold, {Clock::duration::zero()});
+        }
+        renewal_.close();
+        notifier_.close(command_timeout_);
+    }
+
+private:
+    void tell_reconnected(const std::string& node) {
+        observe([node](Observer& observer) { observer.reconnected({node}); });
+    }
+
+    void tell_renewed(const Hold& hold) {
+        if (!observed()) return;
+        const auto remaining = saturating_sub(hold.valid_until(), Clock::now());
+        observe([key = hold.key(), remaining](Observer& observer) {
+            observer.renewed({key, remaining});
+        });
+    }
+
+    const ::pid_t pid_ = ::getpid();
+    const std::chrono::milliseconds command_timeout_;
+    const std::shared_ptr<Observer> observer_;
+    const std::string client_name_;
+    const std::string token_prefix_;
+    std::atomic<std::uint64_t> acquisitions_{0};
+    std::atomic<std::uint64_t> acquisition_ids_{0};
+    std::atomic<bool> closed_{false};
+
+    // Each may use those above it.
+    Gate gate_;
+    Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
+    Standalone topology_;
+    Renewal renewal_{topology_,
+                     {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
+                      .renewed = [this](const Hold& hold) { tell_renewed(hold); },
+                      .failed = [this](const Error& error) { tell_error(error); }}};
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <redlatch/service/session.hpp>
+#include <redlatch/steps/release.hpp>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Sets a hold's lease anew, to `lease` from now on or to what it has left, whichever is longer.
+/// Tries again through faults until `command_timeout` is over or the validity ends; an extension
+/// that got no answer changes nothing here.
+inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
+    const Limit limit = Limit::in(session.command_timeout());
+    const Call call{
+        hold->scripts().extend, {hold->key()}, {hold->token().bytes, hold->server_ttl(lease)}};
+    for (;;) {
+        const TimePoint sent = Clock::now();
+        if (!hold->valid(sent)) {
+            session.declare_lost(hold);
+            return Unexpected{Error{Errc::lost, hold->key(), {}, "its validity has ended", {}}};
+        }
+        auto reply = session.master_of(hold->key()).run(call, limit);
+        if (reply && reply->view().integer() == 1) {
+            hold->confirm(sent, lease);
+            return {};
+        }
+        if (reply && reply->view().integer() == 0) {
+            session.declare_lost(hold);
+            return Unexpected{Error{Errc::lost, hold->key(), {}, "somebody removed it", {}}};
+        }
+        Fault fault = reply ? unexpected_reply(hold->key()) : std::move(reply).error();
+        fault.error.key = hold->key();
+        session.tell_error(fault.error);
+        if (!fault.transient || saturating_add(Clock::now(), retry_pause) >= limit.at) {
+            return Unexpected{std::move(fault.error)};
+        }
+        std::this_thread::sleep_for(retry_pause);
+    }
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <redlatch/steps/lock_spec.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Runs one of the two scripts that don't care who holds the lock.
+inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const Script& script) {
+    const Call call{script, {spec.key}, {""}};
+    auto reply = session.master_of(spec.key).run(call, Limit::in(session.command_timeout()));
+    if (reply) return *std::move(reply);
+    Error error = std::move(reply).error().error;
+    error.key = spec.key;
+    session.tell_error(error);
+    return Unexpected{std::move(error)};
+}
+
+inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
+    auto reply = run_ownerless(session, spec, spec.traits.scripts->inspect);
+    if (!reply) return Unexpected{std::move(reply).error()};
+    const ReplyView answer = reply->view();
+    if (answer.size() != 3 || !answer[0].string() || !answer[1].integer() || !answer[2].integer()) {
+        return Unexpected{unexpected_reply(spec.key).error};
+    }
+    LockInfo info;
+    info.hold_count = static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[1].integer()));
+    info.owner = *answer[0].string();
+    constexpr std::int64_t no_key = -2;
+    const std::int64_t ttl = *answer[2].integer();
+    info.locked = ttl != no_key;
+    if (ttl >= 0) info.ttl = std::chrono::milliseconds{ttl};
+    return info;
+}
+
+/// Deletes a lock whoever holds it. A holder in this process learns of it at once.
+inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
+    const auto hold = session.gate().current(spec.key);
+    auto reply = run_ownerless(session, spec, spec.traits.scripts->force);
+    if (!reply) return Unexpected{std::move(reply).error()};
+    const auto removed = reply->view().integer();
+    if (!removed) return Unexpected{unexpected_reply(spec.key).error};
+    if (*removed == 0) return Forced::absent;
+    if (hold != nullptr) session.declare_lost(hold);
+    return Forced::removed;
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <redlatch/client.hpp>
+#include <redlatch/core/validity.hpp>
+#include <redlatch/options.hpp>
+#include <redlatch/policy/lock_policy.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+inline constexpr std::size_t longest_name = 1024;
+inline constexpr std::string_view reserved_prefix = "redlatch:";
+
+/// What a `Lock` was made of, checked.
+struct LockSpec {
+    std::shared_ptr<SharedClient> client;
+    std::string key;
+    PolicyTraits traits;
+    LockOptions options;
+};
+
+/// Whether a lease may be used at all.
+inline Result<void> check_lease(Lease lease, const Drift& drift) {
+    if (lease < Lease::min() || lease > Lease::max()) {
+        return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
+    }
+    if (usable_part(lease, drift) <= Clock::duration::zero()) {
+        return Unexpected{invalid("the lease is shorter than its drift")};
+    }
+    return {};
+}
+
+/// The lease to acquire with, or why it is none: a hold that must end sooner asks for no more.
+inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
+    if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
+    if (auto fits = check_lease(lease, spec.options.drift); !fits) {
+        fits.error().key = spec.key;
+        return Unexpected{std::move(fits).error()};
+    }
+    return lease;
+}
+
+inline Result<void> check_name(std::string_view name) {
+    if (name.empty()) return Unexpected{invalid("the lock's name is empty")};
+    if (name.size() > longest_name) return Unexpected{invalid("the lock's name exceeds 1 KiB")};
+    if (name.starts_with(reserved_prefix)) {
+        return Unexpected{invalid("names that begin with redlatch: are reserved")};
+    }
+    return {};
+}
+
+inline Result<void> check_options(const LockSpec& spec) {
+    using std::chrono::milliseconds;
+    const LockOptions& options = spec.options;
+    if (options.backoff.min <= milliseconds::zero() || options.backoff.max <= options.backoff.min ||
+        options.backoff.max > Lease::max().duration()) {
+        return Unexpected{invalid("backoff needs 0 < min < max <= 24 days")};
+    }
+    const bool factor_fits = options.drift.factor >= 0 && options.drift.factor < 1;  // not for NaN
+    if (!factor_fits || options.drift.floor < milliseconds::zero() ||
+        options.drift.floor > Lease::max().duration()) {
+        return Unexpected{invalid("drift needs 0 <= factor < 1 and 0 <= floor <= 24 days")};
+    }
+    if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
+        return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
+    }
+    auto lease = check_lease(spec, options.lease);
+    if (!lease) return Unexpected{std::move(lease).error()};
+    return {};
+}
+
+inline Result<LockSpec> check(LockSpec spec) {
+    if (auto name = check_name(spec.key); !name) return Unexpected{std::move(name).error()};
+    if (auto options = check_options(spec); !options) {
+        options.error().key = spec.key;
+        return Unexpected{std::move(options).error()};
+    }
+    return spec;
+}
+
+}  // namespace redlatch::inline v0::detail

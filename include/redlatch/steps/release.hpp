@@ -1,0 +1,108 @@
+#pragma once
+
+#include <redlatch/core/release.hpp>
+#include <redlatch/service/session.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// The pause between two tries of a call that doesn't wait for a lock.
+inline constexpr std::chrono::milliseconds retry_pause{20};
+
+/// Ends an acquisition at the server, as the gate has found it. Takes at most `command_timeout`.
+class Releasing {
+public:
+    explicit Releasing(Session& session) : session_(&session) {}
+
+    Result<Release> end(const Gate::Ending& ending) {
+        switch (ending.kind) {
+            case Gate::Ending::Kind::nothing: return Release::not_held;
+            case Gate::Ending::Kind::past: return tell(*ending.hold, Release::expired);
+            case Gate::Ending::Kind::nested: return end_nested(ending);
+            case Gate::Ending::Kind::last: return end_last(ending.hold);
+        }
+        return Release::not_held;
+    }
+
+private:
+    /// The inner hold has ended whatever the server says; the count there is for people.
+    Result<Release> end_nested(const Gate::Ending& ending) {
+        Hold& hold = *ending.hold;
+        if (ending.watch_ends && hold.renewed_by_watchdog) session_->renewal().dismiss(hold);
+        constexpr std::int64_t ttl_as_it_is = 0;
+        const Call call{
+            hold.scripts().nest,
+            {hold.key()},
+            {hold.token().bytes, static_cast<std::int64_t>(ending.count), ttl_as_it_is}};
+        auto reply = run(hold, call, Limit::in(session_->command_timeout()));
+        if (reply && reply->view().integer() == 0) {
+            session_->declare_lost(ending.hold);
+            return Release::expired;
+        }
+        return Release::still_held;
+    }
+
+    Result<Release> end_last(const std::shared_ptr<Hold>& hold) {
+        session_->dismiss(*hold);
+        Result<Release> outcome = send_until_answered(*hold);
+        hold->advance(Phase::releasing, Phase::released);
+        session_->gate().released(*hold);
+        if (!outcome || hold->unclear_try) {
+            session_->renewal().bury(hold, {Clock::duration{session_->command_timeout()}});
+        }
+        return tell(*hold, std::move(outcome));
+    }
+
+    Result<Release> send_until_answered(const Hold& hold) {
+        const Limit limit = Limit::in(session_->command_timeout());
+        const Call call{hold.scripts().release, {hold.key()}, {hold.token().bytes}};
+        ReleaseCore core{Clock::now() < hold.valid_until()};
+        for (;;) {
+            auto reply = run(hold, call, limit);
+            const TimePoint now = Clock::now();
+            const bool valid = now < hold.valid_until();
+            if (reply) {
+                if (reply->repeated) core.unclear_try();
+                return core.answered(reply->view().integer() != 0, valid);
+            }
+            const bool time_left = saturating_add(now, retry_pause) < limit.at;
+            if (auto outcome = core.failed(reply.error(), valid, time_left)) {
+                if (!*outcome) outcome->error().key = hold.key();
+                return *std::move(outcome);
+            }
+            std::this_thread::sleep_for(retry_pause);
+        }
+    }
+
+    /// An answer that is no number counts as a fault.
+    Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit) {
+        auto reply = session_->master_of(hold.key()).run(call, limit);
+        if (reply && !reply->view().integer()) {
+            reply = Unexpected{unexpected_reply(hold.key())};
+        }
+        if (!reply) {
+            reply.error().error.key = hold.key();
+            session_->tell_error(reply.error().error);
+        }
+        return reply;
+    }
+
+    Result<Release> tell(const Hold& hold, Result<Release> outcome) {
+        if (session_->observed()) {
+            const auto held_for = Clock::now() - hold.taken_at();
+            session_->observe([key = hold.key(), held_for, outcome](Observer& observer) {
+                observer.released({key, held_for, outcome});
+            });
+        }
+        return outcome;
+    }
+
+    Session* session_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+
+#include <chrono>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace redlatch::inline v0 {
+
+/// How long a call may wait for a lock, made from any duration. Zero or less: exactly one try.
+/// `Wait::unlimited()`, and any duration too large to count in nanoseconds: without limit.
+class Wait {
+public:
+    template <class Rep, class Period>
+    constexpr Wait(std::chrono::duration<Rep, Period> d) noexcept
+        : value_(detail::saturating_cast<std::chrono::nanoseconds>(d)) {}
+
+    static constexpr Wait unlimited() noexcept { return std::chrono::nanoseconds::max(); }
+    static constexpr Wait none() noexcept { return std::chrono::nanoseconds::zero(); }
+
+    constexpr std::chrono::nanoseconds duration() const noexcept { return value_; }
+    constexpr bool is_unlimited() const noexcept { return *this == unlimited(); }
+    constexpr bool is_none() const noexcept { return value_ <= std::chrono::nanoseconds::zero(); }
+
+    friend constexpr auto operator<=>(Wait, Wait) = default;
+
+private:
+    std::chrono::nanoseconds value_;
+};
+
+/// How long the server keeps a lock for a holder that it hears nothing of, made from any duration
+/// and counted in whole milliseconds, rounded down. Every call that takes a lease refuses one
+/// outside `[min(), max()]` with `Errc::invalid_argument`.
+class Lease {
+public:
+    template <class Rep, class Period>
+    constexpr Lease(std::chrono::duration<Rep, Period> d) noexcept
+        : value_(detail::saturating_cast<std::chrono::milliseconds>(d)) {}
+
+    static constexpr Lease min() noexcept { return std::chrono::milliseconds{10}; }
+    static constexpr Lease max() noexcept { return std::chrono::days{24}; }
+
+    constexpr std::chrono::milliseconds duration() const noexcept { return value_; }
+
+    friend constexpr auto operator<=>(Lease, Lease) = default;
+
+private:
+    std::chrono::milliseconds value_;
+};
+
+/// What became of a release.
+enum class Release {
+    released,    ///< the lock is free (or about to be taken by the next waiter)
+    still_held,  ///< a nested hold ended, the outer one goes on
+    expired,     ///< the lock was gone before: its lease ran out, or somebody removed it
+    not_held,    ///< the caller held nothing; nothing was done
+};
+
+/// What became of a forced unlock.
+enum class Forced {
+    removed,  ///< somebody's lock was deleted
+    absent,   ///< there was none
+};
+
+/// What the holder may rely on, by its own clock.
+enum class HoldState {
+    none,       ///< nothing is held
+    held,       ///< validity is running
+    uncertain,  ///< a renewal got no answer; validity is still running
+    lost,       ///< validity has ended, or the lock is known to be gone
+};
+
+/// What Redis says about a lock at one moment.
+struct LockInfo {
+    bool locked = false;
+    std::string owner;             ///< the owner's token; a foreign client's own value
+    std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
+    /// Time until the key expires; without a value where it never does or nobody holds it.
+    std::optional<std::chrono::milliseconds> ttl;
+};
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,265 @@
+#pragma once
+
+#include <redlatch/result.hpp>
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+/// Where a server is, as text. Two forms are understood:
+///
+///     redis://[[user]:password@]host[:port][/db]     (port 6379, db 0; IPv6 in brackets)
+///     unix://[[user]:password@]/path/of/socket[?db=0]
+///
+/// Either may end in `?connect_timeout=500&command_timeout=500` (milliseconds), which overrides
+/// `ClientOptions`. User, password, path and host may be percent-encoded. A bad one is reported
+/// when a `Client` is made of it.
+class Uri {
+public:
+    Uri(const char* text) : text_(text) {}
+    Uri(std::string text) : text_(std::move(text)) {}
+    Uri(std::string_view text) : text_(text) {}
+
+    const std::string& text() const noexcept { return text_; }
+
+private:
+    std::string text_;
+};
+
+namespace detail {
+
+/// A parsed `Uri`.
+struct Endpoint {
+    enum class Transport { tcp, unix_socket };
+
+    Transport transport = Transport::tcp;
+    std::string host;  ///< a name or a numeric address, without brackets
+    std::uint16_t port = 6379;
+    std::string path;  ///< of the socket
+    std::optional<std::string> user;
+    std::optional<std::string> password;
+    std::uint32_t db = 0;
+    std::optional<std::chrono::milliseconds> connect_timeout;
+    std::optional<std::chrono::milliseconds> command_timeout;
+
+    /// What messages call this server.
+    std::string name() const {
+        if (transport == Transport::unix_socket) return printable(path);
+        const bool v6 = host.find(':') != std::string::npos;
+        return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+    }
+};
+
+/// Takes a URI apart from left to right. Messages name the bad part and quote it only where it
+/// cannot be, or contain, a password.
+class UriParser {
+public:
+    explicit UriParser(std::string_view text) : rest_(text) {}
+
+    Result<Endpoint> parse() && {
+        if (!parse_scheme() || !parse_query() || !parse_credentials() || !parse_place()) {
+            return Unexpected{Error{Errc::invalid_argument, {}, {}, "URI: " + problem_, {}}};
+        }
+        return std::move(endpoint_);
+    }
+
+private:
+    bool fail(std::string problem) {
+        problem_ = std::move(problem);
+        return false;
+    }
+
+    bool parse_scheme() {
+        const auto end = rest_.find("://");
+        if (end == std::string_view::npos) return fail("no scheme, expected redis:// or unix://");
+        const std::string_view scheme = rest_.substr(0, end);
+        rest_.remove_prefix(end + 3);
+        if (scheme == "rediss" || scheme == "redis+sentinel" || scheme == "redis+cluster") {
+            return fail("scheme " + std::string{scheme} + ":// is not built yet");
+        }
+        if (scheme == "unix") {
+            endpoint_.transport = Endpoint::Transport::unix_socket;
+        } else if (scheme != "redis") {
+            return fail("unknown scheme, expected redis:// or unix://");
+        }
+        if (rest_.find('#') != std::string_view::npos) return fail("a fragment (#) has no meaning");
+        return true;
+    }
+
+    bool parse_query() {
+        const auto begin = rest_.find('?');
+        if (begin == std::string_view::npos) return true;
+        std::string_view query = rest_.substr(begin + 1);
+        rest_ = rest_.substr(0, begin);
+        while (!query.empty()) {
+            const std::string_view item = query.substr(0, query.find('&'));
+            query.remove_prefix(std::min(item.size() + 1, query.size()));
+            if (!parse_parameter(item)) return false;
+        }
+        return true;
+    }
+
+    bool parse_parameter(std::string_view item) {
+        const auto equals = item.find('=');
+        const std::string_view name = item.substr(0, equals);
+        const std::string_view value =
+            equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+        if (name == "connect_timeout") return parse_timeout(name, value, endpoint_.connect_timeout);
+        if (name == "command_timeout") return parse_timeout(name, value, endpoint_.command_timeout);
+        if (name == "db" && endpoint_.transport == Endpoint::Transport::unix_socket) {
+            return parse_db(value);
+        }
+        return fail(
+            "unknown parameter, expected connect_timeout, command_timeout or, with "
+            "unix://, db");
+    }
+
+    bool parse_timeout(std::string_view name, std::string_view value,
+                       std::optional<std::chrono::milliseconds>& timeout) {
+        std::uint32_t count = 0;
+        if (!parse_number(value, count) || count == 0) {
+            return fail("parameter " + std::string{name} + " is not a positive number of ms");
+        }
+        if (timeout) return fail("parameter " + std::string{name} + " is given twice");
+        timeout = std::chrono::milliseconds{count};
+        return true;
+    }
+
+    bool parse_db(std::string_view value) {
+        constexpr std::uint32_t largest = 0x7fffffff;  // the server reads it as an int
+        if (!parse_number(value, endpoint_.db) || endpoint_.db > largest) {
+            return fail("the database is not a number");
+        }
+        return true;
+    }
+
+    bool parse_credentials() {
+        const auto slash = rest_.find('/');
+        const auto at = rest_.substr(0, slash).rfind('@');
+        if (at == std::string_view::npos) return true;
+        const std::string_view credentials = rest_.substr(0, at);
+        rest_.remove_prefix(at + 1);
+        const auto colon = credentials.find(':');
+        if (colon == std::string_view::npos) {
+            return fail("credentials without a colon, expected user:password@ or :password@");
+        }
+        endpoint_.password = decode(credentials.substr(colon + 1));
+        if (!endpoint_.password) return fail("the password has a bad percent-encoding");
+        if (colon == 0) return true;
+        endpoint_.user = decode(credentials.substr(0, colon));
+        if (!endpoint_.user) return fail("the user has a bad percent-encoding");
+        return true;
+    }
+
+    bool parse_place() {
+        return endpoint_.transport == Endpoint::Transport::tcp ? parse_tcp() : parse_socket();
+    }
+
+    bool parse_tcp() {
+        const auto slash = rest_.find('/');
+        if (slash != std::string_view::npos) {
+            const std::string_view db = rest_.substr(slash + 1);
+            rest_ = rest_.substr(0, slash);
+            if (!db.empty() && !parse_db(db)) return false;
+        }
+        return rest_.starts_with('[') ? parse_bracketed_host() : parse_host();
+    }
+
+    bool parse_bracketed_host() {
+        const auto end = rest_.find(']');
+        if (end == std::string_view::npos) return fail("the host has a [ without its ]");
+        const std::string_view after = rest_.substr(end + 1);
+        if (!after.empty() && !after.starts_with(':')) return fail("text between ] and the port");
+        if (rest_.substr(1, end - 1).find(':') == std::string_view::npos) {
+            return fail("the host in brackets is not an IPv6 address");
+        }
+        return set_host(rest_.substr(1, end - 1)) && (after.empty() || set_port(after.substr(1)));
+    }
+
+    bool parse_host() {
+        const auto colon = rest_.find(':');
+        if (colon == std::string_view::npos) return set_host(rest_);
+        if (rest_.rfind(':') != colon) {
+            return fail("the host has several colons: an IPv6 address stands in brackets");
+        }
+        return set_host(rest_.substr(0, colon)) && set_port(rest_.substr(colon + 1));
+    }
+
+    bool set_host(std::string_view encoded) {
+        const auto host = decode(encoded);
+        if (!host || host->empty()) return fail("the host is empty or badly encoded");
+        for (const char c : *host) {
+            if (c <= ' ' || c == 0x7f) return fail("the host has a space or a control character");
+        }
+        endpoint_.host = *host;
+        return true;
+    }
+
+    bool set_port(std::string_view digits) {
+        if (!parse_number(digits, endpoint_.port) || endpoint_.port == 0) {
+            return fail("the port is not a number from 1 to 65535");
+        }
+        return true;
+    }
+
+    bool parse_socket() {
+        const auto path = decode(rest_);
+        if (!path || !path->starts_with('/')) {
+            return fail("the socket's path is not absolute or badly encoded");
+        }
+        if (path->find('\0') != std::string::npos) return fail("the socket's path has a NUL");
+        if (path->size() >= sizeof(sockaddr_un::sun_path)) {
+            return fail("the socket's path is longer than the system allows");
+        }
+        endpoint_.path = *path;
+        return true;
+    }
+
+    template <class Number>
+    static bool parse_number(std::string_view digits, Number& number) {
+        const char* const end = digits.data() + digits.size();
+        const auto [stop, error] = std::from_chars(digits.data(), end, number);
+        return error == std::errc{} && stop == end && !digits.empty();
+    }
+
+    static std::optional<std::string> decode(std::string_view encoded) {
+        std::string bytes;
+        bytes.reserve(encoded.size());
+        for (std::size_t i = 0; i < encoded.size(); ++i) {
+            if (encoded[i] != '%') {
+                bytes += encoded[i];
+                continue;
+            }
+            const std::string_view digits = encoded.substr(i + 1, 2);
+            unsigned value = 0;
+            const auto [stop, error] =
+                std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+            if (digits.size() != 2 || error != std::errc{} || stop != digits.data() + 2) {
+                return std::nullopt;
+            }
+            bytes += static_cast<char>(value);
+            i += 2;
+        }
+        return bytes;
+    }
+
+    std::string_view rest_;
+    Endpoint endpoint_;
+    std::string problem_;
+};
+
+inline Result<Endpoint> parse_uri(const Uri& uri) {
+    return UriParser{uri.text()}.parse();
+}
+
+}  // namespace detail
+}  // namespace redlatch::inline v0
