@@ -1,52 +1,61 @@
-# Every public header, bottom layer first. What is missing here is not installed and not checked for
-# being self-contained; the test `static.header_list` finds it.
+# Every public header, bottom layer first: each includes only headers that stand above it here (the test
+# static.layers). What is missing is not installed and not checked (static.header_list).
 set(REDLATCH_HEADERS
+    # vocabulary
     include/redlatch/version.hpp
     include/redlatch/clock.hpp
+    include/redlatch/types.hpp
     include/redlatch/error.hpp
     include/redlatch/result.hpp
-    include/redlatch/types.hpp
     include/redlatch/uri.hpp
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
-    include/redlatch/core/limit.hpp
+    # core: decisions without I/O
     include/redlatch/core/random.hpp
+    include/redlatch/core/limit.hpp
+    include/redlatch/core/fault.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
-    include/redlatch/core/fault.hpp
     include/redlatch/core/acquire.hpp
-    include/redlatch/core/renew.hpp
     include/redlatch/core/release.hpp
-    include/redlatch/net/reply.hpp
+    include/redlatch/core/renew.hpp
+    # net: talking to one server
     include/redlatch/net/sha1.hpp
     include/redlatch/net/script.hpp
+    include/redlatch/net/reply.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/connection.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
+    # topology: which server for this key
     include/redlatch/topology/topology.hpp
     include/redlatch/topology/standalone.hpp
+    # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lock_policy.hpp
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/watchdog.hpp
+    # services: one running thing each
     include/redlatch/service/thread.hpp
-    include/redlatch/service/hold.hpp
     include/redlatch/service/schedule.hpp
+    include/redlatch/service/hold.hpp
     include/redlatch/service/gate.hpp
     include/redlatch/service/notifier.hpp
     include/redlatch/service/renewal.hpp
     include/redlatch/service/session.hpp
     include/redlatch/client.hpp
+    # steps: what a lock does with a client
     include/redlatch/steps/lock_spec.hpp
     include/redlatch/steps/release.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/inspect.hpp
+    # front ends
     include/redlatch/held.hpp
     include/redlatch/lock.hpp
     include/redlatch/lock_guard.hpp
+    include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
 )

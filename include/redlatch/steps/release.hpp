@@ -42,9 +42,9 @@ private:
         auto reply = run(hold, call, Limit::in(session_->command_timeout()));
         if (reply && reply->view().integer() == 0) {
             session_->declare_lost(ending.hold);
-            return Release::expired;
+            return tell(hold, Release::expired);
         }
-        return Release::still_held;
+        return tell(hold, Release::still_held);
     }
 
     Result<Release> end_last(const std::shared_ptr<Hold>& hold) {
