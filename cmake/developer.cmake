@@ -8,15 +8,19 @@ target_compile_options(redlatch_developer INTERFACE
 target_compile_options(redlatch_developer INTERFACE
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
-# Each header alone in a translation unit, with the warnings above, as a part of the default build.
-# The header set of `redlatch` itself would be checked without them.
-add_library(redlatch_self_contained INTERFACE)
-target_link_libraries(redlatch_self_contained INTERFACE redlatch redlatch_developer)
-target_sources(redlatch_self_contained INTERFACE
-    FILE_SET HEADERS BASE_DIRS include FILES ${REDLATCH_HEADERS})
-set_target_properties(redlatch_self_contained PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-add_custom_target(redlatch_verify_headers ALL)
-add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
+# Each header alone in a translation unit, with the warnings above, as a part of the default build. (The
+# header set of `redlatch` itself would be checked without them.) CMake's own switch turns it off.
+if(NOT DEFINED CMAKE_VERIFY_INTERFACE_HEADER_SETS)
+    set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
+endif()
+if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
+    add_library(redlatch_self_contained INTERFACE)
+    target_link_libraries(redlatch_self_contained INTERFACE redlatch redlatch_developer)
+    target_sources(redlatch_self_contained INTERFACE
+        FILE_SET HEADERS BASE_DIRS include FILES ${REDLATCH_HEADERS})
+    add_custom_target(redlatch_verify_headers ALL)
+    add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
+endif()
 
 # What clang-tidy reads with the preset `tidy`: all headers in one translation unit. One for each header
 # would read the lower layers again and again.

@@ -1,6 +1,8 @@
 # Compiles one of SOURCE's twins with COMPILER and the flags in the file OPTIONS (one on each line).
 # TWIN=valid must compile; TWIN=refused must fail with an output that matches every `// expect:` line.
 
+cmake_minimum_required(VERSION 3.25)
+
 file(STRINGS "${OPTIONS}" options)
 if(TWIN STREQUAL "refused")
     list(APPEND options -DREDLATCH_EXPECT_FAIL)

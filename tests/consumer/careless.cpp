@@ -1,6 +1,6 @@
 // The second translation unit, so that a function missing its `inline` shows. And code that redlatch's
 // own warnings would refuse (unused, shadow, conversion): they must not reach a user.
-#include <redlatch/version.hpp>
+#include <redlatch/redlatch.hpp>
 
 int careless(int unused) {
     double value = REDLATCH_VERSION_PATCH;

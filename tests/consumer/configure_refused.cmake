@@ -1,5 +1,7 @@
 # Configures SOURCE in BINARY with OPTIONS. That must fail and print each of the texts in MESSAGE.
 
+cmake_minimum_required(VERSION 3.25)
+
 file(REMOVE_RECURSE "${BINARY}")
 execute_process(
     COMMAND ${CMAKE_COMMAND} -S "${SOURCE}" -B "${BINARY}" ${OPTIONS}

@@ -1,0 +1,22 @@
+# Fails if a header in the file LISTED includes a header that does not stand above it in cmake/headers.cmake.
+
+cmake_minimum_required(VERSION 3.25)
+
+file(STRINGS "${LISTED}" headers)
+set(above "")
+set(wrong "")
+foreach(header IN LISTS headers)
+    file(RELATIVE_PATH name "${INCLUDE_DIR}" "${header}")
+    file(STRINGS "${header}" lines REGEX "^ *# *include *<redlatch/")
+    foreach(line IN LISTS lines)
+        string(REGEX REPLACE "^ *# *include *<(.*)>.*" "\\1" included "${line}")
+        if(NOT included IN_LIST above)
+            list(APPEND wrong "${name} includes ${included}")
+        endif()
+    endforeach()
+    list(APPEND above "${name}")
+endforeach()
+if(wrong)
+    list(JOIN wrong "\n  " wrong)
+    message(FATAL_ERROR "an include points upwards:\n  ${wrong}")
+endif()
