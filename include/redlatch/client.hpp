@@ -52,7 +52,13 @@ public:
         : setup_(std::move(setup)), session_(new Session{setup_}) {}
     SharedClient(const SharedClient&) = delete;
     SharedClient& operator=(const SharedClient&) = delete;
-    ~SharedClient() { delete existing_session(); }
+    ~SharedClient() {
+        if (Session* const own = existing_session()) {
+            delete own;
+        } else {
+            abandon(session_.load());
+        }
+    }
 
     Session& session() {
         Session* session = session_.load(std::memory_order_acquire);

@@ -26,9 +26,11 @@ public:
         tries_ += event.tries;
     }
     void released(const Released& event) override {
-        ++releases_[row_of(event.outcome)];
-        const bool nested = event.outcome && *event.outcome == Release::still_held;
-        if (!nested) held_.add(event.held_for);
+        const std::size_t row = row_of(event.outcome);
+        ++releases_[row];
+        const bool ended_now = row != static_cast<std::size_t>(Release::still_held) &&
+                               row != static_cast<std::size_t>(Release::expired);
+        if (ended_now) held_.add(event.held_for);
     }
     void renewed(const Renewed&) override { ++renewed_; }
     void lost(const Lost& event) override {

@@ -149,30 +149,41 @@ private:
             Fault{.error = {code, {}, node_, printable(text), {}}, .transient = transient}};
     }
 
+    /// All in one round trip.
     Expected<void, Fault> shake_hands(const Endpoint& endpoint, const std::string& client_name,
                                       const Limit& limit) {
+        std::string commands;
         if (endpoint.password) {
             const Call auth = endpoint.user
                                   ? Call::plain({"AUTH", *endpoint.user, *endpoint.password})
                                   : Call::plain({"AUTH", *endpoint.password});
-            if (auto done = call(auth.wire(), limit); !done) {
-                return Unexpected{std::move(done).error()};
-            }
+            commands += auth.wire().bytes();
         }
-        const Call name = Call::plain({"CLIENT", "SETNAME", client_name});
-        if (auto done = call(name.wire(), limit); !done) {
-            // A name is a nicety: an ACL may forbid to set it. Only a server that wants a password
-            // first says NOAUTH, and it will say so again.
-            const bool refused = alive() && !done.error().error.message.starts_with("NOAUTH");
-            if (!refused || done.error().transient) return Unexpected{std::move(done).error()};
-        }
+        commands += Call::plain({"CLIENT", "SETNAME", client_name}).wire().bytes();
         if (endpoint.db != 0) {
-            const Call select = Call::plain({"SELECT", std::int64_t{endpoint.db}});
-            if (auto done = call(select.wire(), limit); !done) {
-                return Unexpected{std::move(done).error()};
-            }
+            commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire().bytes();
         }
+        auto done = send(commands, limit);
+        if (done && endpoint.password) done = expect_ok(limit);
+        if (done) done = expect_name_taken(limit);
+        if (done && endpoint.db != 0) done = expect_ok(limit);
+        if (!done) done.error().maybe_executed = false;  // nothing of the user's was sent yet
+        return done;
+    }
+
+    Expected<void, Fault> expect_ok(const Limit& limit) {
+        auto reply = receive(limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
         return {};
+    }
+
+    /// A name is a nicety: an ACL may forbid to set it. Only a server that wants a password first
+    /// says NOAUTH, and it would say so again.
+    Expected<void, Fault> expect_name_taken(const Limit& limit) {
+        auto done = expect_ok(limit);
+        const bool nicety = !done && alive() && !done.error().transient &&
+                            !done.error().error.message.starts_with("NOAUTH");
+        return nicety ? Expected<void, Fault>{} : done;
     }
 
     struct Free {

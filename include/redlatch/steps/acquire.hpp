@@ -98,6 +98,10 @@ private:
                 action = undisturbed ? core_.pause_over(Clock::now()) : core_.cancelled(why());
                 continue;
             }
+            if (options_->stop.stop_requested()) {
+                action = core_.cancelled(by_caller);
+                continue;
+            }
             if (token_is_dead_) {
                 abandon(*hold);
                 hold = new_hold();
