@@ -118,7 +118,7 @@ private:
     }
 
     Expected<void, Fault> read_some(const Limit& limit) {
-        std::array<char, 16 * 1024> buffer;
+        std::array<char, std::size_t{16} * 1024> buffer;
         for (;;) {
             if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
             const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), 0);
