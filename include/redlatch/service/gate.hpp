@@ -8,7 +8,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +36,7 @@ inline std::chrono::steady_clock::time_point on_steady_clock(TimePoint at) {
 /// yet to return an acquisition that was lost.
 class Gate {
     using Lock = std::unique_lock<std::mutex>;
+    using Holds = std::vector<std::shared_ptr<Hold>>;
 
     /// A sleeping thread, and the bell that wakes it alone.
     class Sleeper {
@@ -54,11 +55,11 @@ class Gate {
 
     struct Entry {
         Shape shape{};
-        std::shared_ptr<Hold> current{};            // acquired, and not over as far as is known
-        std::vector<std::shared_ptr<Hold>> past{};  // lost, with acquisitions not yet returned
-        bool contended = false;                     // a thread has its turn at the server
-        Sleeper* contender = nullptr;               // that thread, while it pauses
-        std::deque<Sleeper*> queue{};
+        std::shared_ptr<Hold> current{};  // acquired, and not over as far as is known
+        Holds past{};                     // lost, with acquisitions not yet returned
+        bool contended = false;           // a thread has its turn at the server
+        Sleeper* contender = nullptr;     // that thread, while it pauses
+        std::list<Sleeper*> queue{};
 
         bool free() const noexcept { return current == nullptr && !contended; }
         bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
@@ -120,9 +121,9 @@ public:
     struct Admission {
         Answer answer;
         std::optional<Turn> turn{};
-        std::shared_ptr<Hold> hold{};     ///< where nested
-        std::uint64_t count = 0;          ///< where nested: the hold count wanted now
-        std::shared_ptr<Hold> run_out{};  ///< a hold found past its validity: to be declared lost
+        std::shared_ptr<Hold> hold{};  ///< where nested
+        std::uint64_t count = 0;       ///< where nested: the hold count wanted now
+        Holds run_out{};               ///< found past their validity: to be declared lost
     };
 
     Gate() = default;
@@ -218,10 +219,10 @@ public:
     }
 
     /// Ends all waiting, lets nobody in any more, and returns what is held.
-    std::vector<std::shared_ptr<Hold>> close() {
+    Holds close() {
         const Lock lock{mutex_};
         closed_ = true;
-        std::vector<std::shared_ptr<Hold>> holds;
+        Holds holds;
         for (auto& [key, entry] : entries_) {
             if (entry.current != nullptr) holds.push_back(entry.current);
             if (entry.contender != nullptr) entry.contender->wake();
@@ -240,7 +241,7 @@ private:
     Admission admit(Lock& lock, Named& entry, const Visit& visit) {
         Entry& here = entry.second;
         Admission admission{Answer::busy};
-        admission.run_out = take_run_out(here);
+        take_run_out(here, admission.run_out);
         if (here.current != nullptr && here.current->thread() == visit.thread &&
             here.current->in(Phase::held)) {
             if (visit.traits.reentrant) return nest(here.current, visit.acquisition);
@@ -263,13 +264,12 @@ private:
         return {.answer = Answer::nested, .hold = hold, .count = hold->nest.size()};
     }
 
-    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit,
-                         std::shared_ptr<Hold>& run_out) {
+    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Holds& run_out) {
         Sleeper self;
         here.queue.push_back(&self);
         for (;;) {
             const bool front = here.queue.front() == &self;
-            if (front && run_out == nullptr) run_out = take_run_out(here);
+            if (front) take_run_out(here, run_out);
             if (closed_) return leave_queue(here, self, Answer::closed);
             if (front && here.free()) {
                 here.queue.pop_front();
@@ -358,12 +358,11 @@ private:
     }
 
     /// A hold past its validity blocks nobody here any longer.
-    static std::shared_ptr<Hold> take_run_out(Entry& here) {
-        if (here.current == nullptr || !here.current->in(Phase::held)) return nullptr;
-        if (here.current->valid(Clock::now())) return nullptr;
-        auto hold = std::exchange(here.current, nullptr);
-        here.past.push_back(hold);
-        return hold;
+    static void take_run_out(Entry& here, Holds& run_out) {
+        if (here.current == nullptr || !here.current->in(Phase::held)) return;
+        if (here.current->valid(Clock::now())) return;
+        run_out.push_back(here.current);
+        here.past.push_back(std::exchange(here.current, nullptr));
     }
 
     void vacate(const Hold& hold) {

@@ -66,7 +66,7 @@ private:
                                                  .deadline = core_.deadline(),
                                                  .stop = options_->stop,
                                                  .acquisition = acquisition_});
-        if (admission.run_out) session_->declare_lost(admission.run_out);
+        for (const auto& hold : admission.run_out) session_->declare_lost(hold);
         switch (admission.answer) {
             case Gate::Answer::turn: return contend(*std::move(admission.turn));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
