@@ -47,14 +47,18 @@ public:
                     .value()) {}
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
-    /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked.
+    /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked. Blocks for
+    /// at most `command_timeout`.
     ~Lock() {
         detail::Session* const session = spec_.client->existing_session();
         if (session == nullptr) return;
+        // Nested holds end with one command, the last one's: it says how many are left.
+        detail::Gate::Ending last;
         for (;;) {
-            const auto ending = session->gate().end_one_through(spec_.key, this);
+            auto ending = session->gate().end_one_through(spec_.key, this);
+            if (ending.hold != last.hold) static_cast<void>(detail::Releasing{*session}.end(last));
             if (ending.kind == detail::Gate::Ending::Kind::nothing) return;
-            static_cast<void>(detail::Releasing{*session}.end(ending));
+            last = std::move(ending);
         }
     }
 
