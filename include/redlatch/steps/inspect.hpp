@@ -37,16 +37,19 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
     return info;
 }
 
-/// Deletes a lock whoever holds it. A holder in this process learns of it at once.
+/// Deletes a lock whoever holds it. A holder in this process learns of it at once, also of a lock
+/// that turns out to be gone already. Where an earlier try got no answer, only a hold that was valid
+/// until then tells whether it was that try which removed the lock.
 inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
     const auto hold = session.gate().current(spec.key);
     auto reply = run_ownerless(session, spec, spec.traits.scripts->force);
     if (!reply) return Unexpected{std::move(reply).error()};
     const auto removed = reply->view().integer();
     if (!removed) return Unexpected{unexpected_reply(spec.key).error};
-    if (*removed == 0) return Forced::absent;
+    const bool was_held = hold != nullptr && hold->valid(Clock::now());
     if (hold != nullptr) session.declare_lost(hold);
-    return Forced::removed;
+    const bool by_first_try = reply->repeated && was_held;
+    return *removed != 0 || by_first_try ? Forced::removed : Forced::absent;
 }
 
 }  // namespace redlatch::inline v0::detail
