@@ -1,0 +1,371 @@
+// A child after fork(): it is a new client, and its parent's locks are its parent's.
+//
+// Forking a process with threads is the point here. What the child finds is written to the parent as
+// a line, "ok" or what was wrong.
+
+#include "fault_tools.hpp"
+#include "support/process.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Collects what a child finds wrong.
+class Findings {
+public:
+    void expect(bool fine, const std::string& what) {
+        if (!fine && wrong_.empty()) wrong_ = what;
+    }
+    const std::string text() const { return wrong_.empty() ? "ok" : wrong_; }
+
+private:
+    std::string wrong_;
+};
+
+/// Runs `body` in a child and returns its findings, once it has ended by itself.
+template <class Body>
+std::string in_child(Body body) {
+    ChildProcess child{[&body](LineChannel& parent) {
+        Findings findings;
+        body(findings);
+        parent.write_line(findings.text());
+        return 0;
+    }};
+    const std::string line = child.read_line().value_or("no answer from the child");
+    const auto status = child.wait();
+    if (!status) return "the child does not end";
+    return status->success() ? line : line + ", and it ended badly";
+}
+
+/// A process with everything running: locks held by this thread and others, renewal and callbacks
+/// on their threads, one thread in a wait.
+class Fork : public testing::Test {
+protected:
+    Fork() {
+        ClientOptions options = options_for(server.uri(), 2s);
+        options.observer = std::make_shared<Journal>();
+        client = std::make_unique<Client>(options);
+        simple = std::make_unique<Lock<Simple>>(*client, "simple");
+        reentrant = std::make_unique<Lock<Reentrant>>(*client, "reentrant");
+        watched = std::make_unique<Lock<>>(*client, "watched");
+        simple->lock();
+        reentrant->lock();
+        reentrant->lock();
+        held = watched->acquire().value();
+        static_cast<void>(simple->lost());
+        waiting = in_background([this] { return watched->acquire({.stop = stop.get_token()}); });
+    }
+    ~Fork() override { stop.request_stop(); }
+
+    /// The parent's locks are what they were.
+    void expect_parent_unharmed() {
+        EXPECT_TRUE(simple->held());
+        EXPECT_TRUE(reentrant->held());
+        EXPECT_TRUE(held->held());
+        EXPECT_EQ(raw.get("watched"), held->token());
+        EXPECT_EQ(raw.hgetall("reentrant").begin()->second, "2");
+        EXPECT_TRUE(is_outcome(reentrant->release(), Release::still_held));
+        EXPECT_TRUE(is_outcome(reentrant->release(), Release::released));
+        EXPECT_TRUE(is_outcome(simple->release(), Release::released));
+        EXPECT_TRUE(is_outcome(held->release(), Release::released));
+        ASSERT_TRUE(finishes(waiting));
+        EXPECT_TRUE(succeeds(waiting.get()));
+    }
+
+    RedisServer server;
+    RawRedis raw{server};
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Lock<Simple>> simple;
+    std::unique_ptr<Lock<Reentrant>> reentrant;
+    std::unique_ptr<Lock<>> watched;
+    std::optional<Held> held;
+    std::stop_source stop;
+    std::future<Result<Held>> waiting;
+};
+
+TEST_F(Fork, a_child_holds_nothing) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  findings.expect(!simple->held(), "holds simple");
+                  findings.expect(simple->remaining() == 0ms, "simple remains");
+                  findings.expect(simple->state() == HoldState::none, "simple has a state");
+                  findings.expect(simple->lost().stop_requested(), "simple is not lost");
+                  findings.expect(!held->held(), "holds watched");
+                  findings.expect(held->remaining() == 0ms, "watched remains");
+                  findings.expect(held->state() == HoldState::none, "watched has a state");
+                  findings.expect(held->lost().stop_requested(), "watched is not lost");
+                  findings.expect(held->token().empty(), "watched has a token");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_cannot_release_or_extend_its_parents_locks) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  const auto is_not_held = [](const Result<Release>& result) {
+                      return result && *result == Release::not_held;
+                  };
+                  findings.expect(is_not_held(simple->release()), "released simple");
+                  simple->unlock();
+                  findings.expect(is_not_held(reentrant->release()), "released reentrant");
+                  const auto extended = held->extend(60s);
+                  findings.expect(!extended && extended.error().code == Errc::not_held,
+                                  "extended watched");
+                  findings.expect(is_not_held(held->release()), "released watched");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_childs_destructors_do_nothing_to_the_parent) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  held.reset();
+                  simple.reset();
+                  reentrant.reset();
+                  client.reset();
+                  watched.reset();
+                  findings.expect(true, "");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, exit_in_a_child_runs_destructors_and_ends) {
+    static std::optional<Client> immortal;
+    static std::optional<Lock<Simple>> lock;
+    immortal.emplace(options_for(server.uri()));
+    lock.emplace(*immortal, "static");
+    lock->lock();
+    // Destroyed in this order by exit(), in the child as in the parent.
+    const auto end = [] {
+        lock.reset();
+        immortal.reset();
+    };
+    ChildProcess child{[&](LineChannel&) {
+        static const auto at_exit = end;
+        std::atexit([] { at_exit(); });
+        std::exit(7);
+        return 0;
+    }};
+    const auto status = child.wait();
+    ASSERT_TRUE(status.has_value());
+    EXPECT_EQ(*status, (ExitStatus{.code = 7}));
+    EXPECT_TRUE(lock->held());
+    EXPECT_TRUE(is_outcome(lock->release(), Release::released));
+    end();
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_is_a_contender_like_any_other) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  findings.expect(!simple->try_lock(), "took the parent's simple lock");
+                  findings.expect(!reentrant->try_lock(), "re-entered the parent's lock");
+                  findings.expect(!simple->try_lock_for(50ms), "took it after a wait");
+                  const auto info = simple->inspect();
+                  findings.expect(info && info->locked, "does not see the parent's lock");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_uses_the_client_with_an_identity_of_its_own) {
+    Lock<Simple> free_lock{*client, "free"};
+    const std::string parents_token = held->token();
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  findings.expect(client->ping().has_value(), "no ping");
+                  auto own = free_lock.acquire({.wait = 10s});
+                  findings.expect(own.has_value(), "cannot lock");
+                  if (!own) return;
+                  findings.expect(own->held(), "does not hold");
+                  const std::string id = own->token().substr(0, 32);
+                  findings.expect(id != parents_token.substr(0, 32), "has the parent's identity");
+                  findings.expect(RawRedis{server.uri()}.get("free") == own->token(), "not there");
+                  const auto released = own->release();
+                  findings.expect(released && *released == Release::released, "not released");
+
+                  // Its own watchdog, and its own nests.
+                  Lock<Watchdog<Reentrant>> nested{*client, "nested", {.lease = 900ms}};
+                  nested.lock();
+                  nested.lock();
+                  RawRedis raw_child{server.uri()};
+                  const auto expired = [&] { return raw_child.pttl("nested") <= 0; };
+                  findings.expect(!eventually(expired, 1500ms), "its watchdog does not renew");
+                  nested.unlock();
+                  findings.expect(nested.held(), "does not nest");
+                  nested.unlock();
+                  findings.expect(!raw_child.exists("nested"), "left a key");
+              }),
+              "ok");
+    EXPECT_FALSE(raw.exists("free"));
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, what_a_child_holds_ends_with_its_copies) {
+    Lock<Simple> lock{*client, "childs"};
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  lock.lock();
+                  findings.expect(lock.held(), "does not hold");
+                  client.reset();
+                  findings.expect(!lock.held(), "holds without a client");
+                  findings.expect(!RawRedis{server.uri()}.exists("childs"), "left a key");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_uses_no_inherited_connection) {
+    const auto connections = [this] {
+        std::set<std::string> ids;
+        for (const auto& connection : raw.client_list()) ids.insert(connection.at("id"));
+        return ids;
+    };
+    const std::set<std::string> before = connections();
+    ChildProcess child{[this](LineChannel& parent) {
+        const bool fine = client->ping() && !simple->try_lock();
+        parent.write_line(fine ? "used" : "failed");
+        static_cast<void>(parent.read_line());
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "used");
+    int of_child = 0;
+    for (const auto& connection : raw.client_list()) {
+        if (before.contains(connection.at("id"))) continue;
+        ++of_child;
+        // The default name tells the processes apart.
+        EXPECT_TRUE(connection.at("name").ends_with(":" + std::to_string(child.pid())))
+            << connection.at("name");
+    }
+    EXPECT_EQ(of_child, 1);
+    child.write_line("end");
+    EXPECT_TRUE(child.wait());
+    EXPECT_TRUE(eventually([&] { return connections() == before; }));
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_grandchild_is_a_third_client) {
+    Lock<Simple> lock{*client, "shared"};
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  lock.lock();
+                  const pid_t grandchild = ::fork();
+                  if (grandchild == 0) {
+                      const bool fine = !lock.held() && !simple->held() && !lock.try_lock() &&
+                                        !simple->try_lock() && client->ping();
+                      ::_exit(fine ? 0 : 1);
+                  }
+                  int status = -1;
+                  ::waitpid(grandchild, &status, 0);
+                  findings.expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "grandchild");
+                  findings.expect(lock.held(), "the child lost its lock");
+                  lock.unlock();
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_that_dies_takes_nothing_with_it) {
+    ChildProcess child{[this](LineChannel& parent) {
+        parent.write_line(simple->try_lock() ? "locked" : "busy");
+        static_cast<void>(parent.read_line());
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "busy");
+    child.kill();
+    EXPECT_TRUE(child.wait());
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  Held moved = std::move(*held);
+                  findings.expect(!moved.held(), "holds");
+                  Lock<Simple> lock{*client, "own"};
+                  auto own = lock.acquire({.wait = 10s});
+                  findings.expect(own.has_value(), "cannot lock");
+                  if (own) moved = *std::move(own);
+                  findings.expect(moved.held(), "does not hold its own");
+              }),
+              "ok");
+    EXPECT_FALSE(raw.exists("own"));
+    expect_parent_unharmed();
+}
+
+TEST(ForkInTheMiddle, of_other_threads_calls_is_safe) {
+    RedisServer server;
+    Client client{options_for(server.uri(), 5s)};
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> busy;
+    // All mutexes of the client are locked and unlocked all the time.
+    for (int i = 0; i < 4; ++i) {
+        busy.emplace_back([&client, &stop, i] {
+            Lock<> own{client, "own " + std::to_string(i)};
+            Lock<Reentrant> common{client, "common"};
+            while (!stop) {
+                own.lock();
+                common.lock();
+                common.lock();
+                static_cast<void>(common.lost());
+                common.unlock();
+                common.unlock();
+                own.unlock();
+            }
+        });
+    }
+    for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(in_child([&](Findings& findings) {
+                      Lock<Reentrant> common{client, "common"};
+                      findings.expect(common.try_lock_for(20s), "cannot lock");
+                      findings.expect(common.held(), "does not hold");
+                      common.unlock();
+                  }),
+                  "ok");
+    }
+    stop = true;
+    for (std::thread& thread : busy) thread.join();
+    EXPECT_EQ(RawRedis{server}.keys(), std::vector<std::string>{});
+}
+
+TEST(ForkInTheMiddle, of_a_call_with_an_answer_under_way_mixes_no_answers) {
+    RedisServer server;
+    Proxy proxy{server.uri()};
+    Client client{options_for(proxy.uri(), 10s)};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(succeeds(client.ping()));
+    proxy.hold_replies();
+    auto locked = in_background([&] { return lock.try_lock(); });
+    RawRedis raw{server};
+    EXPECT_TRUE(eventually([&] { return raw.exists("job"); }));
+    // The answer goes out while the child is there too: it is the parent's.
+    ChildProcess child{[&](LineChannel& parent) {
+        static_cast<void>(parent.read_line());
+        parent.write_line(lock.try_lock() ? "locked" : "busy");
+        return 0;
+    }};
+    proxy.pass();
+    child.write_line("go");
+    EXPECT_EQ(child.read_line(), "busy");
+    ASSERT_TRUE(finishes(locked));
+    EXPECT_TRUE(locked.get());
+    EXPECT_TRUE(child.wait());
+}
+
+}  // namespace
+}  // namespace redlatch::test
