@@ -1,0 +1,103 @@
+#pragma once
+
+// What the integration tests of locks have in common.
+
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/wait.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <future>
+#include <ostream>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace redlatch {
+
+// For messages of failed expectations.
+
+inline void PrintTo(Errc code, std::ostream* out) {
+    *out << (code == Errc{} ? "no error" : make_error_code(code).message());
+}
+
+inline void PrintTo(Release outcome, std::ostream* out) {
+    constexpr std::array names{"released", "still_held", "expired", "not_held"};
+    *out << names.at(static_cast<std::size_t>(outcome));
+}
+
+inline void PrintTo(HoldState state, std::ostream* out) {
+    constexpr std::array names{"none", "held", "uncertain", "lost"};
+    *out << names.at(static_cast<std::size_t>(state));
+}
+
+}  // namespace redlatch
+
+namespace redlatch::test {
+
+using namespace std::chrono_literals;
+
+/// A server of the case's own, a look behind the scenes, and two clients that know nothing of each
+/// other.
+class LockTest : public ::testing::Test {
+protected:
+    RedisServer server_;
+    RawRedis redis_{server_};
+    Client client_{server_.uri()};
+    Client other_client_{server_.uri()};
+};
+
+/// Each policy, for what all of them have to do alike.
+using AllPolicies = ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>>;
+
+struct PolicyNames {
+    template <class Policy>
+    static std::string GetName(int) {
+        if constexpr (std::is_same_v<Policy, Simple>) return "Simple";
+        if constexpr (std::is_same_v<Policy, Reentrant>) return "Reentrant";
+        if constexpr (std::is_same_v<Policy, Watchdog<Simple>>) return "WatchdogSimple";
+        if constexpr (std::is_same_v<Policy, Watchdog<Reentrant>>) return "WatchdogReentrant";
+    }
+};
+
+/// The same fixture for each of them.
+template <class Policy>
+class EachPolicyTest : public LockTest {};
+
+/// What went wrong; `Errc{}` where nothing did.
+template <class T>
+Errc code_of(const Result<T>& result) {
+    return result ? Errc{} : result.error().code;
+}
+
+/// Runs `action` on a thread of its own and returns what it returns.
+template <class Action>
+auto on_another_thread(Action action) {
+    return std::async(std::launch::async, std::move(action)).get();
+}
+
+/// Whether `condition` holds all the time for so long.
+template <class Condition>
+[[nodiscard]] bool stays(Condition condition, std::chrono::nanoseconds time) {
+    return !eventually([&] { return !condition(); }, time);
+}
+
+/// Whether the token is told to stop; waits for it.
+[[nodiscard]] inline bool fires(const std::stop_token& token) {
+    return eventually([&] { return token.stop_requested(); });
+}
+
+/// Whether somebody who knows nothing of this library can take the lock by the well-known form.
+inline bool foreign_set(RawRedis& redis, std::string_view key, std::string_view token = "foreign",
+                        std::chrono::milliseconds lease = 60s) {
+    const std::string ttl = std::to_string(lease.count());
+    return !redis.command({"SET", key, token, "NX", "PX", ttl}).is_nil();
+}
+
+}  // namespace redlatch::test
