@@ -1,0 +1,177 @@
+// `lost()`: told of a loss, or of what must be taken for one, by the time that validity ends.
+
+#include "lock_test.hpp"
+
+#include <atomic>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+namespace redlatch::test {
+namespace {
+
+using LostLock = LockTest;
+
+TEST_F(LostLock, fires_when_a_watched_key_is_deleted) {
+    Lock<> lock{client_, "job", {.lease = 1s}};
+    lock.lock();
+    const std::stop_token lost = lock.lost();
+    EXPECT_FALSE(lost.stop_requested());
+    const auto before = lock.remaining();
+    redis_.del("job");
+    EXPECT_TRUE(fires(lost));
+    EXPECT_EQ(lock.state(), HoldState::lost);
+    EXPECT_EQ(lock.remaining(), 0ms) << "though " << before.count() << " ms were left";
+    EXPECT_EQ(lock.release().value(), Release::expired);
+}
+
+TEST_F(LostLock, fires_when_a_fixed_lease_runs_out) {
+    for (const auto lease : {100ms, 300ms}) {
+        Lock<Simple> lock{client_, "job", {.lease = lease}};
+        const Stopwatch watch;
+        const Held held = lock.acquire({.wait = generous_limit}).value();
+        std::atomic<bool> held_when_told{true};
+        const std::stop_token lost = held.lost();
+        const std::stop_callback told{lost, [&] { held_when_told = held.held(); }};
+        EXPECT_FALSE(lost.stop_requested());
+        ASSERT_TRUE(eventually([&] { return !held_when_told; }));
+        EXPECT_GE(watch.elapsed(), lease * 98 / 100 - 2ms) << "not before the end of validity";
+        EXPECT_LT(watch.elapsed(), lease + 5s);
+        EXPECT_EQ(held.state(), HoldState::lost);
+    }
+}
+
+TEST_F(LostLock, fires_for_a_reentrant_nest_as_a_whole) {
+    Lock<Reentrant> lock{client_, "job", {.lease = 200ms}};
+    const Held outer = lock.acquire().value();
+    const Held inner = lock.acquire().value();
+    const std::stop_token lost = outer.lost();
+    EXPECT_TRUE(fires(inner.lost()));
+    EXPECT_TRUE(fires(lost));
+}
+
+// The client would wait for half a minute for an answer: it must be the clock that tells.
+TEST_F(LostLock, fires_by_the_end_of_validity_though_the_server_is_frozen) {
+    for (const bool watched : {false, true}) {
+        Client client{{.uris = {server_.uri()}, .command_timeout = 30s}};
+        Lock<Simple> fixed{client, "fixed", {.lease = 500ms}};
+        Lock<> renewed{client, "watched", {.lease = 500ms}};
+        Held held = (watched ? renewed.acquire() : fixed.acquire()).value();
+        const std::stop_token lost = held.lost();
+        server_.freeze();
+        const Stopwatch watch;
+        EXPECT_TRUE(fires(lost));
+        EXPECT_LT(watch.elapsed(), 500ms + 5s);
+        EXPECT_FALSE(held.held());
+        EXPECT_EQ(held.state(), HoldState::lost);
+        server_.thaw();
+        EXPECT_EQ(held.release().value(), Release::expired);
+    }
+}
+
+TEST_F(LostLock, fires_though_the_server_has_gone) {
+    Lock<> lock{client_, "job", {.lease = 500ms}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    server_.kill();
+    EXPECT_TRUE(held.held()) << "nothing is known yet";
+    EXPECT_FALSE(lost.stop_requested());
+    EXPECT_TRUE(fires(lost));
+    EXPECT_FALSE(held.held());
+}
+
+TEST_F(LostLock, does_not_fire_on_a_normal_release) {
+    Lock<Simple> lock{client_, "job", {.lease = 200ms}};
+    Lock<> watched{client_, "watched", {.lease = 200ms}};
+    std::stop_token tokens[2];
+    {
+        const Held one = lock.acquire().value();
+        const Held two = watched.acquire().value();
+        tokens[0] = one.lost();
+        tokens[1] = two.lost();
+    }
+    EXPECT_TRUE(
+        stays([&] { return !tokens[0].stop_requested() && !tokens[1].stop_requested(); }, 500ms));
+}
+
+TEST_F(LostLock, does_not_fire_while_a_fixed_lease_is_extended) {
+    Lock<Simple> lock{client_, "job", {.lease = 1s}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    ASSERT_TRUE(held.extend(60s));
+    EXPECT_TRUE(stays([&] { return held.held() && !lost.stop_requested(); }, 1500ms));
+}
+
+TEST_F(LostLock, has_fired_already_without_a_hold) {
+    Lock<> lock{client_, "job"};
+    EXPECT_TRUE(lock.lost().stop_requested());
+    EXPECT_TRUE(Held{}.lost().stop_requested());
+    Held held = lock.acquire().value();
+    EXPECT_FALSE(held.lost().stop_requested());
+    EXPECT_TRUE(on_another_thread([&] { return lock.lost().stop_requested(); }));
+    EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_TRUE(held.lost().stop_requested());
+    EXPECT_TRUE(lock.lost().stop_requested());
+}
+
+TEST_F(LostLock, tells_late_subscribers_at_once) {
+    Lock<Simple> lock{client_, "job", {.lease = 100ms}};
+    const Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return !held.held(); }));
+    EXPECT_TRUE(held.lost().stop_requested()) << "nobody had asked before";
+
+    Lock<> watched{client_, "watched"};
+    Held other = watched.acquire().value();
+    const std::stop_token early = other.lost();
+    redis_.del("watched");
+    EXPECT_EQ(code_of(other.extend(30s)), Errc::lost);
+    EXPECT_TRUE(fires(early));
+    bool told = false;
+    const std::stop_callback late{other.lost(), [&] { told = true; }};
+    EXPECT_TRUE(told);
+}
+
+TEST_F(LostLock, runs_callbacks_on_a_thread_of_the_clients) {
+    Lock<> lock{client_, "job"};
+    Held held = lock.acquire().value();
+    std::atomic<std::thread::id> teller{};
+    const std::stop_callback told{held.lost(), [&] { teller = std::this_thread::get_id(); }};
+    redis_.del("job");
+    EXPECT_EQ(code_of(held.extend(30s)), Errc::lost);
+    EXPECT_TRUE(eventually([&] { return teller.load() != std::thread::id{}; }));
+    EXPECT_NE(teller.load(), std::this_thread::get_id());
+}
+
+TEST_F(LostLock, is_told_on_time_though_another_callback_hangs) {
+    Lock<> first{client_, "first"};
+    Lock<Simple> second{client_, "second", {.lease = 300ms}};
+    Held hanging = first.acquire().value();
+    std::atomic<bool> hangs{false};
+    std::atomic<bool> go_on{false};
+    std::optional<std::stop_callback<std::function<void()>>> callback;
+    callback.emplace(hanging.lost(), [&] {
+        hangs = true;
+        while (!go_on) std::this_thread::sleep_for(1ms);
+    });
+    EXPECT_EQ(first.force_unlock().value(), Forced::removed);
+    ASSERT_TRUE(eventually([&] { return hangs.load(); }));
+    const Held held = second.acquire().value();
+    EXPECT_TRUE(fires(held.lost()));
+    go_on = true;
+}
+
+TEST_F(LostLock, lets_a_callback_use_locks) {
+    Lock<> lock{client_, "job"};
+    Lock<> rescue{client_, "rescue"};
+    Held held = lock.acquire().value();
+    std::atomic<bool> rescued{false};
+    const std::stop_callback told{held.lost(), [&] {
+                                      const std::lock_guard guard{rescue};
+                                      rescued = held.release().value() == Release::expired;
+                                  }};
+    EXPECT_EQ(lock.force_unlock().value(), Forced::removed);
+    EXPECT_TRUE(eventually([&] { return rescued.load(); }));
+}
+
+}  // namespace
+}  // namespace redlatch::test

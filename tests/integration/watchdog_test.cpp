@@ -1,0 +1,231 @@
+// A watched lock lasts until its release, the end of its process or `max_hold`; nothing renews it
+// a moment longer.
+
+#include "lock_test.hpp"
+#include "support/process.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+template <class Policy>
+class WatchdogOf : public LockTest {};
+using WatchedPolicies = ::testing::Types<Watchdog<Simple>, Watchdog<Reentrant>>;
+TYPED_TEST_SUITE(WatchdogOf, WatchedPolicies, PolicyNames);
+
+TYPED_TEST(WatchdogOf, holds_through_five_leases) {
+    constexpr auto lease = 800ms;
+    Lock<TypeParam> lock{this->client_, "job", {.lease = lease}};
+    Lock<TypeParam> elsewhere{this->other_client_, "job"};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    EXPECT_TRUE(stays(
+        [&] {
+            const auto ttl = this->redis_.pttl("job");
+            return held.held() && held.state() == HoldState::held && ttl > 0 && ttl <= 800 &&
+                   !elsewhere.try_lock();
+        },
+        5 * lease));
+    EXPECT_FALSE(lost.stop_requested());
+    EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_FALSE(this->redis_.exists("job"));
+}
+
+TYPED_TEST(WatchdogOf, is_not_renewed_after_its_release) {
+    constexpr auto lease = 300ms;
+    Lock<TypeParam> lock{this->client_, "job", {.lease = lease}};
+    lock.lock();
+    ASSERT_TRUE(eventually([&] { return this->redis_.command_calls("pexpire") > 0; }));
+    EXPECT_EQ(lock.release().value(), Release::released);
+    EXPECT_FALSE(this->redis_.exists("job"));
+    // A renewal may have been on its way; it finds the token gone.
+    const auto calls = this->redis_.command_calls("evalsha");
+    const auto renewals = this->redis_.command_calls("pexpire");
+    EXPECT_TRUE(stays([&] { return !this->redis_.exists("job"); }, 2 * lease));
+    EXPECT_LE(this->redis_.command_calls("evalsha"), calls + 1);
+    EXPECT_EQ(this->redis_.command_calls("pexpire"), renewals);
+}
+
+TYPED_TEST(WatchdogOf, ends_with_its_process) {
+    constexpr auto lease = 500ms;
+    ChildProcess child{[this](LineChannel& parent) {
+        Client client{this->server_.uri()};
+        Lock<TypeParam> lock{client, "job", {.lease = lease}};
+        lock.lock();
+        parent.write_line("held");
+        parent.read_line();
+        return 1;
+    }};
+    ASSERT_EQ(child.read_line(), "held");
+    EXPECT_TRUE(stays([&] { return this->redis_.exists("job"); }, 2 * lease));
+    child.kill();
+    const Stopwatch watch;
+    ASSERT_TRUE(child.wait());
+    Lock<TypeParam> lock{this->client_, "job"};
+    EXPECT_TRUE(lock.try_lock_for(generous_limit));
+    EXPECT_LT(watch.elapsed(), lease + 5s);
+}
+
+TYPED_TEST(WatchdogOf, ends_when_its_process_stands_still) {
+    constexpr auto lease = 300ms;
+    ChildProcess child{[this](LineChannel& parent) {
+        Client client{this->server_.uri()};
+        Lock<TypeParam> lock{client, "job", {.lease = lease}};
+        Held held = lock.acquire().value();
+        const std::stop_token lost = held.lost();
+        parent.write_line("held");
+        parent.read_line();
+        const bool told = fires(lost);
+        const bool kept = held.held();
+        const bool freed = held.release().value() != Release::expired;
+        return (told ? 0 : 1) + (kept ? 2 : 0) + (freed ? 4 : 0);
+    }};
+    ASSERT_EQ(child.read_line(), "held");
+    child.freeze();
+    Lock<TypeParam> lock{this->client_, "job"};
+    const Held next = lock.acquire({.wait = generous_limit}).value();
+    child.thaw();
+    child.write_line("go on");
+    EXPECT_EQ(child.wait(), ExitStatus{});
+    EXPECT_EQ(lock.inspect().value().owner, next.token());
+}
+
+TYPED_TEST(WatchdogOf, max_hold_ends_it_and_tells) {
+    constexpr auto lease = 300ms;
+    constexpr auto max_hold = 900ms;
+    Lock<TypeParam> lock{this->client_, "job", {.lease = lease, .max_hold = max_hold}};
+    const Stopwatch watch;
+    Held held = lock.acquire().value();
+    EXPECT_LE(held.remaining(), lease);
+    ASSERT_TRUE(fires(held.lost()));
+    EXPECT_FALSE(held.held());
+    EXPECT_EQ(held.state(), HoldState::lost);
+    EXPECT_LT(watch.elapsed(), max_hold + 5s);
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
+    EXPECT_LT(watch.elapsed(), max_hold + 5s) << "the server was not asked for more either";
+    EXPECT_EQ(held.release().value(), Release::expired);
+}
+
+TYPED_TEST(WatchdogOf, max_hold_bounds_the_first_lease_too) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 30s, .max_hold = 400ms}};
+    Held held = lock.acquire().value();
+    EXPECT_LE(this->redis_.pttl("job"), 400);
+    EXPECT_TRUE(fires(held.lost()));
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
+}
+
+TYPED_TEST(WatchdogOf, tells_that_its_key_was_deleted) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 300ms}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    this->redis_.del("job");
+    EXPECT_TRUE(fires(lost));
+    EXPECT_EQ(held.state(), HoldState::lost);
+    EXPECT_FALSE(this->redis_.exists("job")) << "a renewal takes nothing again";
+    EXPECT_EQ(held.release().value(), Release::expired);
+}
+
+TYPED_TEST(WatchdogOf, never_renews_the_key_of_another_type_that_replaced_it) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 300ms}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    this->redis_.pipeline({{"MULTI"}, {"DEL", "job"}, {"RPUSH", "job", "data"}, {"EXEC"}});
+    EXPECT_TRUE(fires(lost));
+    EXPECT_EQ(this->redis_.pttl("job"), -1);
+    EXPECT_EQ(held.release().value(), Release::expired);
+    EXPECT_EQ(this->redis_.type("job"), "list");
+}
+
+using WatchdogLock = LockTest;
+
+TEST_F(WatchdogLock, renews_a_nest_until_its_outermost_end) {
+    constexpr auto lease = 500ms;
+    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = lease}};
+    lock.lock();
+    {
+        lock.lock();
+        EXPECT_TRUE(stays([&] { return lock.held(); }, 2 * lease));
+        EXPECT_EQ(lock.release().value(), Release::still_held);
+    }
+    EXPECT_TRUE(stays([&] { return lock.held() && redis_.exists("job"); }, 2 * lease));
+    EXPECT_EQ(lock.release().value(), Release::released);
+    EXPECT_FALSE(redis_.exists("job"));
+}
+
+TEST_F(WatchdogLock, renews_an_unwatched_hold_for_as_long_as_a_nested_one_is_watched) {
+    constexpr auto lease = 500ms;
+    Lock<Reentrant> plain{client_, "job", {.lease = lease}};
+    Lock<Watchdog<Reentrant>> watched{client_, "job", {.lease = lease}};
+    Held outer = plain.acquire().value();
+    Held inner = watched.acquire().value();
+    EXPECT_TRUE(stays([&] { return outer.held() && inner.held(); }, 3 * lease));
+    EXPECT_EQ(inner.release().value(), Release::still_held);
+    EXPECT_TRUE(fires(outer.lost()));
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
+TEST_F(WatchdogLock, goes_on_when_the_outer_hold_of_a_nest_ends_first) {
+    constexpr auto lease = 500ms;
+    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = lease}};
+    Held outer = lock.acquire().value();
+    Held inner = lock.acquire().value();
+    EXPECT_EQ(outer.release().value(), Release::still_held);
+    EXPECT_TRUE(stays([&] { return inner.held(); }, 2 * lease));
+    EXPECT_EQ(inner.release().value(), Release::released);
+}
+
+TEST_F(WatchdogLock, of_200_names_need_one_connection) {
+    constexpr auto lease = 1s;
+    constexpr std::size_t names = 200;
+    Client client{{.uris = {server_.uri()}, .client_name = "dogs"}};
+    std::vector<std::unique_ptr<Lock<>>> locks;
+    std::vector<Held> holds;
+    for (std::size_t i = 0; i < names; ++i) {
+        locks.push_back(std::make_unique<Lock<>>(client, "job" + std::to_string(i),
+                                                 LockOptions{.lease = lease}));
+        holds.push_back(locks.back()->acquire().value());
+    }
+    EXPECT_TRUE(stays(
+        [&] {
+            return std::all_of(holds.begin(), holds.end(), [](const Held& h) { return h.held(); });
+        },
+        3 * lease));
+    EXPECT_EQ(redis_.keys().size(), names);
+    const auto connections = redis_.client_list();
+    const auto ours = std::count_if(connections.begin(), connections.end(),
+                                    [](const auto& c) { return c.at("name") == "dogs"; });
+    EXPECT_EQ(ours, 2) << "one for this thread's commands, one for all renewals";
+    for (Held& held : holds) EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+TEST_F(WatchdogLock, is_uncertain_while_renewals_get_no_answer_and_held_again_after) {
+    Client client{{.uris = {server_.uri()}, .command_timeout = 200ms}};
+    Lock<> lock{client, "job", {.lease = 6s}};
+    Held held = lock.acquire().value();
+    server_.freeze();
+    EXPECT_TRUE(eventually([&] { return held.state() == HoldState::uncertain; }));
+    EXPECT_TRUE(held.held());
+    server_.thaw();
+    EXPECT_TRUE(eventually([&] { return held.state() == HoldState::held; }));
+    EXPECT_EQ(held.release().value(), Release::released);
+}
+
+TEST_F(WatchdogLock, waits_of_others_go_on_while_it_is_renewed) {
+    constexpr auto lease = 300ms;
+    Lock<> lock{client_, "job", {.lease = lease}};
+    Lock<> elsewhere{other_client_, "job"};
+    Held held = lock.acquire().value();
+    EXPECT_EQ(code_of(elsewhere.acquire({.wait = 3 * lease})), Errc::timed_out);
+    auto waiter = std::async(std::launch::async,
+                             [&] { return code_of(elsewhere.acquire({.wait = generous_limit})); });
+    EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_EQ(waiter.get(), Errc{});
+}
+
+}  // namespace
+}  // namespace redlatch::test
