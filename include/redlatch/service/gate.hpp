@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/error.hpp>
 #include <redlatch/service/hold.hpp>
 
 #include <algorithm>
@@ -55,10 +56,11 @@ class Gate {
 
     struct Entry {
         Shape shape{};
-        std::shared_ptr<Hold> current{};  // acquired, and not over as far as is known
-        Holds past{};                     // lost, with acquisitions not yet returned
-        bool contended = false;           // a thread has its turn at the server
-        Sleeper* contender = nullptr;     // that thread, while it pauses
+        std::shared_ptr<Hold> current{};       // acquired, and not over as far as is known
+        Holds past{};                          // lost, with acquisitions not yet returned
+        bool contended = false;                // a thread has its turn at the server
+        Sleeper* contender = nullptr;          // that thread, while it pauses
+        std::shared_ptr<const Error> fault{};  // what that thread met instead of an answer
         std::list<Sleeper*> queue{};
 
         bool free() const noexcept { return current == nullptr && !contended; }
@@ -97,6 +99,12 @@ public:
             return gate_->pause(entry_->second, until, stop);
         }
 
+        /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
+        void met(std::shared_ptr<const Error> fault) {
+            const Lock lock{gate_->mutex_};
+            entry_->second.fault = std::move(fault);
+        }
+
         /// The server gave the lock to `hold`. False where the client was closed meanwhile: then
         /// nothing is held here, and the caller has to release it.
         bool finish(std::shared_ptr<Hold> hold) {
@@ -121,9 +129,10 @@ public:
     struct Admission {
         Answer answer;
         std::optional<Turn> turn{};
-        std::shared_ptr<Hold> hold{};  ///< where nested
-        std::uint64_t count = 0;       ///< where nested: the hold count wanted now
-        Holds run_out{};               ///< found past their validity: to be declared lost
+        std::shared_ptr<Hold> hold{};          ///< where nested
+        std::uint64_t count = 0;               ///< where nested: the hold count wanted now
+        Holds run_out{};                       ///< found past their validity: to be declared lost
+        std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
     };
 
     Gate() = default;
@@ -252,6 +261,7 @@ private:
         } else if (!visit.wait.is_none()) {
             admission.answer = wait_for_turn(lock, here, visit, admission.run_out);
         }
+        if (admission.answer == Answer::busy && here.contended) admission.fault = here.fault;
         if (admission.answer == Answer::turn) {
             here.contended = true;
             admission.turn.emplace(*this, entry);
@@ -309,6 +319,7 @@ private:
         Entry& here = entry.second;
         here.contended = false;
         const bool kept = hold == nullptr || !closed_;
+        if (hold != nullptr) here.fault = nullptr;
         if (kept) here.current = std::move(hold);
         wake_front(here);
         erase_if_unused(entry);

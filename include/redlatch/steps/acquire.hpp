@@ -70,7 +70,8 @@ private:
         switch (admission.answer) {
             case Gate::Answer::turn: return contend(*std::move(admission.turn));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
-            case Gate::Answer::busy: return Unexpected{core_.out_of_time()};
+            case Gate::Answer::busy:
+                return Unexpected{admission.fault ? *admission.fault : core_.out_of_time()};
             case Gate::Answer::deadlock: return failed(Errc::deadlock, {});
             case Gate::Answer::cancelled: return failed(Errc::cancelled, by_caller);
             case Gate::Answer::closed: return failed(Errc::cancelled, by_close);
@@ -108,6 +109,7 @@ private:
                 if (!hold) return Unexpected{std::move(hold).error()};
             }
             action = send_try(**hold, {std::get<SendTry>(action).answer_by, options_->stop});
+            if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
         }
     }
 
@@ -183,6 +185,7 @@ private:
     AcquireAction read(Hold& hold, const Expected<Reply, Fault>& reply) {
         const TimePoint now = Clock::now();
         if (!reply) return failed_try(hold, now, reply.error());
+        fault_ = nullptr;
         if (reply->repeated) hold.unclear_try = true;
         const ReplyView answer = reply->view();
         if (answer.is_status("OK")) return taken(hold, now);
@@ -206,7 +209,10 @@ private:
     AcquireAction failed_try(Hold& hold, TimePoint now, Fault fault) {
         fault.error.key = hold.key();
         if (fault.maybe_executed) hold.unclear_try = true;
-        if (fault.error.code != Errc::cancelled) session_->tell_error(fault.error);
+        if (fault.error.code != Errc::cancelled) {
+            session_->tell_error(fault.error);
+            fault_ = std::make_shared<const Error>(fault.error);
+        }
         return core_.fault(now, std::move(fault));
     }
 
@@ -299,8 +305,10 @@ private:
     const ThreadSerial thread_ = this_thread_serial();
     const Acquisition acquisition_;
     AcquireCore core_;
-    TimePoint sent_{};            // just before the try that is under way
-    bool token_is_dead_ = false;  // a release of it has been, or will be, sent
+    TimePoint sent_{};                         // just before the try that is under way
+    std::shared_ptr<const Error> fault_;       // of the last try
+    std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
+    bool token_is_dead_ = false;               // a release of it has been, or will be, sent
 };
 
 }  // namespace redlatch::inline v0::detail
