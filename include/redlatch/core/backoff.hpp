@@ -25,8 +25,8 @@ public:
         const auto top = std::clamp(last_ * 3, min_ + std::chrono::nanoseconds{1}, max_);
         last_ = draw(min_, top);
         if (!ttl || *ttl < std::chrono::milliseconds::zero()) return last_;
-        const auto after_expiry =
-            saturating_cast<std::chrono::nanoseconds>(*ttl) + draw(one_ms, one_ms + min_);
+        const auto expiry = std::min(saturating_cast<std::chrono::nanoseconds>(*ttl), max_);
+        const auto after_expiry = expiry + draw(one_ms, one_ms + min_);
         return std::min(last_, after_expiry);
     }
 
