@@ -43,7 +43,8 @@ constexpr To saturating_cast(std::chrono::duration<Rep, Period> d) noexcept {
     if (wide >= Wide{To::max()}) return To::max();
     if (wide <= Wide{To::min()}) return To::min();
     if (wide != wide) return To::zero();
-    return std::chrono::duration_cast<To>(d);
+    // Not duration_cast: with odd periods it overflows on the way to a result that fits.
+    return To{static_cast<typename To::rep>(wide.count())};
 }
 
 /// `at + d`, where what lies beyond the clock's range becomes its end: "for ever" stays for ever.
