@@ -71,9 +71,11 @@ inline ServerError classify_server_error(std::string_view text) {
     for (const Row& row : phrases) {
         if (text.find(row.word) != std::string_view::npos) return row.meaning;
     }
-    for (const Row& row : rows) {  // "ERR Error running script …: -READONLY You can't …"
-        if (text.find("-" + std::string{row.word} + " ") != std::string_view::npos) {
-            return row.meaning;
+    // "ERR Error running script …: -READONLY You can't …", or "…: WRONGTYPE Operation …"
+    for (const Row& row : rows) {
+        for (const std::string before : {": -", ": "}) {
+            const std::string wrapped = before + std::string{row.word} + " ";
+            if (text.find(wrapped) != std::string_view::npos) return row.meaning;
         }
     }
     return {Errc::protocol, false};

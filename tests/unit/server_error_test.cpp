@@ -1,0 +1,150 @@
+#include <redlatch/core/fault.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+namespace {
+
+using redlatch::Errc;
+using redlatch::detail::classify_server_error;
+using redlatch::detail::Fault;
+using redlatch::detail::is_noscript;
+
+void expect_error(std::string_view text, Errc code, bool transient) {
+    const auto [found_code, found_transient] = classify_server_error(text);
+    EXPECT_EQ(found_code, code) << text;
+    EXPECT_EQ(found_transient, transient) << text;
+}
+
+TEST(ServerError, states_that_pass_are_transient) {
+    for (const std::string_view text : {
+             "LOADING Redis is loading the dataset in memory",
+             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN "
+             "NOSAVE.",
+             "READONLY You can't write against a read only replica.",
+             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+             "OOM command not allowed when used memory > 'maxmemory'.",
+             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
+             "persist to disk.",
+             "NOREPLICAS Not enough good replicas to write.",
+             "TRYAGAIN Multiple keys request during rehashing of slot",
+             "CLUSTERDOWN The cluster is down",
+             "UNBLOCKED force unblock from blocking operation, instance state changed "
+             "(master -> replica?)",
+             "UNKILLABLE Sorry the script already executed write commands against the dataset.",
+             "ERR max number of clients reached",
+         }) {
+        expect_error(text, Errc::unavailable, true);
+    }
+}
+
+TEST(ServerError, closed_doors_are_permanent) {
+    for (const std::string_view text : {
+             "NOAUTH Authentication required.",
+             "WRONGPASS invalid username-password pair or user is disabled.",
+             "NOPERM this user has no permissions to run the 'set' command",
+             "DENIED Redis is running in protected mode because protected mode is enabled",
+             "ERR invalid password",
+             "ERR Client sent AUTH, but no password is set",
+             "ERR AUTH <password> called without any password configured for the default user.",
+             "ERR The user executing the script can't run this command or subcommand script: "
+             "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
+             "ERR ACL failure in script: User has no permissions to run the 'set' command",
+         }) {
+        expect_error(text, Errc::denied, false);
+    }
+}
+
+TEST(ServerError, wrong_type_is_its_own) {
+    expect_error("WRONGTYPE Operation against a key holding the wrong kind of value",
+                 Errc::wrong_type, false);
+    expect_error(
+        "WRONGTYPE Operation against a key holding the wrong kind of value script: "
+        "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:3.",
+        Errc::wrong_type, false);
+}
+
+TEST(ServerError, bad_database_is_an_invalid_argument) {
+    expect_error("ERR DB index is out of range", Errc::invalid_argument, false);
+    expect_error("ERR invalid DB index", Errc::invalid_argument, false);
+}
+
+TEST(ServerError, word_alone_is_enough) {
+    expect_error("LOADING", Errc::unavailable, true);
+    expect_error("NOAUTH", Errc::denied, false);
+    expect_error("WRONGTYPE", Errc::wrong_type, false);
+}
+
+/// Before 7.0: what the server itself raises inside a script keeps its dash.
+TEST(ServerError, wrapped_with_a_dash_is_unwrapped) {
+    const auto wrapped = [](std::string_view inner) {
+        return "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
+               "@user_script:4: @user_script: 4: -" +
+               std::string{inner} + " ";
+    };
+    expect_error(wrapped("READONLY You can't write against a read only replica."),
+                 Errc::unavailable, true);
+    expect_error(wrapped("OOM command not allowed when used memory > 'maxmemory'."),
+                 Errc::unavailable, true);
+    expect_error(wrapped("MISCONF Errors writing to the AOF file"), Errc::unavailable, true);
+    expect_error(wrapped("NOREPLICAS Not enough good replicas to write."), Errc::unavailable, true);
+    expect_error(wrapped("MASTERDOWN Link with MASTER is down"), Errc::unavailable, true);
+    expect_error(wrapped("CLUSTERDOWN The cluster is down"), Errc::unavailable, true);
+    expect_error(wrapped("NOPERM this user has no permissions"), Errc::denied, false);
+}
+
+/// Before 7.0: what a command inside a script answers has lost its dash on the way.
+TEST(ServerError, wrapped_without_a_dash_is_unwrapped) {
+    expect_error(
+        "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
+        "@user_script:3: WRONGTYPE Operation against a key holding the wrong kind of value",
+        Errc::wrong_type, false);
+}
+
+TEST(ServerError, unknown_is_permanent_and_unexpected) {
+    for (const std::string_view text : {
+             "",
+             " ",
+             "ERR",
+             "ERR ",
+             "ERR unknown command 'EVALSHA'",
+             "ERR syntax error",
+             "ERR Protocol error: invalid bulk length",
+             "ERR Error running script (call to f_0): @user_script:1: Script attempted to access "
+             "nonexistent global variable 'x'",
+             "CROSSSLOT Keys in request don't hash to the same slot",
+             "MOVED 3999 127.0.0.1:6381",
+             "ASK 3999 127.0.0.1:6381",
+             "EXECABORT Transaction discarded because of previous errors.",
+             "NOSCRIPT No matching script. Please use EVAL.",
+             "WHATEVER comes next",
+         }) {
+        expect_error(text, Errc::protocol, false);
+    }
+}
+
+TEST(ServerError, part_of_a_word_is_another_word) {
+    expect_error("BUSYKEY Target key name already exists.", Errc::protocol, false);
+    expect_error("BUSYGROUP Consumer Group name already exists", Errc::protocol, false);
+    expect_error("LOADINGX", Errc::protocol, false);
+    expect_error("loading lower case", Errc::protocol, false);
+    expect_error("XWRONGTYPE", Errc::protocol, false);
+}
+
+TEST(ServerError, words_elsewhere_do_not_count) {
+    expect_error("WHATEVER -READONLY inside", Errc::protocol, false);
+    expect_error("ERR READONLYX is no word", Errc::protocol, false);
+}
+
+TEST(ServerError, noscript_is_recognised) {
+    const auto fault = [](std::string message) {
+        return Fault{.error = {Errc::protocol, {}, {}, std::move(message), {}}};
+    };
+    EXPECT_TRUE(is_noscript(fault("NOSCRIPT No matching script. Please use EVAL.")));
+    EXPECT_FALSE(is_noscript(fault("ERR NOSCRIPT")));
+    EXPECT_FALSE(is_noscript(fault("")));
+}
+
+}  // namespace
