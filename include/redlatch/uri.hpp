@@ -116,6 +116,7 @@ private:
         if (name == "connect_timeout") return parse_timeout(name, value, endpoint_.connect_timeout);
         if (name == "command_timeout") return parse_timeout(name, value, endpoint_.command_timeout);
         if (name == "db" && endpoint_.transport == Endpoint::Transport::unix_socket) {
+            if (std::exchange(has_db_, true)) return fail("parameter db is given twice");
             return parse_db(value);
         }
         return fail(
@@ -254,6 +255,7 @@ private:
 
     std::string_view rest_;
     Endpoint endpoint_;
+    bool has_db_ = false;  // as a parameter
     std::string problem_;
 };
 

@@ -1,0 +1,365 @@
+#include <redlatch/uri.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/un.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace {
+
+using namespace redlatch;
+using namespace std::chrono_literals;
+using detail::Endpoint;
+using detail::parse_uri;
+
+Endpoint parsed(const std::string& uri) {
+    auto endpoint = parse_uri(uri);
+    EXPECT_TRUE(endpoint) << uri << ": " << (endpoint ? "" : endpoint.error().message);
+    return endpoint ? *endpoint : Endpoint{};
+}
+
+std::string complaint(const std::string& uri) {
+    const auto endpoint = parse_uri(uri);
+    EXPECT_FALSE(endpoint) << uri;
+    if (endpoint) return {};
+    EXPECT_EQ(endpoint.error().code, Errc::invalid_argument) << uri;
+    return endpoint.error().message;
+}
+
+/// Refused, with a message that has `part` in it.
+testing::AssertionResult refused(const std::string& uri, std::string_view part) {
+    const std::string message = complaint(uri);
+    if (message.find(part) != std::string::npos) return testing::AssertionSuccess();
+    return testing::AssertionFailure()
+           << "\"" << message << "\" does not name \"" << part << "\" for " << uri;
+}
+
+TEST(Uri, host_alone_has_default_port_and_database) {
+    const Endpoint endpoint = parsed("redis://cache.example");
+    EXPECT_EQ(endpoint.transport, Endpoint::Transport::tcp);
+    EXPECT_EQ(endpoint.host, "cache.example");
+    EXPECT_EQ(endpoint.port, 6379);
+    EXPECT_EQ(endpoint.db, 0U);
+    EXPECT_EQ(endpoint.path, "");
+    EXPECT_EQ(endpoint.user, std::nullopt);
+    EXPECT_EQ(endpoint.password, std::nullopt);
+    EXPECT_EQ(endpoint.connect_timeout, std::nullopt);
+    EXPECT_EQ(endpoint.command_timeout, std::nullopt);
+}
+
+TEST(Uri, all_fields_at_once) {
+    const Endpoint endpoint =
+        parsed("redis://ann:pass@10.0.0.7:6380/15?connect_timeout=250&command_timeout=750");
+    EXPECT_EQ(endpoint.transport, Endpoint::Transport::tcp);
+    EXPECT_EQ(endpoint.user, "ann");
+    EXPECT_EQ(endpoint.password, "pass");
+    EXPECT_EQ(endpoint.host, "10.0.0.7");
+    EXPECT_EQ(endpoint.port, 6380);
+    EXPECT_EQ(endpoint.db, 15U);
+    EXPECT_EQ(endpoint.connect_timeout, 250ms);
+    EXPECT_EQ(endpoint.command_timeout, 750ms);
+}
+
+TEST(Uri, password_without_user) {
+    const Endpoint endpoint = parsed("redis://:pass@h");
+    EXPECT_EQ(endpoint.user, std::nullopt);
+    EXPECT_EQ(endpoint.password, "pass");
+    EXPECT_EQ(endpoint.host, "h");
+}
+
+TEST(Uri, password_may_contain_colon_and_at_sign) {
+    const Endpoint endpoint = parsed("redis://ann:a:b@c@h:7000");
+    EXPECT_EQ(endpoint.user, "ann");
+    EXPECT_EQ(endpoint.password, "a:b@c");
+    EXPECT_EQ(endpoint.host, "h");
+    EXPECT_EQ(endpoint.port, 7000);
+}
+
+TEST(Uri, port_takes_its_whole_range) {
+    EXPECT_EQ(parsed("redis://h:1").port, 1);
+    EXPECT_EQ(parsed("redis://h:65535").port, 65535);
+}
+
+TEST(Uri, database_takes_its_whole_range) {
+    EXPECT_EQ(parsed("redis://h/0").db, 0U);
+    EXPECT_EQ(parsed("redis://h/").db, 0U);
+    EXPECT_EQ(parsed("redis://h:1/2147483647").db, 2147483647U);
+}
+
+TEST(Uri, ipv6_without_port) {
+    const Endpoint endpoint = parsed("redis://[::1]");
+    EXPECT_EQ(endpoint.host, "::1");
+    EXPECT_EQ(endpoint.port, 6379);
+    EXPECT_EQ(endpoint.name(), "[::1]:6379");
+}
+
+TEST(Uri, ipv6_with_port_credentials_and_database) {
+    const Endpoint endpoint = parsed("redis://ann:pass@[2001:db8::7]:6400/3");
+    EXPECT_EQ(endpoint.host, "2001:db8::7");
+    EXPECT_EQ(endpoint.port, 6400);
+    EXPECT_EQ(endpoint.db, 3U);
+    EXPECT_EQ(endpoint.user, "ann");
+    EXPECT_EQ(endpoint.password, "pass");
+}
+
+TEST(Uri, ipv6_with_encoded_zone) {
+    EXPECT_EQ(parsed("redis://[fe80::1%25eth0]:6379").host, "fe80::1%eth0");
+}
+
+TEST(Uri, percent_encoding_is_undone) {
+    const Endpoint endpoint = parsed("redis://a%3Ab:%2F%3f%23%40%25%00@h%2Dx");
+    EXPECT_EQ(endpoint.user, "a:b");
+    EXPECT_EQ(endpoint.password, std::string("/?#@%\0", 6));
+    EXPECT_EQ(endpoint.host, "h-x");
+}
+
+TEST(Uri, unix_path) {
+    const Endpoint endpoint = parsed("unix:///run/redis/redis.sock");
+    EXPECT_EQ(endpoint.transport, Endpoint::Transport::unix_socket);
+    EXPECT_EQ(endpoint.path, "/run/redis/redis.sock");
+    EXPECT_EQ(endpoint.db, 0U);
+    EXPECT_EQ(endpoint.name(), "/run/redis/redis.sock");
+}
+
+TEST(Uri, unix_path_with_all_fields) {
+    const Endpoint endpoint = parsed(
+        "unix://ann:pass@/run/a%20b@c.sock?db=4&connect_timeout=1&command_timeout=4294967295");
+    EXPECT_EQ(endpoint.path, "/run/a b@c.sock");
+    EXPECT_EQ(endpoint.user, "ann");
+    EXPECT_EQ(endpoint.password, "pass");
+    EXPECT_EQ(endpoint.db, 4U);
+    EXPECT_EQ(endpoint.connect_timeout, 1ms);
+    EXPECT_EQ(endpoint.command_timeout, 4294967295ms);
+}
+
+TEST(Uri, unix_path_of_the_greatest_length) {
+    constexpr std::size_t room = sizeof(sockaddr_un::sun_path);
+    const std::string longest = "/" + std::string(room - 2, 'x');  // the last byte is a NUL
+    EXPECT_EQ(parsed("unix://" + longest).path, longest);
+    EXPECT_TRUE(refused("unix://" + longest + "x", "path"));
+}
+
+TEST(Uri, empty_query_sets_nothing) {
+    EXPECT_EQ(parsed("redis://h?").connect_timeout, std::nullopt);
+    EXPECT_EQ(parsed("redis://h/2?").db, 2U);
+}
+
+TEST(Uri, made_from_each_kind_of_string) {
+    const std::string text = "redis://h";
+    EXPECT_EQ(Uri{"redis://h"}.text(), text);
+    EXPECT_EQ(Uri{text}.text(), text);
+    EXPECT_EQ(Uri{std::string_view{text}}.text(), text);
+}
+
+TEST(Uri, name_shows_no_credentials) {
+    EXPECT_EQ(parsed("redis://ann:pass@h:1/2").name(), "h:1");
+    EXPECT_EQ(parsed("unix://ann:pass@/s%0a").name(), "/s\\x0a");
+}
+
+TEST(Uri, refuses_bad_scheme) {
+    EXPECT_TRUE(refused("", "scheme"));
+    EXPECT_TRUE(refused("localhost:6379", "scheme"));
+    EXPECT_TRUE(refused("redis:/h", "scheme"));
+    EXPECT_TRUE(refused("://h", "scheme"));
+    EXPECT_TRUE(refused("http://h", "scheme"));
+    EXPECT_TRUE(refused("REDIS://h", "scheme"));
+    EXPECT_TRUE(refused(" redis://h", "scheme"));
+}
+
+TEST(Uri, refuses_schemes_that_are_not_built_yet) {
+    for (const std::string scheme : {"rediss", "redis+sentinel", "redis+cluster"}) {
+        EXPECT_TRUE(refused(scheme + "://h", scheme));
+        EXPECT_TRUE(refused(scheme + "://h", "not built yet"));
+    }
+}
+
+TEST(Uri, refuses_bad_host) {
+    EXPECT_TRUE(refused("redis://", "host"));
+    EXPECT_TRUE(refused("redis://:6379", "host"));
+    EXPECT_TRUE(refused("redis:///0", "host"));
+    EXPECT_TRUE(refused("redis://:pass@", "host"));
+    EXPECT_TRUE(refused("redis://a%2", "host"));
+    EXPECT_TRUE(refused("redis://a%zz", "host"));
+    EXPECT_TRUE(refused("redis://a%-1b", "host"));
+    EXPECT_TRUE(refused("redis://a b", "host"));
+    EXPECT_TRUE(refused("redis://a%00b", "host"));
+    EXPECT_TRUE(refused("redis://a\r\nb", "host"));
+    EXPECT_TRUE(refused("redis://a%7f", "host"));
+}
+
+TEST(Uri, refuses_bad_ipv6) {
+    EXPECT_TRUE(refused("redis://::1", "host"));
+    EXPECT_TRUE(refused("redis://::1", "brackets"));
+    EXPECT_TRUE(refused("redis://2001:db8::7:6379", "brackets"));
+    EXPECT_TRUE(refused("redis://[::1", "]"));
+    EXPECT_TRUE(refused("redis://[::1]6379", "]"));
+    EXPECT_TRUE(refused("redis://[]", "host"));
+    EXPECT_TRUE(refused("redis://[localhost]", "host"));
+    EXPECT_TRUE(refused("redis://[::1]:", "port"));
+}
+
+TEST(Uri, refuses_bad_port) {
+    for (const std::string port :
+         {"", "0", "65536", "-1", "+1", "6379x", "x", " 6379", "0x10", "99999999999999999999"}) {
+        EXPECT_TRUE(refused("redis://h:" + port, "port"));
+        EXPECT_TRUE(refused("redis://[::1]:" + port + "/0", "port"));
+    }
+}
+
+TEST(Uri, refuses_bad_database) {
+    for (const std::string db :
+         {"-1", "x", "1x", "1/2", "2147483648", "4294967296", "99999999999999999999", " 1"}) {
+        EXPECT_TRUE(refused("redis://h/" + db, "database"));
+        EXPECT_TRUE(refused("unix:///s?db=" + db, "database"));
+    }
+    EXPECT_TRUE(refused("unix:///s?db=", "database"));
+    EXPECT_TRUE(refused("unix:///s?db", "database"));
+}
+
+TEST(Uri, refuses_bad_credentials) {
+    EXPECT_TRUE(refused("redis://ann@h", "credentials"));
+    EXPECT_TRUE(refused("redis://@h", "credentials"));
+    EXPECT_TRUE(refused("unix://ann@/s", "credentials"));
+    EXPECT_TRUE(refused("redis://ann:%@h", "password"));
+    EXPECT_TRUE(refused("redis://ann:x%4@h", "password"));
+    EXPECT_TRUE(refused("redis://ann:%gg@h", "password"));
+    EXPECT_TRUE(refused("redis://a%:pass@h", "user"));
+}
+
+TEST(Uri, refuses_bad_unix_path) {
+    EXPECT_TRUE(refused("unix://", "path"));
+    EXPECT_TRUE(refused("unix://run/redis.sock", "path"));
+    EXPECT_TRUE(refused("unix://./redis.sock", "path"));
+    EXPECT_TRUE(refused("unix:///a%00b", "NUL"));
+    EXPECT_TRUE(refused("unix:///a%4", "path"));
+}
+
+TEST(Uri, refuses_bad_query) {
+    EXPECT_TRUE(refused("redis://h?retries=3", "parameter"));
+    EXPECT_TRUE(refused("redis://h?Connect_Timeout=3", "parameter"));
+    EXPECT_TRUE(refused("redis://h?&", "parameter"));
+    EXPECT_TRUE(refused("redis://h?connect_timeout=1&&command_timeout=1", "parameter"));
+    EXPECT_TRUE(refused("redis://h?db=1", "parameter")) << "there the path says it";
+}
+
+TEST(Uri, refuses_bad_timeout) {
+    for (const std::string name : {"connect_timeout", "command_timeout"}) {
+        EXPECT_TRUE(refused("redis://h?" + name, name));
+        for (const std::string value : {"", "0", "-1", "1s", "1.5", "4294967296", "1=2", "%31"}) {
+            EXPECT_TRUE(refused("redis://h?" + name + "=" + value, name));
+        }
+    }
+}
+
+TEST(Uri, refuses_parameters_given_twice) {
+    EXPECT_TRUE(refused("redis://h?connect_timeout=1&connect_timeout=1", "twice"));
+    EXPECT_TRUE(refused("redis://h?command_timeout=1&connect_timeout=1&command_timeout=2",
+                        "command_timeout"));
+    EXPECT_TRUE(refused("unix:///s?db=1&db=2", "twice"));
+    EXPECT_TRUE(refused("unix:///s?db=0&db=0", "twice"));
+}
+
+TEST(Uri, refuses_fragment) {
+    EXPECT_TRUE(refused("redis://h#1", "fragment"));
+    EXPECT_TRUE(refused("unix:///s#", "fragment"));
+}
+
+TEST(Uri, messages_never_show_the_password) {
+    const std::string secret = "hunter2SECRET";
+    // S stands for the secret: where it belongs, and where it lands by mistake.
+    for (const std::string_view form : {
+             "S",
+             "S@h",
+             "S://h",
+             "http://:S@h",
+             "redis:S@h",
+             "rediss://:S@h",
+             "redis+sentinel://:S@h/service",
+             "redis+cluster://u:S@a,b",
+             "redis://:S@",
+             "redis://:S@:1",
+             "redis://S@h",
+             "redis://S@",
+             "redis://u:S%@h",
+             "redis://u:%zzS@h",
+             "redis://u%:S@h",
+             "redis://u:S@h:S",
+             "redis://u:S@h:0",
+             "redis://u:S@h:x",
+             "redis://u:S@h/S",
+             "redis://u:S@h/x",
+             "redis://u:S@h?S",
+             "redis://u:S@h?S=1",
+             "redis://u:S@h?db=1",
+             "redis://u:S@h?connect_timeout=S",
+             "redis://u:S@h?connect_timeout=0",
+             "redis://u:S@h?connect_timeout=1&connect_timeout=1",
+             "redis://u:S@h#",
+             "redis://u:S@h#S",
+             "redis://u:S/x@h",
+             "redis://u:x/S@h",
+             "redis://u:x?S@h",
+             "redis://u:x#S@h",
+             "redis://u:S?x@h",
+             "redis://u:S:x",
+             "redis://:S",
+             "redis://u:S",
+             "redis://u:S h",
+             "redis://u:S@[::1",
+             "redis://u:S@[h]",
+             "redis://u:S@[::1]S",
+             "redis://u:S@a:b:c",
+             "redis://u:S@a b",
+             "redis://[S",
+             "redis://[S@h",
+             "redis://[::1]S@h:x",
+             "unix://u:S@s",
+             "unix://u:S@",
+             "unix://u:S@/a%00",
+             "unix://u:S@/s?db=S",
+             "unix://u:S@/s?db=x",
+             "unix://S@/s",
+             "unix://S",
+         }) {
+        std::string uri;
+        for (const char c : form) {
+            if (c == 'S') {
+                uri += secret;
+            } else {
+                uri += c;
+            }
+        }
+        const auto endpoint = parse_uri(uri);
+        ASSERT_FALSE(endpoint) << uri;
+        const Error& error = endpoint.error();
+        EXPECT_EQ(LockError{error}.what(), error.describe());
+        EXPECT_EQ(error.describe().find("hunter2"), std::string::npos) << error.describe();
+        EXPECT_EQ(error.describe().find("SECRET"), std::string::npos) << error.describe();
+    }
+}
+
+TEST(Uri, any_text_is_parsed_or_refused) {
+    const std::string pieces[] = {"redis", "unix", "://", ":", "/",  "@",  "[",  "]", "?",
+                                  "=",     "&",    "%",   "#", "db", "%0", "\0", "1", "h"};
+    std::uint32_t state = 1;
+    for (int round = 0; round < 20'000; ++round) {
+        std::string text = round % 2 == 0 ? "redis://" : "unix://";
+        for (int i = 0; i < round % 9; ++i) {
+            state = state * 1664525U + 1013904223U;
+            text += pieces[(state >> 16U) % std::size(pieces)];
+        }
+        const auto endpoint = parse_uri(text);
+        if (!endpoint) continue;
+        const bool tcp = endpoint->transport == Endpoint::Transport::tcp;
+        EXPECT_NE(tcp, endpoint->host.empty()) << text;
+        EXPECT_NE(tcp, endpoint->path.starts_with('/')) << text;
+        EXPECT_NE(endpoint->port, 0) << text;
+    }
+}
+
+}  // namespace
