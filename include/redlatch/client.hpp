@@ -2,6 +2,7 @@
 
 #include <redlatch/service/session.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -30,6 +31,9 @@ inline Result<ClientSetup> check(ClientOptions options) {
         options.command_timeout <= std::chrono::milliseconds::zero()) {
         return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
     }
+    constexpr std::chrono::milliseconds longest = Lease::max().duration();  // for ever, in effect
+    options.connect_timeout = std::min(options.connect_timeout, longest);
+    options.command_timeout = std::min(options.command_timeout, longest);
     if (options.max_connections == 0) {
         return Unexpected{invalid("max_connections must be at least 1")};
     }
