@@ -1,0 +1,439 @@
+#include <redlatch/core/acquire.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace {
+
+using namespace redlatch;
+using namespace std::chrono_literals;
+using detail::AcquireAction;
+using detail::AcquireCore;
+using detail::AcquirePlan;
+using detail::Fault;
+using detail::GiveUp;
+using detail::Granted;
+using detail::Pause;
+using detail::Random;
+using detail::SendTry;
+using detail::TimePoint;
+using std::chrono::milliseconds;
+
+constexpr TimePoint start{1000s};
+constexpr std::nullopt_t no_ttl = std::nullopt;
+
+AcquirePlan plan(Wait wait) {
+    return {.wait = wait, .lease = 30s, .drift = {}, .backoff = {}, .command_timeout = 1000ms};
+}
+
+Fault transient(std::string message = "connect: refused") {
+    return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
+}
+
+Fault permanent(Errc code = Errc::denied) {
+    return {.error = {code, {}, {}, "never", {}}, .transient = false};
+}
+
+/// The action as the kind it has to be.
+template <class Kind>
+Kind as(const AcquireAction& action) {
+    EXPECT_TRUE(std::holds_alternative<Kind>(action)) << "another kind: " << action.index();
+    if (!std::holds_alternative<Kind>(action)) throw std::bad_variant_access{};
+    return std::get<Kind>(action);
+}
+
+TEST(Acquire, granted_at_the_first_try) {
+    AcquireCore core{plan(10s), start, 1};
+    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 1s);
+    const auto granted = as<Granted>(core.taken(start, start + 5ms));
+    EXPECT_EQ(granted.valid_until, start + 30s - 300ms - 2ms);
+    EXPECT_EQ(core.tries(), 1U);
+}
+
+TEST(Acquire, without_a_wait_tries_exactly_once) {
+    for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
+        for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {
+            AcquireCore contended{plan(wait), start, 1};
+            EXPECT_EQ(as<SendTry>(contended.begin(start)).answer_by, start + 1s);
+            const auto busy = as<GiveUp>(contended.held_by_other(answered, 5ms));
+            EXPECT_EQ(busy.error.code, Errc::timed_out);
+            EXPECT_EQ(contended.tries(), 1U);
+
+            AcquireCore faulty{plan(wait), start, 1};
+            static_cast<void>(faulty.begin(start));
+            EXPECT_EQ(as<GiveUp>(faulty.fault(answered, transient())).error.code,
+                      Errc::unavailable);
+            EXPECT_EQ(faulty.tries(), 1U);
+
+            AcquireCore lucky{plan(wait), start, 1};
+            static_cast<void>(lucky.begin(start));
+            EXPECT_TRUE(std::holds_alternative<Granted>(lucky.taken(start, answered)));
+        }
+    }
+}
+
+TEST(Acquire, without_a_wait_has_its_deadline_now) {
+    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.deadline()), start);
+    EXPECT_EQ((AcquireCore{plan(std::chrono::hours::min()), start, 1}.deadline()), start);
+}
+
+TEST(Acquire, shortest_wait_tries_again_at_its_deadline) {
+    AcquireCore core{plan(1ns), start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_EQ(as<Pause>(core.held_by_other(start, no_ttl)).until, start + 1ns);
+    static_cast<void>(as<SendTry>(core.pause_over(start + 1ns)));
+    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 1ms, no_ttl)).error.code, Errc::timed_out);
+    EXPECT_EQ(core.tries(), 2U);
+}
+
+TEST(Acquire, unlimited_never_gives_up_on_contention_or_transient_faults) {
+    AcquireCore core{plan(Wait::unlimited()), start, 1};
+    EXPECT_EQ(core.deadline(), TimePoint::max());
+    TimePoint now = start;
+    AcquireAction action = core.begin(now);
+    for (int i = 0; i < 10'000; ++i) {
+        ASSERT_EQ(as<SendTry>(action).answer_by, now + 1s);
+        now += 1s;
+        action = i % 3 == 0 ? core.held_by_other(now, 20s) : core.fault(now, transient());
+        now = as<Pause>(action).until;
+        action = core.pause_over(now);
+    }
+    EXPECT_EQ(core.tries(), 10'001U);
+}
+
+TEST(Acquire, unlimited_gives_up_on_a_permanent_fault) {
+    AcquireCore core{plan(Wait::unlimited()), start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_EQ(as<GiveUp>(core.fault(start, permanent())).error.code, Errc::denied);
+}
+
+TEST(Acquire, permanent_fault_is_reported_at_once_as_what_it_is) {
+    for (const Errc code : {Errc::denied, Errc::wrong_type, Errc::protocol, Errc::invalid_argument,
+                            Errc::cancelled}) {
+        AcquireCore core{plan(10s), start, 1};
+        static_cast<void>(core.begin(start));
+        const auto error = as<GiveUp>(core.fault(start + 1ms, permanent(code))).error;
+        EXPECT_EQ(error.code, code);
+        EXPECT_EQ(error.message, "never");
+        EXPECT_EQ(core.tries(), 1U);
+    }
+}
+
+TEST(Acquire, contention_is_followed_by_a_pause_within_the_backoff) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        AcquireCore core{plan(10s), start, seed};
+        static_cast<void>(core.begin(start));
+        const auto pause = as<Pause>(core.held_by_other(start + 1ms, 5s)).until - (start + 1ms);
+        EXPECT_GE(pause, 10ms);
+        EXPECT_LT(pause, 30ms);
+    }
+}
+
+TEST(Acquire, ttl_shortens_the_pause) {
+    AcquirePlan slow = plan(10s);
+    slow.backoff = {500ms, 5s};
+    AcquireCore core{slow, start, 1};
+    static_cast<void>(core.begin(start));
+    const auto until = as<Pause>(core.held_by_other(start, 3ms)).until;
+    EXPECT_GT(until, start + 3ms);
+    EXPECT_LT(until, start + 3ms + 1ms + 500ms);
+}
+
+TEST(Acquire, pause_ends_at_the_deadline_at_the_latest) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        AcquireCore core{plan(15ms), start, seed};
+        static_cast<void>(core.begin(start));
+        EXPECT_LE(as<Pause>(core.held_by_other(start + 1ms, no_ttl)).until, start + 15ms);
+        EXPECT_LE(as<Pause>(core.fault(start + 14ms, transient())).until, start + 15ms);
+    }
+}
+
+TEST(Acquire, last_try_goes_out_exactly_at_the_deadline) {
+    AcquirePlan slow = plan(200ms);
+    slow.backoff = {1s, 2s};
+    AcquireCore core{slow, start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_EQ(as<Pause>(core.held_by_other(start + 1ms, 10s)).until, start + 200ms);
+    EXPECT_EQ(as<SendTry>(core.pause_over(start + 200ms)).answer_by, start + 250ms);
+    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 201ms, 10s)).error.code, Errc::timed_out);
+}
+
+TEST(Acquire, last_try_may_be_granted) {
+    AcquireCore core{plan(200ms), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.held_by_other(start + 1ms, 10s));
+    static_cast<void>(core.pause_over(start + 200ms));
+    EXPECT_TRUE(std::holds_alternative<Granted>(core.taken(start + 200ms, start + 230ms)));
+}
+
+TEST(Acquire, answer_after_the_deadline_ends_the_wait) {
+    AcquireCore core{plan(200ms), start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 200ms, no_ttl)).error.code, Errc::timed_out);
+}
+
+TEST(Acquire, waiting_try_is_bounded_by_the_deadline) {
+    AcquireCore core{plan(200ms), start, 1};
+    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 250ms);
+}
+
+TEST(Acquire, try_begun_after_the_deadline_gets_the_slack_only) {
+    AcquireCore core{plan(200ms), start, 1};  // the queue inside the process took that long
+    EXPECT_EQ(as<SendTry>(core.begin(start + 300ms)).answer_by, start + 350ms);
+    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 310ms, no_ttl)).error.code, Errc::timed_out);
+    EXPECT_EQ(core.tries(), 1U);
+}
+
+TEST(Acquire, short_command_timeout_bounds_each_try) {
+    AcquirePlan hasty = plan(10s);
+    hasty.command_timeout = 7ms;
+    AcquireCore core{hasty, start, 1};
+    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 7ms);
+    EXPECT_EQ(as<SendTry>(core.pause_over(start + 10s)).answer_by, start + 10s + 7ms);
+}
+
+TEST(Acquire, fault_at_the_end_is_reported_as_the_fault) {
+    AcquireCore core{plan(100ms), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.held_by_other(start + 1ms, no_ttl));
+    static_cast<void>(core.pause_over(start + 100ms));
+    const auto error = as<GiveUp>(core.fault(start + 150ms, transient("no answer"))).error;
+    EXPECT_EQ(error.code, Errc::unavailable);
+    EXPECT_EQ(error.message, "no answer");
+}
+
+TEST(Acquire, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
+    AcquireCore core{plan(100ms), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.fault(start + 1ms, transient("first")));
+    static_cast<void>(core.pause_over(start + 50ms));
+    static_cast<void>(core.fault(start + 51ms, transient("second")));
+    static_cast<void>(core.pause_over(start + 100ms));
+    const auto error = as<GiveUp>(core.held_by_other(start + 101ms, no_ttl)).error;
+    EXPECT_EQ(error.code, Errc::timed_out);
+    ASSERT_EQ(error.causes.size(), 1U);
+    EXPECT_EQ(error.causes[0].message, "second");
+}
+
+TEST(Acquire, pure_contention_has_no_cause) {
+    AcquireCore core{plan(Wait::none()), start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_TRUE(as<GiveUp>(core.held_by_other(start, no_ttl)).error.causes.empty());
+}
+
+TEST(Acquire, cancelled_is_reported_as_such) {
+    AcquireCore core{plan(10s), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.fault(start + 1ms, transient("first")));
+    const auto error = as<GiveUp>(core.cancelled("by the caller")).error;
+    EXPECT_EQ(error.code, Errc::cancelled);
+    EXPECT_EQ(error.message, "by the caller");
+    ASSERT_EQ(error.causes.size(), 1U);
+    EXPECT_EQ(error.causes[0].message, "first");
+}
+
+TEST(Acquire, never_reaching_the_server_is_a_timeout) {
+    AcquireCore core{plan(10ms), start, 1};
+    EXPECT_EQ(core.out_of_time().code, Errc::timed_out);
+    EXPECT_TRUE(core.out_of_time().causes.empty());
+    EXPECT_EQ(core.tries(), 0U);
+}
+
+TEST(Acquire, late_grant_is_no_grant) {
+    AcquirePlan brief = plan(10s);
+    brief.lease = 100ms;  // valid for 97 ms
+    AcquireCore core{brief, start, 1};
+    static_cast<void>(core.begin(start));
+    EXPECT_EQ(as<Granted>(core.taken(start, start + 96ms)).valid_until, start + 97ms);
+    EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 97ms)));
+    EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 5s)));
+}
+
+TEST(Acquire, late_grant_at_the_deadline_is_a_fault) {
+    AcquirePlan brief = plan(200ms);
+    brief.lease = 100ms;
+    AcquireCore core{brief, start, 1};
+    static_cast<void>(core.begin(start));
+    const auto error = as<GiveUp>(core.taken(start, start + 220ms)).error;
+    EXPECT_EQ(error.code, Errc::unavailable) << "nobody else held it";
+}
+
+TEST(Acquire, validity_counts_from_the_send_of_its_own_try) {
+    AcquireCore core{plan(60s), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.held_by_other(start + 1ms, no_ttl));
+    static_cast<void>(core.pause_over(start + 20s));
+    EXPECT_EQ(as<Granted>(core.taken(start + 20s, start + 20s + 1ms)).valid_until,
+              start + 20s + 30s - 302ms);
+}
+
+TEST(Acquire, longest_durations_do_not_overflow) {
+    const AcquirePlan endless{.wait = std::chrono::hours::max(),
+                              .lease = Lease::max(),
+                              .drift = {},
+                              .backoff = {1ms, std::chrono::days{24}},
+                              .command_timeout = std::chrono::days{24}};
+    for (const TimePoint now : {TimePoint{}, start, TimePoint::max() - 1s, TimePoint::max()}) {
+        AcquireCore core{endless, now, 1};
+        EXPECT_EQ(core.deadline(), TimePoint::max());
+        EXPECT_GE(as<SendTry>(core.begin(now)).answer_by, now);
+    }
+}
+
+TEST(Acquire, key_that_hardly_ever_expires_is_no_reason_to_hurry) {
+    for (const milliseconds ttl : {milliseconds{9'223'372'036'854'775}, milliseconds::max()}) {
+        AcquireCore core{plan(Wait::unlimited()), start, 1};
+        static_cast<void>(core.begin(start));
+        EXPECT_GE(as<Pause>(core.held_by_other(start, ttl)).until, start + 10ms);
+    }
+}
+
+TEST(Acquire, wait_just_below_unlimited_keeps_its_deadline) {
+    const AcquireCore core{plan(Clock::duration::max() - 2000s), start, 1};
+    EXPECT_EQ(core.deadline(), TimePoint::max() - 1000s);
+}
+
+/// Plays one acquisition with a server that does anything, and checks what always has to hold.
+class Play {
+public:
+    explicit Play(std::uint64_t seed)
+        : random_(seed), plan_(any_plan()), core_(plan_, now_, seed) {}
+
+    void run() {
+        AcquireAction action = core_.begin(now_);
+        for (steps_ = 0; steps_ < 2000; ++steps_) {
+            if (const auto* try_out = std::get_if<SendTry>(&action)) {
+                action = answer(*try_out);
+            } else if (const auto* pause = std::get_if<Pause>(&action)) {
+                action = rest(*pause);
+            } else if (const auto* granted = std::get_if<Granted>(&action)) {
+                return check_granted(*granted);
+            } else {
+                return check_given_up(std::get<GiveUp>(action).error);
+            }
+            if (testing::Test::HasFatalFailure()) return;
+        }
+        EXPECT_TRUE(plan_.wait.is_unlimited() || plan_.wait.duration() > 1s) << "no end";
+    }
+
+private:
+    enum class Event { none, held_by_other, transient, permanent, taken_late, taken, cancelled };
+
+    AcquirePlan any_plan() {
+        const Wait waits[] = {Wait::none(), -5ms, 1ns, 1ms, 20ms, 300ms, 5s, Wait::unlimited()};
+        const Lease leases[] = {10ms, 50ms, 1s, 30s, Lease::max()};
+        const Backoff backoffs[] = {{1ms, 2ms}, {10ms, 100ms}, {1ms, 10s}, {2s, 3s}};
+        const milliseconds timeouts[] = {1ms, 30ms, 1000ms, 24h};
+        return {.wait = waits[below(8)],
+                .lease = leases[below(5)],
+                .drift = {},
+                .backoff = backoffs[below(4)],
+                .command_timeout = timeouts[below(4)]};
+    }
+
+    std::size_t below(std::int64_t n) { return static_cast<std::size_t>(random_.between(0, n)); }
+
+    AcquireAction answer(const SendTry& try_out) {
+        ++tries_;
+        EXPECT_EQ(core_.tries(), tries_);
+        EXPECT_LE(try_out.answer_by, now_ + plan_.command_timeout);
+        EXPECT_GT(try_out.answer_by, now_);
+        if (!plan_.wait.is_none() && !plan_.wait.is_unlimited()) {
+            EXPECT_LE(try_out.answer_by, std::max(core_.deadline(), now_) + 50ms);
+        }
+        was_last_try_ = now_ >= core_.deadline();
+        sent_ = now_;
+        now_ += Clock::duration{random_.between(0, (try_out.answer_by - now_).count() + 1)};
+        if (below(10) == 0) now_ += 3ms;  // the thread woke up late
+
+        switch (below(8)) {
+            case 0: event_ = Event::transient; return core_.fault(now_, transient());
+            case 1:
+                if (below(10) != 0) break;
+                event_ = Event::permanent;
+                return core_.fault(now_, permanent());
+            case 2:
+                if (below(4) != 0) break;
+                event_ = now_ < detail::valid_until(sent_, plan_.lease, plan_.drift)
+                             ? Event::taken
+                             : Event::taken_late;
+                return core_.taken(sent_, now_);
+            default: break;
+        }
+        event_ = Event::held_by_other;
+        const std::optional<milliseconds> ttls[] = {std::nullopt, -1ms, 0ms,
+                                                    1ms,          40ms, milliseconds{24h}};
+        return core_.held_by_other(now_, ttls[below(6)]);
+    }
+
+    AcquireAction rest(const Pause& pause) {
+        EXPECT_TRUE(event_ == Event::held_by_other || event_ == Event::transient ||
+                    event_ == Event::taken_late);
+        EXPECT_FALSE(plan_.wait.is_none());
+        EXPECT_FALSE(was_last_try_);
+        EXPECT_GT(pause.until, now_);
+        EXPECT_LE(pause.until, core_.deadline());
+        EXPECT_LE(pause.until, now_ + plan_.backoff.max);
+        if (below(40) == 0) {
+            event_ = Event::cancelled;
+            return core_.cancelled("enough");
+        }
+        now_ = pause.until;
+        if (below(10) == 0) now_ += 3ms;
+        return core_.pause_over(now_);
+    }
+
+    void check_granted(const Granted& granted) const {
+        EXPECT_EQ(event_, Event::taken);
+        EXPECT_GT(granted.valid_until, now_);
+        EXPECT_EQ(granted.valid_until, detail::valid_until(sent_, plan_.lease, plan_.drift));
+    }
+
+    void check_given_up(const Error& error) const {
+        const bool over = was_last_try_ || now_ >= core_.deadline();
+        switch (event_) {
+            case Event::held_by_other:
+                EXPECT_EQ(error.code, Errc::timed_out);
+                EXPECT_TRUE(over);
+                EXPECT_FALSE(plan_.wait.is_unlimited());
+                break;
+            case Event::transient:
+            case Event::taken_late:
+                EXPECT_EQ(error.code, Errc::unavailable);
+                EXPECT_TRUE(over);
+                EXPECT_FALSE(plan_.wait.is_unlimited());
+                break;
+            case Event::permanent: EXPECT_EQ(error.code, Errc::denied); break;
+            case Event::cancelled: EXPECT_EQ(error.code, Errc::cancelled); break;
+            default: ADD_FAILURE() << "gave up without a reason";
+        }
+        EXPECT_TRUE(tries_ == 1 || !plan_.wait.is_none());
+    }
+
+    Random random_;
+    TimePoint now_ = start;
+    TimePoint sent_{};
+    AcquirePlan plan_;
+    AcquireCore core_;
+    Event event_ = Event::none;
+    bool was_last_try_ = false;
+    unsigned tries_ = 0;
+    int steps_ = 0;
+};
+
+TEST(Acquire, keeps_its_rules_whatever_the_server_does) {
+    for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
+        SCOPED_TRACE(seed);
+        Play{seed}.run();
+        if (HasFailure()) break;
+    }
+}
+
+}  // namespace

@@ -1,0 +1,137 @@
+#include <redlatch/result.hpp>
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace {
+
+using namespace redlatch;
+
+Error lost() {
+    return {Errc::lost, "k", "h:1", "words", {}};
+}
+
+TEST(Result, has_a_value) {
+    const Result<int> result = 7;
+    EXPECT_TRUE(result.has_value());
+    EXPECT_TRUE(static_cast<bool>(result));
+    EXPECT_EQ(*result, 7);
+    EXPECT_EQ(result.value(), 7);
+}
+
+TEST(Result, has_an_error) {
+    const Result<int> result = Unexpected{lost()};
+    EXPECT_FALSE(result.has_value());
+    EXPECT_FALSE(static_cast<bool>(result));
+    EXPECT_EQ(result.error().code, Errc::lost);
+    EXPECT_EQ(result.error().key, "k");
+}
+
+TEST(Result, value_without_a_value_throws_the_error) {
+    Result<int> result = Unexpected{lost()};
+    EXPECT_THROW(static_cast<void>(result.value()), LockError);
+    EXPECT_THROW(static_cast<void>(std::as_const(result).value()), LockError);
+    try {
+        static_cast<void>(std::move(result).value());
+        FAIL();
+    } catch (const LockError& error) {
+        EXPECT_EQ(error.code(), Errc::lost);
+        EXPECT_EQ(error.error().key, "k");
+        EXPECT_EQ(error.error().node, "h:1");
+        EXPECT_EQ(error.error().message, "words");
+    }
+}
+
+TEST(Result, of_nothing_succeeds_by_default) {
+    const Result<void> result;
+    EXPECT_TRUE(result);
+    EXPECT_NO_THROW(result.value());
+}
+
+TEST(Result, of_nothing_may_fail) {
+    const Result<void> result = Unexpected{lost()};
+    EXPECT_FALSE(result);
+    EXPECT_EQ(result.error().code, Errc::lost);
+    EXPECT_THROW(result.value(), LockError);
+}
+
+TEST(Result, value_can_be_changed_in_place) {
+    Result<std::string> result = std::string{"a"};
+    *result += "b";
+    result->append("c");
+    result.value() += "d";
+    EXPECT_EQ(*std::as_const(result), "abcd");
+    EXPECT_EQ(std::as_const(result)->size(), 4U);
+}
+
+TEST(Result, error_can_be_changed_in_place) {
+    Result<int> result = Unexpected{lost()};
+    result.error().key = "other";
+    EXPECT_EQ(std::as_const(result).error().key, "other");
+}
+
+TEST(Result, value_that_only_moves) {
+    Result<std::unique_ptr<int>> result = std::make_unique<int>(3);
+    const std::unique_ptr<int> moved = *std::move(result);
+    EXPECT_EQ(*moved, 3);
+
+    Result<std::unique_ptr<int>> another = std::make_unique<int>(4);
+    EXPECT_EQ(*std::move(another).value(), 4);
+}
+
+TEST(Result, error_can_be_moved_out) {
+    Result<int> result = Unexpected{lost()};
+    const Error error = std::move(result).error();
+    EXPECT_EQ(error.message, "words");
+}
+
+TEST(Result, error_goes_from_one_result_to_another) {
+    Result<int> first = Unexpected{lost()};
+    const Result<std::string> second = Unexpected{std::move(first).error()};
+    EXPECT_EQ(second.error().message, "words");
+}
+
+TEST(Result, value_or_takes_the_other_only_without_a_value) {
+    const Result<int> good = 7;
+    const Result<int> bad = Unexpected{lost()};
+    EXPECT_EQ(good.value_or(1), 7);
+    EXPECT_EQ(bad.value_or(1), 1);
+    EXPECT_EQ((Result<std::string>{std::string{"a"}}).value_or("b"), "a");
+    EXPECT_EQ((Result<std::string>{Unexpected{lost()}}).value_or("b"), "b");
+}
+
+TEST(Result, of_bool_keeps_false_apart_from_failure) {
+    const Result<bool> no = false;
+    EXPECT_TRUE(no.has_value());
+    EXPECT_FALSE(*no);
+}
+
+TEST(Result, of_an_error_keeps_value_and_failure_apart) {
+    const Result<Error> value = lost();
+    EXPECT_TRUE(value.has_value());
+    EXPECT_EQ(value->code, Errc::lost);
+}
+
+TEST(Result, copies_and_assigns) {
+    Result<std::string> a = std::string{"a"};
+    const Result<std::string> b = Unexpected{lost()};
+    const Result<std::string> copy = a;
+    a = b;
+    EXPECT_FALSE(a);
+    EXPECT_EQ(*copy, "a");
+    a = copy;
+    EXPECT_EQ(*a, "a");
+}
+
+TEST(Result, moved_from_keeps_its_side) {
+    Result<std::string> from = std::string{"a"};
+    const Result<std::string> to = std::move(from);
+    EXPECT_EQ(*to, "a");
+    EXPECT_TRUE(from.has_value());  // NOLINT(bugprone-use-after-move): as with std::expected
+}
+
+}  // namespace
