@@ -1,0 +1,460 @@
+// The observer hears of everything, and can harm nothing. `Metrics` counts what it hears.
+
+#include "lock_test.hpp"
+#include <redlatch/metrics.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+/// Writes down everything.
+class Recorder : public Observer {
+public:
+    void acquired(const Acquired& event) override {
+        note("acquired " + event.key, acquired_, event);
+    }
+    void timed_out(const TimedOut& event) override {
+        note("timed_out " + event.key, timed_out_, event);
+    }
+    void released(const Released& event) override {
+        note("released " + event.key, released_, event);
+    }
+    void renewed(const Renewed& event) override { note("renewed " + event.key, renewed_, event); }
+    void lost(const Lost& event) override { note("lost " + event.key, lost_, event); }
+    void error(const Error& error) override { note("error " + error.key, errors_, error); }
+    void reconnected(const Reconnected& event) override {
+        note("reconnected " + event.node, reconnected_, event);
+    }
+
+    /// All events in order; waits for `count` of them.
+    std::vector<std::string> log(std::size_t count) {
+        EXPECT_TRUE(eventually([&] { return copy(log_).size() >= count; }));
+        return copy(log_);
+    }
+    /// The events of one kind; waits for `count` of them.
+    std::vector<Acquired> acquired(std::size_t count) { return all(acquired_, count); }
+    std::vector<TimedOut> timed_out(std::size_t count) { return all(timed_out_, count); }
+    std::vector<Released> released(std::size_t count) { return all(released_, count); }
+    std::vector<Renewed> renewed(std::size_t count) { return all(renewed_, count); }
+    std::vector<Lost> lost(std::size_t count) { return all(lost_, count); }
+    std::vector<Error> errors(std::size_t count) { return all(errors_, count); }
+    std::vector<Reconnected> reconnected(std::size_t count) { return all(reconnected_, count); }
+
+private:
+    template <class Event>
+    void note(std::string line, std::vector<Event>& events, const Event& event) {
+        const std::lock_guard lock{mutex_};
+        log_.push_back(std::move(line));
+        events.push_back(event);
+    }
+    template <class T>
+    std::vector<T> copy(const std::vector<T>& events) {
+        const std::lock_guard lock{mutex_};
+        return events;
+    }
+    template <class T>
+    std::vector<T> all(const std::vector<T>& events, std::size_t count) {
+        EXPECT_TRUE(eventually([&] { return copy(events).size() >= count; }));
+        return copy(events);
+    }
+
+    std::mutex mutex_;
+    std::vector<std::string> log_;
+    std::vector<Acquired> acquired_;
+    std::vector<TimedOut> timed_out_;
+    std::vector<Released> released_;
+    std::vector<Renewed> renewed_;
+    std::vector<Lost> lost_;
+    std::vector<Error> errors_;
+    std::vector<Reconnected> reconnected_;
+};
+
+class ObserverTest : public ::testing::Test {
+protected:
+    ClientOptions options(std::shared_ptr<Observer> observer) const {
+        return {.uris = {server_.uri()}, .command_timeout = 500ms, .observer = std::move(observer)};
+    }
+
+    RedisServer server_;
+    RawRedis redis_{server_};
+    std::shared_ptr<Recorder> seen_ = std::make_shared<Recorder>();
+};
+
+class ObserverHears : public ObserverTest {
+protected:
+    Client client_{options(seen_)};
+};
+
+TEST_F(ObserverHears, of_an_acquisition_and_its_release_in_order) {
+    Lock<Simple> lock{client_, "job"};
+    for (int i = 0; i < 3; ++i) {
+        const std::lock_guard guard{lock};
+    }
+    const std::vector<std::string> expected{"acquired job", "released job", "acquired job",
+                                            "released job", "acquired job", "released job"};
+    EXPECT_EQ(seen_->log(6), expected);
+    const auto acquired = seen_->acquired(3).front();
+    EXPECT_EQ(acquired.key, "job");
+    EXPECT_EQ(acquired.tries, 1U);
+    EXPECT_GT(acquired.waited, 0ns);
+    EXPECT_LT(acquired.waited, 10s);
+    const auto released = seen_->released(3).front();
+    EXPECT_EQ(released.outcome.value(), Release::released);
+    EXPECT_GT(released.held_for, 0ns);
+    EXPECT_LT(released.held_for, 10s);
+}
+
+TEST_F(ObserverHears, how_long_and_how_often_was_tried) {
+    ASSERT_TRUE(foreign_set(redis_, "job"));
+    Lock<Simple> lock{client_, "job"};
+    EXPECT_FALSE(lock.try_lock());
+    const auto once = seen_->timed_out(1).back();
+    EXPECT_EQ(once.key, "job");
+    EXPECT_EQ(once.tries, 1U);
+    EXPECT_FALSE(lock.try_lock_for(200ms));
+    const auto often = seen_->timed_out(2).back();
+    EXPECT_GT(often.tries, 2U);
+    EXPECT_GE(often.waited, 200ms);
+    EXPECT_LT(often.waited, 10s);
+
+    auto waiter = std::async(std::launch::async, [&] { return lock.try_lock_for(generous_limit); });
+    EXPECT_EQ(waiter.wait_for(100ms), std::future_status::timeout);
+    redis_.del("job");
+    EXPECT_TRUE(waiter.get());
+    const auto acquired = seen_->acquired(1).front();
+    EXPECT_GE(acquired.waited, 100ms);
+    EXPECT_GT(acquired.tries, 1U);
+}
+
+TEST_F(ObserverHears, of_nested_holds) {
+    Lock<Reentrant> lock{client_, "job"};
+    lock.lock();
+    lock.lock();
+    lock.unlock();
+    lock.unlock();
+    EXPECT_EQ(seen_->acquired(2).size(), 2U);
+    EXPECT_EQ(seen_->released(1).back().outcome.value(), Release::released);
+}
+
+TEST_F(ObserverHears, what_became_of_a_release) {
+    Lock<Simple> lock{client_, "job"};
+    lock.lock();
+    redis_.del("job");
+    lock.unlock();
+    EXPECT_EQ(seen_->released(1).back().outcome.value(), Release::expired);
+    lock.lock();
+    server_.stop();
+    lock.unlock();
+    EXPECT_EQ(code_of(seen_->released(2).back().outcome), Errc::unavailable);
+}
+
+TEST_F(ObserverHears, of_renewals) {
+    Lock<> lock{client_, "job", {.lease = 600ms}};
+    lock.lock();
+    const auto renewed = seen_->renewed(3);
+    for (const auto& event : renewed) {
+        EXPECT_EQ(event.key, "job");
+        EXPECT_GT(event.remaining, 0ns);
+        EXPECT_LE(event.remaining, 600ms);
+    }
+}
+
+TEST_F(ObserverHears, of_a_loss_once) {
+    Lock<> watched{client_, "watched", {.lease = 300ms}};
+    Lock<Simple> fixed{client_, "fixed", {.lease = 300ms}};
+    watched.lock();
+    redis_.del("watched");
+    EXPECT_EQ(seen_->lost(1).back().key, "watched");
+    EXPECT_GT(seen_->lost(1).back().held_for, 0ns);
+    fixed.lock();
+    EXPECT_EQ(seen_->lost(2).back().key, "fixed") << "though nobody asked for lost()";
+    EXPECT_GT(seen_->lost(2).back().held_for, 250ms);
+    watched.unlock();
+    fixed.unlock();
+    for (const auto& event : seen_->released(2)) {
+        EXPECT_EQ(event.outcome.value(), Release::expired);
+    }
+    EXPECT_EQ(seen_->lost(2).size(), 2U);
+}
+
+TEST_F(ObserverHears, of_errors_with_key_and_node) {
+    redis_.command({"RPUSH", "job", "data"});
+    Lock<Simple> lock{client_, "job"};
+    EXPECT_EQ(code_of(lock.acquire()), Errc::wrong_type);
+    const Error wrong_type = seen_->errors(1).back();
+    EXPECT_EQ(wrong_type.code, Errc::wrong_type);
+    EXPECT_EQ(wrong_type.key, "job");
+    EXPECT_EQ(wrong_type.node, server_.socket_path());
+    EXPECT_NE(wrong_type.message.find("WRONGTYPE"), std::string::npos);
+    EXPECT_EQ(code_of(lock.inspect()), Errc::wrong_type);
+    EXPECT_EQ(seen_->errors(2).back().code, Errc::wrong_type);
+    EXPECT_EQ(code_of(lock.force_unlock()), Errc::wrong_type);
+    EXPECT_EQ(seen_->errors(3).back().code, Errc::wrong_type);
+}
+
+TEST_F(ObserverHears, of_a_server_that_went_and_came_back) {
+    Lock<Simple> lock{client_, "job"};
+    EXPECT_TRUE(lock.inspect());
+    server_.stop();
+    EXPECT_EQ(code_of(lock.inspect()), Errc::unavailable);
+    EXPECT_EQ(seen_->errors(1).front().code, Errc::unavailable);
+    server_.start();
+    EXPECT_TRUE(lock.inspect());
+    EXPECT_EQ(seen_->reconnected(1).front().node, server_.socket_path());
+    EXPECT_TRUE(lock.inspect());
+    EXPECT_EQ(seen_->log(2).back(), "reconnected " + server_.socket_path());
+}
+
+TEST_F(ObserverHears, nothing_of_what_did_not_happen) {
+    Lock<Simple> lock{client_, "job"};
+    lock.unlock();
+    EXPECT_EQ(lock.release().value(), Release::not_held);
+    EXPECT_TRUE(lock.inspect());
+    const std::lock_guard guard{lock};
+    EXPECT_EQ(seen_->log(1), std::vector<std::string>{"acquired job"});
+}
+
+TEST_F(ObserverTest, hears_all_before_the_clients_end) {
+    {
+        Client client{options(seen_)};
+        Lock<Simple> lock{client, "job"};
+        for (int i = 0; i < 100; ++i) {
+            const std::lock_guard guard{lock};
+        }
+    }
+    EXPECT_EQ(seen_->log(0).size(), 200U);
+}
+
+TEST_F(ObserverTest, may_be_shared_by_clients) {
+    Client one{options(seen_)};
+    Client two{options(seen_)};
+    Lock<> first{one, "job"};
+    Lock<> second{two, "job"};
+    { const std::lock_guard guard{first}; }
+    { const std::lock_guard guard{second}; }
+    EXPECT_EQ(seen_->acquired(2).size(), 2U);
+}
+
+class Thrower : public Observer {
+public:
+    void acquired(const Acquired&) override { fail(); }
+    void timed_out(const TimedOut&) override { fail(); }
+    void released(const Released&) override { fail(); }
+    void renewed(const Renewed&) override { throw 1; }
+    void lost(const Lost&) override { fail(); }
+    void error(const Error&) override { fail(); }
+    void reconnected(const Reconnected&) override { fail(); }
+
+    std::atomic<int> thrown{0};
+
+private:
+    void fail() {
+        ++thrown;
+        throw std::runtime_error{"an observer's own trouble"};
+    }
+};
+
+TEST_F(ObserverTest, that_throws_harms_nobody) {
+    const auto thrower = std::make_shared<Thrower>();
+    Client client{options(thrower)};
+    Lock<> lock{client, "job", {.lease = 300ms}};
+    Lock<Reentrant> wrong{client, "data"};
+    redis_.set("data", "value");
+    for (int i = 0; i < 5; ++i) {
+        Held held = lock.acquire().value();
+        EXPECT_FALSE(on_another_thread([&] { return lock.try_lock(); }));
+        EXPECT_EQ(code_of(wrong.acquire()), Errc::wrong_type);
+        EXPECT_EQ(held.release().value(), Release::released);
+    }
+    Held held = lock.acquire().value();
+    redis_.del("job");
+    EXPECT_TRUE(fires(held.lost()));
+    EXPECT_TRUE(eventually([&] { return thrower->thrown == 5 * 4 + 2; })) << thrower->thrown;
+}
+
+/// Blocks in `acquired` of "slow" until it is told to go on.
+class Blocker : public Recorder {
+public:
+    using Recorder::acquired;
+    void acquired(const Acquired& event) override {
+        if (event.key == "slow") {
+            ++blocked;
+            while (!go_on) std::this_thread::sleep_for(1ms);
+            --blocked;
+        }
+        Recorder::acquired(event);
+    }
+    std::atomic<int> blocked{0};
+    std::atomic<bool> go_on{false};
+};
+
+TEST_F(ObserverTest, that_blocks_holds_up_neither_locks_nor_other_events) {
+    const auto blocker = std::make_shared<Blocker>();
+    {
+        Client client{options(blocker)};
+        Lock<> slow{client, "slow"};
+        Lock<> quick{client, "quick"};
+        { const std::lock_guard guard{slow}; }
+        ASSERT_TRUE(eventually([&] { return blocker->blocked == 1; }));
+        for (int i = 0; i < 3; ++i) {
+            const std::lock_guard guard{quick};
+        }
+        EXPECT_EQ(blocker->acquired(3).back().key, "quick") << "told by another thread";
+        { const std::lock_guard guard{slow}; }
+        EXPECT_TRUE(eventually([&] { return blocker->blocked == 2; }));
+        Held held = quick.acquire().value();
+        redis_.del("quick");
+        EXPECT_EQ(code_of(held.extend(10s)), Errc::lost);
+        EXPECT_TRUE(fires(held.lost()));
+        blocker->go_on = true;
+        EXPECT_EQ(blocker->acquired(6).size(), 6U);
+    }
+    EXPECT_EQ(blocker->blocked, 0);
+}
+
+TEST_F(ObserverTest, that_blocks_for_ever_holds_up_the_end_of_its_client_for_a_bounded_time) {
+    const auto blocker = std::make_shared<Blocker>();
+    std::optional<Client> client{std::in_place, options(blocker)};
+    Lock<> slow{*client, "slow"};
+    { const std::lock_guard guard{slow}; }
+    ASSERT_TRUE(eventually([&] { return blocker->blocked == 1; }));
+    const Stopwatch watch;
+    client.reset();
+    EXPECT_LT(watch.elapsed(), 3 * 500ms + 3s);
+    EXPECT_EQ(blocker->blocked, 1);
+    blocker->go_on = true;
+    EXPECT_TRUE(eventually([&] { return blocker->blocked == 0; })) << "its thread is left behind";
+}
+
+/// Takes a lock whenever it hears of another one.
+class Locker : public Observer {
+public:
+    void released(const Released& event) override {
+        if (event.key != "job") return;
+        const std::lock_guard guard{*mine};
+        ++taken;
+    }
+    Lock<>* mine = nullptr;
+    std::atomic<int> taken{0};
+};
+
+TEST_F(ObserverTest, may_use_locks_itself) {
+    const auto locker = std::make_shared<Locker>();
+    {
+        Client client{options(locker)};
+        Lock<> mine{client, "observers"};
+        Lock<> lock{client, "job"};
+        locker->mine = &mine;
+        for (int i = 0; i < 3; ++i) {
+            const std::lock_guard guard{lock};
+        }
+        EXPECT_TRUE(eventually([&] { return locker->taken == 3; }));
+    }
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+std::ptrdiff_t threads_here() {
+    return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
+}
+
+TEST_F(ObserverTest, that_is_absent_costs_no_thread) {
+    const auto before = threads_here();
+    Client client{options(nullptr)};
+    Lock<Simple> lock{client, "job"};
+    Lock<Reentrant> nested{client, "nested"};
+    const std::lock_guard guard{lock};
+    const std::lock_guard outer{nested};
+    const std::lock_guard inner{nested};
+    EXPECT_EQ(threads_here(), before);
+}
+
+class MetricsTest : public ObserverTest {
+protected:
+    /// A counter's value, by its name with labels.
+    std::string value(const std::string& name) const {
+        std::istringstream lines{metrics_->prometheus()};
+        for (std::string line; std::getline(lines, line);) {
+            if (line.starts_with(name + " ")) return line.substr(name.size() + 1);
+        }
+        return "absent";
+    }
+    testing::AssertionResult becomes(const std::string& name, const std::string& expected) const {
+        if (eventually([&] { return value(name) == expected; })) return testing::AssertionSuccess();
+        return testing::AssertionFailure() << name << " is " << value(name);
+    }
+
+    std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+    Client client_{options(metrics_)};
+};
+
+TEST_F(MetricsTest, prints_every_metric_in_the_text_format) {
+    const std::regex comment{R"(# (HELP|TYPE) redlatch_[a-z_]+ .+)"};
+    const std::regex sample{R"re(redlatch_[a-z_]+(\{[a-z]+="[a-z_]+"\})? [0-9]+(\.[0-9]+)?)re"};
+    const std::string text = metrics_->prometheus();
+    EXPECT_TRUE(text.ends_with("\n"));
+    std::istringstream lines{text};
+    std::string described;
+    int samples = 0;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("# TYPE ")) described = line.substr(7, line.find(' ', 7) - 7);
+        if (line.starts_with("#")) {
+            EXPECT_TRUE(std::regex_match(line, comment)) << line;
+            continue;
+        }
+        ++samples;
+        EXPECT_TRUE(std::regex_match(line, sample)) << line;
+        EXPECT_TRUE(line.starts_with(described)) << line << " stands below " << described;
+    }
+    EXPECT_GT(samples, 10);
+}
+
+TEST_F(MetricsTest, counts_what_happens) {
+    Lock<> lock{client_, "job", {.lease = 300ms}};
+    Lock<Reentrant> nested{client_, "nested"};
+    EXPECT_EQ(value("redlatch_wait_seconds_count"), "0");
+
+    lock.lock();
+    EXPECT_FALSE(on_another_thread([&] { return lock.try_lock(); }));
+    EXPECT_TRUE(becomes("redlatch_wait_seconds_count", "1"));
+    EXPECT_TRUE(becomes("redlatch_timed_out_total", "1"));
+    EXPECT_TRUE(eventually([&] { return std::stoi(value("redlatch_renewed_total")) >= 2; }));
+    lock.unlock();
+    EXPECT_TRUE(becomes("redlatch_releases_total{outcome=\"released\"}", "1"));
+    EXPECT_TRUE(becomes("redlatch_hold_seconds_count", "1"));
+    EXPECT_GT(std::stod(value("redlatch_hold_seconds_sum")), 0.1);
+
+    Held held = lock.acquire().value();
+    redis_.del("job");
+    EXPECT_TRUE(becomes("redlatch_lost_total", "1"));
+    EXPECT_EQ(held.release().value(), Release::expired);
+    EXPECT_TRUE(becomes("redlatch_releases_total{outcome=\"expired\"}", "1"));
+    EXPECT_TRUE(becomes("redlatch_hold_seconds_count", "2")) << "a lost hold has ended once";
+
+    redis_.set("nested", "data");
+    EXPECT_EQ(code_of(nested.acquire()), Errc::wrong_type);
+    EXPECT_TRUE(becomes("redlatch_errors_total{code=\"wrong_type\"}", "1"));
+
+    server_.stop();
+    EXPECT_EQ(code_of(lock.inspect()), Errc::unavailable);
+    EXPECT_TRUE(
+        eventually([&] { return value("redlatch_errors_total{code=\"unavailable\"}") != "0"; }));
+    server_.start();
+    EXPECT_TRUE(lock.inspect());
+    EXPECT_TRUE(becomes("redlatch_reconnected_total", "1"));
+    EXPECT_EQ(value("redlatch_wait_seconds_count"), "2");
+}
+
+}  // namespace
+}  // namespace redlatch::test
