@@ -21,7 +21,7 @@ public:
     struct Acquired {
         std::string key;
         Duration waited;  ///< from the call to the hold
-        unsigned tries;   ///< how often the server was asked; 0 for a nested hold
+        unsigned tries;   ///< how often the server was asked
     };
     struct TimedOut {
         std::string key;

@@ -144,7 +144,9 @@ TEST_F(ObserverHears, of_nested_holds) {
     lock.lock();
     lock.unlock();
     lock.unlock();
-    EXPECT_EQ(seen_->acquired(2).size(), 2U);
+    const auto acquired = seen_->acquired(2);
+    EXPECT_EQ(acquired.size(), 2U);
+    EXPECT_EQ(acquired.back().tries, 1U) << "a nested hold asks the server too";
     EXPECT_EQ(seen_->released(1).back().outcome.value(), Release::released);
 }
 
