@@ -1,0 +1,800 @@
+#include "service_tools.hpp"
+#include "support/wait.hpp"
+#include <redlatch/service/gate.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+using detail::Acquisition;
+using detail::Gate;
+using detail::Hold;
+using detail::Phase;
+using detail::PolicyTraits;
+using detail::saturating_add;
+using detail::ThreadSerial;
+using detail::TimePoint;
+using detail::traits_of;
+using Answer = Gate::Answer;
+using Kind = Gate::Ending::Kind;
+
+const int some_handle = 0;
+const int other_handle = 0;
+
+/// One who asks for a lock, with what the tests change first.
+struct Guest {
+    std::string key = "key";
+    PolicyTraits traits = traits_of<Simple>();
+    Wait wait = Wait::unlimited();
+    std::stop_token stop{};
+    ThreadSerial thread = detail::this_thread_serial();
+    std::uint64_t id = 1;
+    const void* through = &some_handle;
+    bool watched = false;
+
+    Acquisition acquisition() const { return {id, through, watched}; }
+
+    Gate::Admission enter(Gate& gate) const {
+        return gate.enter({.key = key,
+                           .traits = traits,
+                           .thread = thread,
+                           .wait = wait,
+                           .deadline = saturating_add(
+                               Clock::now(), std::max(wait.duration(), Clock::duration::zero())),
+                           .stop = stop,
+                           .acquisition = acquisition()});
+    }
+
+    Answer ask(Gate& gate) const { return enter(gate).answer; }
+
+    /// Takes the lock, as if the server had given it to `hold`.
+    void take(Gate& gate, const std::shared_ptr<Hold>& hold) const {
+        auto admission = enter(gate);
+        ASSERT_EQ(admission.answer, Answer::turn);
+        hold->nest.push_back(acquisition());
+        ASSERT_TRUE(admission.turn->finish(hold));
+    }
+};
+
+void expect_free(Gate& gate, const std::string& key = "key") {
+    EXPECT_EQ((Guest{.key = key, .wait = Wait::none(), .thread = another_thread()}.ask(gate)),
+              Answer::turn);
+}
+
+/// Ends the innermost acquisition and, where it was the last, frees the lock.
+Kind unlock(Gate& gate, const std::string& key = "key") {
+    const auto ending = gate.end_innermost(key, detail::this_thread_serial());
+    if (ending.kind == Kind::last) {
+        ending.hold->advance(Phase::releasing, Phase::released);
+        gate.released(*ending.hold);
+    }
+    return ending.kind;
+}
+
+/// A thread, and how to know that it waits: the system says that it sleeps, and goes on sleeping.
+class Waiter {
+public:
+    explicit Waiter(std::function<void()> run)
+        : thread_([this, run = std::move(run)] {
+              id_ = ::syscall(SYS_gettid);
+              run();
+              done_ = true;
+          }) {}
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    ~Waiter() {
+        if (thread_.joinable()) thread_.join();
+    }
+
+    void wait_until_asleep() {
+        std::string last;
+        int same = 0;
+        ASSERT_TRUE(eventually([&] {
+            const std::string now = sleep_signature();
+            same = !now.empty() && now == last ? same + 1 : 0;
+            last = now;
+            return same == 5;
+        }));
+    }
+
+    void join() { thread_.join(); }
+    bool done() const { return done_; }
+
+private:
+    /// Which of its sleeps the thread is in; empty where it is awake.
+    std::string sleep_signature() const {
+        if (id_ == 0) return {};
+        std::ifstream status{"/proc/self/task/" + std::to_string(id_) + "/status"};
+        std::string signature;
+        bool asleep = false;
+        for (std::string line; std::getline(status, line);) {
+            if (line.starts_with("State:")) asleep = line.find('S', 6) != std::string::npos;
+            if (line.find("ctxt_switches") != std::string::npos) signature += line;
+        }
+        return asleep ? signature : std::string{};
+    }
+
+    std::atomic<long> id_{0};
+    std::atomic<bool> done_{false};
+    std::thread thread_;
+};
+
+TEST(Gate, free_name_gives_a_turn_at_once) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn);
+    EXPECT_TRUE(admission.turn);
+    EXPECT_TRUE(admission.run_out.empty());
+    EXPECT_EQ(gate.size(), 1U);
+    admission.turn.reset();
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, turn_excludes_others) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    const Guest other{.wait = Wait::none(), .thread = another_thread()};
+    EXPECT_EQ(other.ask(gate), Answer::busy);
+    admission.turn.reset();
+    EXPECT_EQ(other.ask(gate), Answer::turn);
+}
+
+TEST(Gate, turn_that_moved_ends_once) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    {
+        const Gate::Turn turn = *std::move(admission.turn);
+        admission.turn.reset();
+        EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
+    }
+    expect_free(gate);
+}
+
+TEST(Gate, hold_excludes_others) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{}.take(gate, hold);
+    EXPECT_EQ((Guest{.wait = Wait::none(), .thread = another_thread()}.ask(gate)), Answer::busy);
+    EXPECT_EQ(gate.current("key"), hold);
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(gate.current("key"), nullptr);
+    EXPECT_EQ(gate.size(), 0U);
+    expect_free(gate);
+}
+
+TEST(Gate, stays_closed_until_the_release_is_answered) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    const auto ending = gate.end_innermost("key", detail::this_thread_serial());
+    ASSERT_EQ(ending.kind, Kind::last);
+    EXPECT_TRUE(ending.hold->in(Phase::releasing));
+    EXPECT_EQ((Guest{.wait = Wait::none(), .thread = another_thread()}.ask(gate)), Answer::busy);
+    EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy) << "no nesting either";
+    gate.released(*ending.hold);
+    expect_free(gate);
+}
+
+TEST(Gate, zero_or_negative_wait_is_busy_at_once) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    for (const Wait wait : {Wait::none(), Wait{-1h}, Wait{std::chrono::hours::min()}}) {
+        EXPECT_EQ((Guest{.wait = wait, .thread = another_thread()}.ask(gate)), Answer::busy);
+    }
+}
+
+TEST(Gate, waiter_is_busy_at_its_deadline) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    const TimePoint began = Clock::now();
+    EXPECT_EQ((Guest{.wait = 30ms, .thread = another_thread()}.ask(gate)), Answer::busy);
+    EXPECT_GE(Clock::now() - began, 30ms);
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, busy_behind_a_fault_tells_the_fault) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    const Guest other{.wait = 1ms, .thread = another_thread()};
+    EXPECT_EQ(other.enter(gate).fault, nullptr);
+    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+    admission.turn->met(fault);
+    EXPECT_EQ(other.enter(gate).fault, fault);
+    admission.turn->met(nullptr);
+    EXPECT_EQ(other.enter(gate).fault, nullptr) << "the server answered since";
+    admission.turn->met(fault);
+    admission.turn->finish(taken_hold());
+    EXPECT_EQ(other.enter(gate).fault, nullptr) << "somebody holds it";
+}
+
+TEST(Gate, waiters_are_served_first_come_first_served) {
+    Gate gate;
+    std::mutex mutex;
+    std::vector<int> order;
+    auto first = Guest{}.enter(gate);
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    for (int i = 0; i < 8; ++i) {
+        waiters.push_back(std::make_unique<Waiter>([&, i] {
+            const auto admission = Guest{}.enter(gate);
+            const std::lock_guard lock{mutex};
+            if (admission.answer == Answer::turn) order.push_back(i);
+        }));
+        waiters.back()->wait_until_asleep();
+    }
+    first.turn.reset();
+    for (const auto& waiter : waiters) waiter->join();
+    EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5, 6, 7}));
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, waiters_follow_a_release_in_order_too) {
+    Gate gate;
+    std::mutex mutex;
+    std::vector<int> order;
+    Guest{}.take(gate, taken_hold());
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    for (int i = 0; i < 4; ++i) {
+        waiters.push_back(std::make_unique<Waiter>([&, i] {
+            Guest{}.take(gate, taken_hold());
+            {
+                const std::lock_guard lock{mutex};
+                order.push_back(i);
+            }
+            EXPECT_EQ(unlock(gate), Kind::last);
+        }));
+        waiters.back()->wait_until_asleep();
+    }
+    EXPECT_EQ(unlock(gate), Kind::last);
+    for (const auto& waiter : waiters) waiter->join();
+    EXPECT_EQ(order, (std::vector{0, 1, 2, 3}));
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, nobody_overtakes_the_queue) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    std::atomic<bool> go{false};
+    Waiter waiter{[&] {
+        const auto admission = Guest{}.enter(gate);
+        EXPECT_EQ(admission.answer, Answer::turn);
+        EXPECT_TRUE(eventually([&go] { return go.load(); }));
+    }};
+    waiter.wait_until_asleep();
+    first.turn.reset();
+    EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
+    go = true;
+}
+
+TEST(Gate, stop_ends_the_wait) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{}.take(gate, hold);
+    std::stop_source source;
+    Answer answer{};
+    Waiter waiter{[&] { answer = Guest{.stop = source.get_token()}.ask(gate); }};
+    waiter.wait_until_asleep();
+    EXPECT_FALSE(waiter.done());
+    source.request_stop();
+    waiter.join();
+    EXPECT_EQ(answer, Answer::cancelled);
+    EXPECT_EQ(gate.current("key"), hold);
+}
+
+TEST(Gate, stop_asked_for_before_ends_the_wait_at_once) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    std::stop_source source;
+    source.request_stop();
+    EXPECT_EQ((Guest{.stop = source.get_token(), .thread = another_thread()}.ask(gate)),
+              Answer::cancelled);
+}
+
+TEST(Gate, front_waiter_that_leaves_does_not_hold_up_the_next) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    std::stop_source source;
+    Answer front{};
+    Answer next{};
+    Waiter leaving{[&] { front = Guest{.stop = source.get_token()}.ask(gate); }};
+    leaving.wait_until_asleep();
+    Waiter staying{[&] { next = Guest{}.ask(gate); }};
+    staying.wait_until_asleep();
+    source.request_stop();
+    leaving.join();
+    first.turn.reset();
+    staying.join();
+    EXPECT_EQ(front, Answer::cancelled);
+    EXPECT_EQ(next, Answer::turn);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, waiter_in_the_middle_may_leave) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    Answer front{};
+    Answer middle{};
+    Answer last{};
+    std::stop_source source;
+    Waiter a{[&] { front = Guest{}.ask(gate); }};
+    a.wait_until_asleep();
+    Waiter b{[&] { middle = Guest{.stop = source.get_token()}.ask(gate); }};
+    b.wait_until_asleep();
+    Waiter c{[&] { last = Guest{}.ask(gate); }};
+    c.wait_until_asleep();
+    source.request_stop();
+    b.join();
+    first.turn.reset();
+    a.join();
+    c.join();
+    EXPECT_EQ(front, Answer::turn);
+    EXPECT_EQ(middle, Answer::cancelled);
+    EXPECT_EQ(last, Answer::turn);
+}
+
+TEST(Gate, unrelated_names_do_not_wait_for_each_other) {
+    Gate gate;
+    Guest{.key = "a"}.take(gate, taken_hold({.key = "a"}));
+    Answer answer{};
+    std::stop_source source;
+    Waiter waiter{[&] { answer = Guest{.key = "a", .stop = source.get_token()}.ask(gate); }};
+    waiter.wait_until_asleep();
+    Guest{.key = "b"}.take(gate, taken_hold({.key = "b"}));
+    EXPECT_EQ(unlock(gate, "b"), Kind::last);
+    EXPECT_FALSE(waiter.done());
+    source.request_stop();
+}
+
+TEST(Gate, names_are_bytes) {
+    Gate gate;
+    const std::string with_nul{"a\0b", 3};
+    Guest{.key = with_nul}.take(gate, taken_hold({.key = with_nul}));
+    expect_free(gate, "a");
+    expect_free(gate, std::string{"a\0c", 3});
+    EXPECT_EQ(unlock(gate, with_nul), Kind::last);
+}
+
+TEST(Gate, closing_ends_all_waiting_and_tells_what_is_held) {
+    Gate gate;
+    const auto a = taken_hold({.key = "a"});
+    const auto b = taken_hold({.key = "b"});
+    Guest{.key = "a"}.take(gate, a);
+    Guest{.key = "b"}.take(gate, b);
+    Answer answers[2]{};
+    Waiter first{[&] { answers[0] = Guest{.key = "a"}.ask(gate); }};
+    first.wait_until_asleep();
+    Waiter second{[&] { answers[1] = Guest{.key = "a"}.ask(gate); }};
+    second.wait_until_asleep();
+    const auto holds = gate.close();
+    first.join();
+    second.join();
+    EXPECT_EQ(answers[0], Answer::closed);
+    EXPECT_EQ(answers[1], Answer::closed);
+    ASSERT_EQ(holds.size(), 2U);
+    EXPECT_TRUE((holds[0] == a && holds[1] == b) || (holds[0] == b && holds[1] == a));
+}
+
+TEST(Gate, closed_lets_nobody_in) {
+    Gate gate;
+    EXPECT_TRUE(gate.close().empty());
+    EXPECT_EQ(Guest{}.ask(gate), Answer::closed);
+    EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::closed);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, turn_finished_after_closing_is_no_hold) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    EXPECT_TRUE(gate.close().empty());
+    EXPECT_FALSE(admission.turn->finish(taken_hold()));
+    EXPECT_EQ(gate.current("key"), nullptr);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, pause_lasts_until_its_end) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    const TimePoint until = Clock::now() + 20ms;
+    EXPECT_TRUE(admission.turn->pause(until, {}));
+    EXPECT_GE(Clock::now(), until);
+    EXPECT_TRUE(admission.turn->pause(Clock::now() - 1h, {})) << "over before it began";
+}
+
+TEST(Gate, pause_is_cut_short_by_a_stop) {
+    Gate gate;
+    std::stop_source source;
+    bool undisturbed = true;
+    Waiter waiter{[&] {
+        auto admission = Guest{}.enter(gate);
+        undisturbed = admission.turn->pause(TimePoint::max(), source.get_token());
+    }};
+    waiter.wait_until_asleep();
+    source.request_stop();
+    waiter.join();
+    EXPECT_FALSE(undisturbed);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, pause_is_cut_short_by_closing) {
+    Gate gate;
+    bool undisturbed = true;
+    Waiter waiter{[&] {
+        auto admission = Guest{}.enter(gate);
+        undisturbed = admission.turn->pause(TimePoint::max(), {});
+    }};
+    waiter.wait_until_asleep();
+    static_cast<void>(gate.close());
+    waiter.join();
+    EXPECT_FALSE(undisturbed);
+}
+
+TEST(Gate, pausing_thread_keeps_its_turn) {
+    Gate gate;
+    std::stop_source source;
+    Waiter waiter{[&] {
+        auto admission = Guest{}.enter(gate);
+        static_cast<void>(admission.turn->pause(TimePoint::max(), source.get_token()));
+    }};
+    waiter.wait_until_asleep();
+    EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
+    source.request_stop();
+}
+
+const PolicyTraits& nesting() {
+    static const PolicyTraits traits = traits_of<Reentrant>();
+    return traits;
+}
+
+TEST(Gate, reentrant_nests_in_its_thread) {
+    Gate gate;
+    const auto hold = taken_hold({.traits = nesting()});
+    Guest{.traits = nesting(), .id = 1}.take(gate, hold);
+    for (const std::uint64_t id : {2U, 3U}) {
+        const auto admission =
+            Guest{.traits = nesting(), .wait = Wait::none(), .id = id}.enter(gate);
+        EXPECT_EQ(admission.answer, Answer::nested);
+        EXPECT_EQ(admission.hold, hold);
+        EXPECT_EQ(admission.count, id);
+        EXPECT_FALSE(admission.turn);
+    }
+    EXPECT_EQ(unlock(gate), Kind::nested);
+    EXPECT_EQ(unlock(gate), Kind::nested);
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(unlock(gate), Kind::nothing);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, reentrant_excludes_other_threads) {
+    Gate gate;
+    Guest{.traits = nesting()}.take(gate, taken_hold({.traits = nesting()}));
+    EXPECT_EQ((Guest{.traits = nesting(), .wait = 1ms, .thread = another_thread()}.ask(gate)),
+              Answer::busy);
+}
+
+TEST(Gate, own_lock_without_limit_is_a_deadlock) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    EXPECT_EQ(Guest{}.ask(gate), Answer::deadlock);
+    EXPECT_EQ((Guest{.wait = std::chrono::hours::max()}.ask(gate)), Answer::deadlock);
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, own_lock_with_a_limit_is_busy) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
+    EXPECT_EQ((Guest{.wait = 5ms}.ask(gate)), Answer::busy);
+}
+
+TEST(Gate, another_shape_is_refused_at_once) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold());
+    const Guest other{.traits = nesting(), .thread = another_thread()};
+    EXPECT_EQ(other.ask(gate), Answer::wrong_shape);
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(other.ask(gate), Answer::turn) << "a free name has no shape";
+}
+
+TEST(Gate, another_shape_is_refused_during_a_turn_too) {
+    Gate gate;
+    const auto admission = Guest{}.enter(gate);
+    EXPECT_EQ((Guest{.traits = nesting()}.ask(gate)), Answer::wrong_shape);
+}
+
+TEST(Gate, forgotten_hold_blocks_nobody_after_its_validity) {
+    Gate gate;
+    const auto forgotten = run_out_hold();
+    Guest{}.take(gate, forgotten);
+    const auto admission = Guest{.wait = Wait::none(), .thread = another_thread()}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn);
+    EXPECT_EQ(admission.run_out, std::vector{forgotten});
+    EXPECT_EQ(gate.current("key"), nullptr);
+}
+
+TEST(Gate, forgotten_hold_does_not_keep_its_shape) {
+    Gate gate;
+    const auto forgotten = run_out_hold();
+    Guest{}.take(gate, forgotten);
+    const auto admission =
+        Guest{.traits = nesting(), .wait = Wait::none(), .thread = another_thread()}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn) << "the server's key has expired as well";
+    EXPECT_EQ(admission.run_out, std::vector{forgotten});
+}
+
+TEST(Gate, own_forgotten_hold_is_taken_anew) {
+    for (const PolicyTraits& traits : {traits_of<Simple>(), nesting()}) {
+        Gate gate;
+        const auto forgotten = run_out_hold({.traits = traits});
+        Guest{.traits = traits}.take(gate, forgotten);
+        const auto admission = Guest{.traits = traits}.enter(gate);
+        EXPECT_EQ(admission.answer, Answer::turn);
+        EXPECT_EQ(admission.run_out, std::vector{forgotten});
+    }
+}
+
+TEST(Gate, waiter_comes_in_when_validity_ends) {
+    Gate gate;
+    const auto brief = taken_hold({.lease = 100ms});
+    Guest{}.take(gate, brief);
+    const auto admission = Guest{.thread = another_thread()}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn);
+    EXPECT_GE(Clock::now(), brief->valid_until());
+    EXPECT_EQ(admission.run_out, std::vector{brief});
+}
+
+TEST(Gate, waiter_goes_on_waiting_while_validity_is_renewed) {
+    Gate gate;
+    const auto hold = taken_hold({.lease = 100ms});
+    Guest{}.take(gate, hold);
+    hold->confirm(Clock::now() + 100ms, 100ms);
+    const auto admission = Guest{.thread = another_thread()}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn);
+    EXPECT_GE(Clock::now(), hold->valid_until());
+}
+
+TEST(Gate, waiter_outlasts_several_forgotten_holds) {
+    Gate gate;
+    const auto first = taken_hold({.lease = 100ms});
+    const auto second = taken_hold({.lease = 200ms});
+    Guest{}.take(gate, first);
+    Waiter front{[&] {
+        auto admission = Guest{}.enter(gate);
+        EXPECT_EQ(admission.answer, Answer::turn);
+        second->nest.push_back({.id = 2, .through = nullptr, .watched = false});
+        EXPECT_TRUE(admission.turn->finish(second));
+    }};
+    front.wait_until_asleep();
+    const auto admission = Guest{.wait = 20s, .thread = another_thread()}.enter(gate);
+    EXPECT_EQ(admission.answer, Answer::turn);
+    EXPECT_GE(Clock::now(), second->valid_until());
+    ASSERT_FALSE(admission.run_out.empty());
+    EXPECT_EQ(admission.run_out.back(), second);
+}
+
+TEST(Gate, run_out_hold_is_remembered_until_returned) {
+    Gate gate;
+    const auto hold = run_out_hold();
+    Guest{}.take(gate, hold);
+    const auto mine = detail::this_thread_serial();
+    { const auto admission = Guest{.thread = another_thread()}.enter(gate); }
+    EXPECT_EQ(gate.find("key", mine), hold);
+    const auto ending = gate.end_innermost("key", mine);
+    EXPECT_EQ(ending.kind, Kind::past);
+    EXPECT_EQ(ending.hold, hold);
+    EXPECT_EQ(gate.find("key", mine), nullptr);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, returning_a_past_hold_leaves_the_next_holder_alone) {
+    Gate gate;
+    const auto old = run_out_hold();
+    const auto young = taken_hold({.thread = another_thread()});
+    Guest{}.take(gate, old);
+    Guest{.thread = another_thread()}.take(gate, young);
+    EXPECT_EQ(unlock(gate), Kind::past);
+    EXPECT_EQ(gate.current("key"), young);
+    EXPECT_TRUE(young->in(Phase::held));
+    EXPECT_EQ(unlock(gate), Kind::nothing);
+}
+
+TEST(Gate, lost_hold_frees_the_lock_and_is_remembered) {
+    Gate gate;
+    const auto hold = taken_hold({.traits = nesting()});
+    Guest{.traits = nesting(), .id = 1}.take(gate, hold);
+    EXPECT_EQ((Guest{.traits = nesting(), .id = 2}.ask(gate)), Answer::nested);
+    hold->advance(Phase::held, Phase::lost);
+    gate.lost(hold);
+    gate.lost(hold);
+    EXPECT_EQ(gate.current("key"), nullptr);
+    EXPECT_EQ((Guest{.traits = nesting(), .wait = Wait::none()}.ask(gate)), Answer::turn);
+    EXPECT_EQ(unlock(gate), Kind::past);
+    EXPECT_EQ(gate.size(), 1U) << "one acquisition is left to return";
+    EXPECT_EQ(unlock(gate), Kind::past);
+    EXPECT_EQ(unlock(gate), Kind::nothing);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, lost_hold_lets_the_next_in) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{}.take(gate, hold);
+    Answer answer{};
+    Waiter waiter{[&] { answer = Guest{}.ask(gate); }};
+    waiter.wait_until_asleep();
+    hold->advance(Phase::held, Phase::lost);
+    gate.lost(hold);
+    waiter.join();
+    EXPECT_EQ(answer, Answer::turn);
+}
+
+TEST(Gate, hold_lost_while_it_is_released_is_past) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{}.take(gate, hold);
+    hold->advance(Phase::held, Phase::lost);  // whoever noticed has not told the gate yet
+    EXPECT_EQ(unlock(gate), Kind::past);
+    gate.lost(hold);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, acquisitions_end_by_id_in_any_order) {
+    const std::vector<std::vector<std::uint64_t>> orders{{1, 2, 3}, {1, 3, 2}, {2, 1, 3},
+                                                         {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
+    for (const auto& order : orders) {
+        Gate gate;
+        const auto hold = taken_hold({.traits = nesting()});
+        Guest{.traits = nesting(), .id = 1, .through = nullptr}.take(gate, hold);
+        for (const std::uint64_t id : {2U, 3U}) {
+            ASSERT_EQ((Guest{.traits = nesting(), .id = id, .through = nullptr}.ask(gate)),
+                      Answer::nested);
+        }
+        std::uint64_t left = 3;
+        for (const std::uint64_t id : order) {
+            const auto ending = gate.end_acquisition(*hold, id);
+            --left;
+            EXPECT_EQ(ending.kind, left == 0 ? Kind::last : Kind::nested);
+            EXPECT_EQ(ending.count, left);
+            EXPECT_EQ(ending.hold, hold);
+            EXPECT_EQ(gate.end_acquisition(*hold, id).kind, Kind::nothing) << "only once";
+        }
+        gate.released(*hold);
+        EXPECT_EQ(gate.size(), 0U);
+    }
+}
+
+TEST(Gate, acquisition_ends_from_another_thread) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{.through = nullptr}.take(gate, hold);
+    std::thread{[&] { EXPECT_EQ(gate.end_acquisition(*hold, 1).kind, Kind::last); }}.join();
+}
+
+TEST(Gate, unlock_ends_what_lock_took_only) {
+    Gate gate;
+    const auto hold = taken_hold({.traits = nesting()});
+    Guest{.traits = nesting(), .id = 1}.take(gate, hold);
+    ASSERT_EQ((Guest{.traits = nesting(), .id = 2, .through = nullptr}.ask(gate)), Answer::nested);
+    EXPECT_EQ(gate.end_innermost("key", another_thread()).kind, Kind::nothing);
+    EXPECT_EQ(unlock(gate), Kind::nested) << "the outer one: the inner one is a Held's";
+    EXPECT_EQ(unlock(gate), Kind::nothing);
+    EXPECT_EQ(gate.end_acquisition(*hold, 2).kind, Kind::last);
+}
+
+TEST(Gate, handle_ends_what_was_taken_through_it) {
+    Gate gate;
+    const auto hold = taken_hold({.traits = nesting()});
+    Guest{.traits = nesting(), .id = 1, .through = &some_handle}.take(gate, hold);
+    ASSERT_EQ((Guest{.traits = nesting(), .id = 2, .through = &other_handle}.ask(gate)),
+              Answer::nested);
+    ASSERT_EQ((Guest{.traits = nesting(), .id = 3, .through = &some_handle}.ask(gate)),
+              Answer::nested);
+    EXPECT_EQ(gate.end_one_through("key", &some_handle).kind, Kind::nested);
+    EXPECT_EQ(gate.end_one_through("key", &some_handle).kind, Kind::nested);
+    EXPECT_EQ(gate.end_one_through("key", &some_handle).kind, Kind::nothing);
+    EXPECT_EQ(gate.end_one_through("key", &other_handle).kind, Kind::last);
+}
+
+TEST(Gate, nested_ending_says_whether_anybody_still_wants_renewal) {
+    Gate gate;
+    const auto hold = taken_hold({.traits = nesting()});
+    Guest{.traits = nesting(), .id = 1, .watched = false}.take(gate, hold);
+    ASSERT_EQ((Guest{.traits = nesting(), .id = 2, .watched = true}.ask(gate)), Answer::nested);
+    ASSERT_EQ((Guest{.traits = nesting(), .id = 3, .watched = true}.ask(gate)), Answer::nested);
+    EXPECT_FALSE(gate.end_acquisition(*hold, 3).watch_ends);
+    EXPECT_TRUE(gate.end_acquisition(*hold, 2).watch_ends);
+}
+
+TEST(Gate, nothing_is_there_to_end_or_find) {
+    Gate gate;
+    EXPECT_EQ(gate.end_innermost("key", detail::this_thread_serial()).kind, Kind::nothing);
+    EXPECT_EQ(gate.end_one_through("key", &some_handle).kind, Kind::nothing);
+    EXPECT_EQ(gate.end_acquisition(*taken_hold(), 1).kind, Kind::nothing);
+    EXPECT_EQ(gate.find("key", detail::this_thread_serial()), nullptr);
+    EXPECT_EQ(gate.current("key"), nullptr);
+    gate.released(*taken_hold());
+    gate.lost(taken_hold());
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, finds_the_hold_of_the_thread_that_asks) {
+    Gate gate;
+    const auto hold = taken_hold();
+    Guest{}.take(gate, hold);
+    EXPECT_EQ(gate.find("key", detail::this_thread_serial()), hold);
+    EXPECT_EQ(gate.find("key", another_thread()), nullptr);
+    EXPECT_EQ(gate.find("other", detail::this_thread_serial()), nullptr);
+}
+
+TEST(Gate, a_hundred_thousand_idle_names_leave_nothing) {
+    Gate gate;
+    for (int i = 0; i < 100'000; ++i) {
+        const std::string key = std::to_string(i);
+        const auto hold = taken_hold({.key = key});
+        Guest{.key = key}.take(gate, hold);
+        ASSERT_EQ(unlock(gate, key), Kind::last);
+    }
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, a_hundred_thousand_names_at_once_leave_nothing) {
+    Gate gate;
+    constexpr int names = 100'000;
+    for (int i = 0; i < names; ++i) {
+        const std::string key = std::to_string(i);
+        Guest{.key = key}.take(gate, taken_hold({.key = key}));
+    }
+    EXPECT_EQ(gate.size(), static_cast<std::size_t>(names));
+    for (int i = 0; i < names; ++i) ASSERT_EQ(unlock(gate, std::to_string(i)), Kind::last);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, excludes_under_load) {
+    Gate gate;
+    int inside = 0;  // guarded by the lock that is tested
+    int entered = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 6; ++t) {
+        threads.emplace_back([&] {
+            for (int i = 0; i < 200; ++i) {
+                auto admission = Guest{}.enter(gate);
+                ASSERT_EQ(admission.answer, Answer::turn);
+                ASSERT_EQ(++inside, 1);
+                ++entered;
+                if (i % 3 == 0) {
+                    --inside;
+                    continue;  // the turn ends without a hold
+                }
+                const auto hold = taken_hold();
+                hold->nest.push_back(Guest{}.acquisition());
+                ASSERT_TRUE(admission.turn->finish(hold));
+                --inside;
+                ASSERT_EQ(unlock(gate), Kind::last);
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(entered, 6 * 200);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+}  // namespace

@@ -1,0 +1,252 @@
+#include "service_tools.hpp"
+#include <redlatch/policy/watchdog.hpp>
+#include <redlatch/service/hold.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+using detail::Hold;
+using detail::Phase;
+using detail::ThreadSerial;
+using detail::TimePoint;
+
+constexpr TimePoint sent{1000s};
+
+std::shared_ptr<Hold> taken_at_sent(HoldRecipe recipe = {}) {
+    auto hold = asked_hold(std::move(recipe));
+    hold->taken(sent);
+    return hold;
+}
+
+TEST(ThreadSerial, stays_the_same_in_one_thread) {
+    EXPECT_EQ(detail::this_thread_serial(), detail::this_thread_serial());
+}
+
+TEST(ThreadSerial, is_never_used_again) {
+    std::set<ThreadSerial> serials{detail::this_thread_serial()};
+    for (int i = 0; i < 100; ++i) {  // one after the other: the system gives their ids out again
+        ThreadSerial serial{};
+        std::thread{[&serial] { serial = detail::this_thread_serial(); }}.join();
+        serials.insert(serial);
+    }
+    EXPECT_EQ(serials.size(), 101U);
+}
+
+TEST(Hold, asked_for_holds_nothing) {
+    const auto hold = asked_hold();
+    EXPECT_TRUE(hold->in(Phase::acquiring));
+    EXPECT_FALSE(hold->valid(sent));
+    EXPECT_FALSE(hold->valid(TimePoint::min()));
+    EXPECT_EQ(hold->state(sent), HoldState::none);
+    EXPECT_EQ(hold->remaining(sent), 0ms);
+}
+
+TEST(Hold, taken_is_valid_for_its_lease) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    EXPECT_TRUE(hold->in(Phase::held));
+    EXPECT_EQ(hold->taken_at(), sent);
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+    EXPECT_TRUE(hold->valid(sent));
+    EXPECT_EQ(hold->state(sent), HoldState::held);
+    EXPECT_EQ(hold->remaining(sent + 1s), 29s);
+}
+
+TEST(Hold, validity_leaves_drift_out) {
+    const auto hold = taken_at_sent({.lease = 30s, .drift = {}});
+    EXPECT_EQ(hold->valid_until(), sent + 30s - 300ms - 2ms);
+}
+
+TEST(Hold, ends_with_its_validity_by_the_clock_alone) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    EXPECT_TRUE(hold->valid(sent + 30s - 1ns));
+    EXPECT_FALSE(hold->valid(sent + 30s));
+    EXPECT_EQ(hold->state(sent + 30s - 1ns), HoldState::held);
+    EXPECT_EQ(hold->state(sent + 30s), HoldState::lost);
+    EXPECT_EQ(hold->remaining(sent + 30s), 0ms);
+    EXPECT_EQ(hold->remaining(sent + 300s), 0ms);
+}
+
+TEST(Hold, remaining_is_rounded_down) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    EXPECT_EQ(hold->remaining(sent + 1ns), 29'999ms);
+    EXPECT_EQ(hold->remaining(sent + 30s - 1ns), 0ms);
+}
+
+TEST(Hold, confirmed_lasts_longer) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    hold->confirm(sent + 10s, 30s);
+    EXPECT_EQ(hold->valid_until(), sent + 40s);
+}
+
+TEST(Hold, confirmed_never_gets_shorter) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    hold->confirm(sent + 1s, 10s);
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+    hold->confirm(sent - 10s, 30s);
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+}
+
+TEST(Hold, in_doubt_is_uncertain_until_confirmed) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    hold->doubt();
+    EXPECT_EQ(hold->state(sent + 1s), HoldState::uncertain);
+    EXPECT_TRUE(hold->valid(sent + 1s)) << "validity is running all the same";
+    EXPECT_EQ(hold->remaining(sent + 1s), 29s);
+    EXPECT_EQ(hold->state(sent + 30s), HoldState::lost);
+    hold->confirm(sent + 2s, 30s);
+    EXPECT_EQ(hold->state(sent + 3s), HoldState::held);
+}
+
+TEST(Hold, given_up_is_not_held) {
+    for (const Phase phase : {Phase::releasing, Phase::released}) {
+        const auto hold = taken_at_sent();
+        ASSERT_TRUE(hold->advance(Phase::held, phase));
+        EXPECT_EQ(hold->state(sent), HoldState::none);
+        EXPECT_FALSE(hold->valid(sent));
+        EXPECT_EQ(hold->remaining(sent), 0ms);
+    }
+}
+
+TEST(Hold, lost_is_lost_although_validity_runs) {
+    const auto hold = taken_at_sent();
+    ASSERT_TRUE(hold->advance(Phase::held, Phase::lost));
+    EXPECT_EQ(hold->state(sent), HoldState::lost);
+    EXPECT_FALSE(hold->valid(sent));
+}
+
+TEST(Hold, advances_only_from_where_it_is) {
+    const auto hold = taken_at_sent();
+    EXPECT_FALSE(hold->advance(Phase::releasing, Phase::released));
+    EXPECT_TRUE(hold->advance(Phase::held, Phase::releasing));
+    EXPECT_FALSE(hold->advance(Phase::held, Phase::lost)) << "a release is no loss";
+    EXPECT_TRUE(hold->in(Phase::releasing));
+}
+
+TEST(Hold, one_of_many_threads_advances_it) {
+    for (int round = 0; round < 100; ++round) {
+        const auto hold = taken_at_sent();
+        std::atomic<int> winners{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i) {
+            threads.emplace_back([&, i] {
+                const Phase to = i % 2 == 0 ? Phase::releasing : Phase::lost;
+                if (hold->advance(Phase::held, to)) ++winners;
+            });
+        }
+        for (auto& thread : threads) thread.join();
+        ASSERT_EQ(winners, 1);
+    }
+}
+
+TEST(Hold, confirmed_by_many_threads_keeps_the_latest_end) {
+    const auto hold = taken_at_sent({.lease = 1s});
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&hold, i] {
+            for (int j = 0; j < 1000; ++j) {
+                hold->confirm(sent + std::chrono::milliseconds{4 * j + i}, 1s);
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(hold->valid_until(), sent + 3999ms + 1s);
+}
+
+TEST(Hold, watched_ends_with_max_hold) {
+    const auto hold = taken_at_sent(
+        {.traits = detail::traits_of<Watchdog<Simple>>(), .lease = 30s, .max_hold = 40s});
+    EXPECT_EQ(hold->last_end(), sent + 40s);
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+    hold->confirm(sent + 20s, 30s);
+    EXPECT_EQ(hold->valid_until(), sent + 40s);
+}
+
+TEST(Hold, watched_without_max_hold_has_no_end) {
+    const auto hold = taken_at_sent({.traits = detail::traits_of<Watchdog<Simple>>()});
+    EXPECT_EQ(hold->last_end(), TimePoint::max());
+}
+
+TEST(Hold, unwatched_knows_no_max_hold) {
+    const auto hold = taken_at_sent({.lease = 30s, .max_hold = 1s});
+    EXPECT_EQ(hold->last_end(), TimePoint::max());
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+}
+
+TEST(Hold, lock_delay_is_for_the_server_only) {
+    const auto hold = taken_at_sent({.lease = 30s, .lock_delay = 5s});
+    EXPECT_EQ(hold->server_ttl(30s), 35'000);
+    EXPECT_EQ(hold->server_ttl(Lease::max()), 24LL * 86'400'000 + 5000);
+    EXPECT_EQ(hold->valid_until(), sent + 30s);
+}
+
+TEST(Hold, lost_token_fires_when_told) {
+    const auto hold = taken_at_sent();
+    const std::stop_token token = hold->lost_token();
+    EXPECT_TRUE(token.stop_possible());
+    EXPECT_FALSE(token.stop_requested());
+    hold->tell_lost();
+    EXPECT_TRUE(token.stop_requested());
+}
+
+TEST(Hold, lost_tokens_are_all_told) {
+    const auto hold = taken_at_sent();
+    const std::stop_token a = hold->lost_token();
+    const std::stop_token b = hold->lost_token();
+    int calls = 0;
+    const std::stop_callback on_loss{a, [&calls] { ++calls; }};
+    hold->tell_lost();
+    hold->tell_lost();
+    EXPECT_TRUE(b.stop_requested());
+    EXPECT_EQ(calls, 1);
+}
+
+TEST(Hold, lost_token_asked_for_afterwards_has_fired) {
+    const auto hold = taken_at_sent();
+    hold->tell_lost();
+    EXPECT_TRUE(hold->lost_token().stop_requested());
+}
+
+TEST(Hold, lost_token_outlives_the_hold_without_firing) {
+    std::stop_token token;
+    {
+        const auto hold = taken_at_sent();
+        token = hold->lost_token();
+    }
+    EXPECT_FALSE(token.stop_requested());
+}
+
+TEST(Hold, callback_may_ask_the_hold) {
+    const auto hold = taken_at_sent();
+    bool asked = false;
+    const std::stop_callback on_loss{hold->lost_token(),
+                                     [&] { asked = hold->lost_token().stop_requested(); }};
+    hold->tell_lost();
+    EXPECT_TRUE(asked);
+}
+
+TEST(Hold, belongs_to_the_process_that_made_it) {
+    const auto hold = taken_at_sent();
+    EXPECT_TRUE(hold->is_of_this_process());
+    const ::pid_t child = ::fork();
+    if (child == 0) ::_exit(hold->is_of_this_process() ? 1 : 0);
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/simple.hpp>
+#include <redlatch/service/hold.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace redlatch::test {
+
+/// What a hold is made of, with what the tests change first. No drift: validity is the lease.
+struct HoldRecipe {
+    std::string key = "key";
+    detail::PolicyTraits traits = detail::traits_of<Simple>();
+    Lease lease = std::chrono::hours{1};
+    Drift drift{.factor = 0, .floor = std::chrono::milliseconds{0}};
+    std::chrono::milliseconds lock_delay{0};
+    std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
+    detail::ThreadSerial thread = detail::this_thread_serial();
+    std::string token = "token";
+};
+
+/// A hold that is still asked for.
+inline std::shared_ptr<detail::Hold> asked_hold(HoldRecipe recipe = {}) {
+    return std::make_shared<detail::Hold>(detail::HoldTerms{.key = std::move(recipe.key),
+                                                            .traits = recipe.traits,
+                                                            .lease = recipe.lease,
+                                                            .drift = recipe.drift,
+                                                            .lock_delay = recipe.lock_delay,
+                                                            .max_hold = recipe.max_hold},
+                                          detail::Token{std::move(recipe.token)}, recipe.thread);
+}
+
+/// A hold whose validity is running.
+inline std::shared_ptr<detail::Hold> taken_hold(HoldRecipe recipe = {}) {
+    auto hold = asked_hold(std::move(recipe));
+    hold->taken(Clock::now());
+    return hold;
+}
+
+/// A hold whose validity has ended already.
+inline std::shared_ptr<detail::Hold> run_out_hold(HoldRecipe recipe = {}) {
+    auto hold = asked_hold(std::move(recipe));
+    hold->taken(Clock::now() - 2 * Clock::duration{hold->terms().lease.duration()});
+    return hold;
+}
+
+/// A serial that no thread of the test has.
+inline detail::ThreadSerial another_thread() {
+    return static_cast<detail::ThreadSerial>(1'000'000);
+}
+
+}  // namespace redlatch::test
