@@ -1,0 +1,229 @@
+// A stop token ends a wait soon, wherever the waiter is. The promise is 50 ms; the bound here allows
+// for slow machines, and the waits would last far longer.
+
+#include "lock_test.hpp"
+#include "support/proxy.hpp"
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+constexpr auto soon = 3s;
+
+template <class Policy>
+class Cancel : public LockTest {
+protected:
+    /// Starts a wait without limit, to be stopped by `stop_`.
+    std::future<Errc> start_waiting(Lock<Policy>& lock) {
+        return std::async(std::launch::async, [&lock, token = stop_.get_token()] {
+            return code_of(lock.acquire({.stop = token}));
+        });
+    }
+
+    static bool still_waits(std::future<Errc>& waiter) {
+        return waiter.wait_for(60ms) == std::future_status::timeout;
+    }
+
+    void expect_cancelled_soon(std::future<Errc>& waiter) {
+        const Stopwatch watch;
+        stop_.request_stop();
+        EXPECT_EQ(waiter.get(), Errc::cancelled);
+        EXPECT_LT(watch.elapsed(), soon);
+    }
+
+    std::stop_source stop_;
+};
+TYPED_TEST_SUITE(Cancel, AllPolicies, PolicyNames);
+
+TYPED_TEST(Cancel, ends_a_wait_behind_another_thread) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    const Held held = lock.acquire().value();
+    auto first = this->start_waiting(lock);
+    auto second = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(second));
+    this->expect_cancelled_soon(first);
+    this->expect_cancelled_soon(second);
+    EXPECT_TRUE(held.held());
+}
+
+TYPED_TEST(Cancel, ends_the_pause_between_two_tries) {
+    Lock<TypeParam> elsewhere{this->other_client_, "job"};
+    elsewhere.lock();
+    Lock<TypeParam> lock{this->client_, "job", {.backoff = {.min = 30s, .max = 60s}}};
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    this->expect_cancelled_soon(waiter);
+    EXPECT_TRUE(elsewhere.held());
+}
+
+TYPED_TEST(Cancel, ends_a_wait_for_the_answer_of_a_frozen_server) {
+    Client client{{.uris = {this->server_.uri()}, .connect_timeout = 30s, .command_timeout = 30s}};
+    Lock<TypeParam> lock{client, "job"};
+    { const std::lock_guard guard{lock}; }  // it is connected
+    this->server_.freeze();
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    this->expect_cancelled_soon(waiter);
+    this->server_.thaw();
+}
+
+TYPED_TEST(Cancel, ends_connecting_to_a_frozen_server) {
+    Client client{{.uris = {this->server_.uri()}, .connect_timeout = 30s, .command_timeout = 30s}};
+    Lock<TypeParam> lock{client, "job"};
+    this->server_.freeze();
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    this->expect_cancelled_soon(waiter);
+    this->server_.thaw();
+}
+
+TYPED_TEST(Cancel, ends_a_wait_for_a_server_that_is_not_there) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    this->server_.stop();
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    this->expect_cancelled_soon(waiter);
+}
+
+TYPED_TEST(Cancel, ends_a_wait_for_a_connection_of_the_pool) {
+    Client client{{.uris = {this->server_.uri()}, .command_timeout = 30s, .max_connections = 1}};
+    Lock<TypeParam> lock{client, "job"};
+    ASSERT_TRUE(client.ping());
+    this->server_.freeze();
+    auto occupant = std::async(std::launch::async, [&] { return code_of(client.ping()); });
+    EXPECT_TRUE(this->still_waits(occupant));
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    this->expect_cancelled_soon(waiter);
+    this->server_.thaw();
+    EXPECT_EQ(occupant.get(), Errc{});
+}
+
+TYPED_TEST(Cancel, after_the_server_gave_the_lock_leaves_nothing_behind) {
+    Proxy proxy{this->server_.uri()};
+    Client client{{.uris = {proxy.uri()}, .connect_timeout = 30s, .command_timeout = 30s}};
+    Lock<TypeParam> lock{client, "job", {.lease = 60s}};
+    { const std::lock_guard guard{lock}; }  // the server knows the scripts
+    proxy.hold_replies();
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(eventually([&] { return this->redis_.exists("job"); }));
+    this->expect_cancelled_soon(waiter);
+    proxy.pass();
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
+    EXPECT_TRUE(lock.try_lock_for(generous_limit));
+}
+
+TYPED_TEST(Cancel, asked_for_before_takes_nothing) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    this->stop_.request_stop();
+    EXPECT_EQ(code_of(lock.acquire({.stop = this->stop_.get_token()})), Errc::cancelled);
+    EXPECT_EQ(code_of(lock.acquire({.wait = Wait::none(), .stop = this->stop_.get_token()})),
+              Errc::cancelled);
+    EXPECT_TRUE(this->redis_.keys().empty());
+    EXPECT_FALSE(lock.held());
+}
+
+TYPED_TEST(Cancel, tells_the_key_and_the_fault_on_the_way) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    this->server_.stop();
+    auto waiter = std::async(std::launch::async, [&] {
+        return lock.acquire({.stop = this->stop_.get_token()}).error();
+    });
+    EXPECT_EQ(waiter.wait_for(100ms), std::future_status::timeout);
+    this->stop_.request_stop();
+    const Error error = waiter.get();
+    EXPECT_EQ(error.code, Errc::cancelled);
+    EXPECT_EQ(error.key, "job");
+    ASSERT_EQ(error.causes.size(), 1U);
+    EXPECT_EQ(error.causes.front().code, Errc::unavailable);
+}
+
+TYPED_TEST(Cancel, of_one_waiter_is_nothing_to_the_others) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    Held held = lock.acquire().value();
+    auto before = std::async(std::launch::async, [&] { return code_of(lock.acquire()); });
+    EXPECT_TRUE(this->still_waits(before));
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    auto behind = std::async(std::launch::async, [&] { return code_of(lock.acquire()); });
+    EXPECT_TRUE(this->still_waits(behind));
+    this->expect_cancelled_soon(waiter);
+    EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_EQ(before.get(), Errc{});
+    EXPECT_EQ(behind.get(), Errc{});
+}
+
+TYPED_TEST(Cancel, of_the_contending_waiter_lets_the_next_one_contend) {
+    Lock<TypeParam> elsewhere{this->other_client_, "job"};
+    Held held = elsewhere.acquire().value();
+    Lock<TypeParam> lock{this->client_, "job"};
+    auto waiter = this->start_waiting(lock);
+    EXPECT_TRUE(this->still_waits(waiter));
+    auto behind = std::async(std::launch::async, [&] { return code_of(lock.acquire()); });
+    EXPECT_TRUE(this->still_waits(behind));
+    this->expect_cancelled_soon(waiter);
+    EXPECT_TRUE(this->still_waits(behind));
+    EXPECT_EQ(held.release().value(), Release::released);
+    EXPECT_EQ(behind.get(), Errc{});
+}
+
+TYPED_TEST(Cancel, after_the_acquisition_does_nothing) {
+    Lock<TypeParam> lock{this->client_, "job"};
+    const Held held = lock.acquire({.stop = this->stop_.get_token()}).value();
+    this->stop_.request_stop();
+    EXPECT_TRUE(held.held());
+    EXPECT_FALSE(held.lost().stop_requested());
+    EXPECT_TRUE(this->redis_.exists("job"));
+}
+
+TYPED_TEST(Cancel, of_many_waits_at_once) {
+    Lock<TypeParam> elsewhere{this->other_client_, "job"};
+    const std::lock_guard guard{elsewhere};
+    Lock<TypeParam> lock{this->client_, "job"};
+    std::vector<std::future<Errc>> waiters;
+    for (int i = 0; i < 16; ++i) waiters.push_back(this->start_waiting(lock));
+    EXPECT_TRUE(this->still_waits(waiters.back()));
+    for (auto& waiter : waiters) this->expect_cancelled_soon(waiter);
+}
+
+using CancelByThread = LockTest;
+
+TEST_F(CancelByThread, jthread_ends_its_own_wait) {
+    Lock<> elsewhere{other_client_, "job"};
+    const std::lock_guard guard{elsewhere};
+    Lock<> lock{client_, "job"};
+    std::atomic<bool> waiting{false};
+    std::atomic<bool> cancelled{false};
+    const Stopwatch watch;
+    {
+        const std::jthread worker{[&](const std::stop_token& stop) {
+            waiting = true;
+            cancelled = code_of(lock.acquire({.stop = stop})) == Errc::cancelled;
+        }};
+        ASSERT_TRUE(eventually([&] { return waiting.load(); }));
+    }
+    EXPECT_TRUE(cancelled);
+    EXPECT_LT(watch.elapsed(), generous_limit);
+}
+
+TEST_F(CancelByThread, a_lost_lock_can_cancel_the_wait_for_the_next) {
+    Lock<> outer{client_, "outer", {.lease = 300ms}};
+    Lock<> elsewhere{other_client_, "inner"};
+    const std::lock_guard guard{elsewhere};
+    Lock<> inner{client_, "inner"};
+    const Held held = outer.acquire().value();
+    auto waiter = std::async(std::launch::async,
+                             [&] { return code_of(inner.acquire({.stop = held.lost()})); });
+    redis_.del("outer");
+    EXPECT_EQ(waiter.get(), Errc::cancelled);
+}
+
+}  // namespace
+}  // namespace redlatch::test
