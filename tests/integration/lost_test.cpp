@@ -3,6 +3,8 @@
 #include "lock_test.hpp"
 
 #include <atomic>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
