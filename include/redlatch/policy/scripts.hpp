@@ -104,12 +104,17 @@ local mine = redis.call('HEXISTS', key, token) == 1
 if not mine and redis.call('EXISTS', key) == 1 then
   return {0, redis.call('PTTL', key)}
 end
+local ttl = redis.call('PTTL', key)
 if not mine then
   redis.call('HSET', key, token, 1)
 end
-local ttl = redis.call('PTTL', key)
 if ttl < lease then
-  redis.call('PEXPIRE', key, lease)
+  local done = redis.pcall('PEXPIRE', key, lease)
+  if type(done) == 'table' then
+    -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
+    redis.call('HDEL', key, token)
+    return done
+  end
   ttl = lease
 end
 return {1, ttl}
