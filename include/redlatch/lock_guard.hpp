@@ -16,8 +16,8 @@ namespace redlatch::inline v0 {
 class [[nodiscard]] LockGuard {
 public:
     template <LockPolicy Policy>
-    explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
-                       std::optional<Lease> lease = std::nullopt) noexcept
+    [[nodiscard]] explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
+                                     std::optional<Lease> lease = std::nullopt) noexcept
         : held_(lock.acquire({.wait = wait, .lease = lease})) {}
     LockGuard(const LockGuard&) = delete;
     LockGuard& operator=(const LockGuard&) = delete;
