@@ -1,0 +1,17 @@
+// The message names what is missing.
+// expect: DescribesHolds
+
+#include <redlatch/redlatch.hpp>
+
+struct Policy {
+    static constexpr redlatch::Shape shape = redlatch::Shape::string;
+    static constexpr bool watched = false;
+    static const redlatch::LockScripts& scripts() { return redlatch::lua::on_string(); }
+#ifndef REDLATCH_EXPECT_FAIL
+    static constexpr bool reentrant = false;
+#endif
+};
+
+void use(redlatch::Lock<redlatch::Watchdog<Policy>>& lock) {
+    lock.lock();
+}

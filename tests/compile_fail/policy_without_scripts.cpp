@@ -1,0 +1,19 @@
+// The message names what is missing.
+// expect: StoresLock
+
+#include <redlatch/redlatch.hpp>
+
+struct Policy {
+    static constexpr redlatch::Shape shape = redlatch::Shape::string;
+    static constexpr bool reentrant = false;
+    static constexpr bool watched = false;
+#ifndef REDLATCH_EXPECT_FAIL
+    static const redlatch::LockScripts& scripts() {
+        return redlatch::lua::on_string();
+    }
+#endif
+};
+
+void use(redlatch::Lock<Policy>& lock) {
+    lock.lock();
+}
