@@ -83,7 +83,7 @@ public:
     }
 
     /// Whether the validity is running now. No I/O: compares clocks.
-    bool held() const noexcept { return remaining() > std::chrono::milliseconds::zero(); }
+    bool held() const noexcept { return is_ours(grip_) && grip_.hold->valid(Clock::now()); }
 
     /// How much of the validity is left, rounded down; 0 where nothing is held. No I/O.
     std::chrono::milliseconds remaining() const noexcept {

@@ -126,7 +126,10 @@ public:
     }
 
     /// Whether the calling thread holds the lock now, with its validity running. No I/O.
-    bool held() const noexcept { return remaining() > std::chrono::milliseconds::zero(); }
+    bool held() const noexcept {
+        const auto hold = my_hold();
+        return hold != nullptr && hold->valid(Clock::now());
+    }
 
     /// How much of the calling thread's validity is left, rounded down; 0 without a hold. No I/O.
     std::chrono::milliseconds remaining() const noexcept {

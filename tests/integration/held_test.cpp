@@ -22,6 +22,8 @@ void expect_nothing(Held& held) {
     EXPECT_EQ(held.release().value(), Release::not_held);
 }
 
+using HeldToTheEnd = LockTest;
+
 template <class Policy>
 class HeldOf : public LockTest {
 protected:
@@ -38,6 +40,23 @@ TYPED_TEST(HeldOf, tells_about_its_hold) {
     EXPECT_FALSE(held.token().empty());
     EXPECT_FALSE(held.lost().stop_requested());
     EXPECT_TRUE(this->lock_.held()) << "it is this thread's hold too";
+}
+
+// A fraction of a millisecond before its end, `remaining()` is 0 already.
+TEST_F(HeldToTheEnd, is_what_state_and_held_agree_on) {
+    Lock<Simple> lock{client_, "job"};
+    for (int i = 0; i < 3; ++i) {
+        const Held held = lock.acquire({.lease = 50ms}).value();
+        while (held.held()) continue;
+        EXPECT_EQ(held.state(), HoldState::lost);
+        EXPECT_FALSE(held.held());
+    }
+    for (int i = 0; i < 3; ++i) {
+        lock.lock(Lease{50ms});
+        while (lock.held()) continue;
+        EXPECT_EQ(lock.state(), HoldState::lost);
+        lock.unlock();
+    }
 }
 
 TYPED_TEST(HeldOf, holds_nothing_by_default) {
