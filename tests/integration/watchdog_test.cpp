@@ -52,7 +52,7 @@ TYPED_TEST(WatchdogOf, is_not_renewed_after_its_release) {
 
 TYPED_TEST(WatchdogOf, ends_with_its_process) {
     constexpr auto lease = 500ms;
-    ChildProcess child{[this](LineChannel& parent) {
+    ChildProcess child{[&](LineChannel& parent) {
         Client client{this->server_.uri()};
         Lock<TypeParam> lock{client, "job", {.lease = lease}};
         lock.lock();
@@ -72,7 +72,7 @@ TYPED_TEST(WatchdogOf, ends_with_its_process) {
 
 TYPED_TEST(WatchdogOf, ends_when_its_process_stands_still) {
     constexpr auto lease = 300ms;
-    ChildProcess child{[this](LineChannel& parent) {
+    ChildProcess child{[&](LineChannel& parent) {
         Client client{this->server_.uri()};
         Lock<TypeParam> lock{client, "job", {.lease = lease}};
         Held held = lock.acquire().value();
@@ -118,6 +118,15 @@ TYPED_TEST(WatchdogOf, max_hold_bounds_the_first_lease_too) {
     EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
 }
 
+TYPED_TEST(WatchdogOf, max_hold_bounds_what_extend_asks_for) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 300ms, .max_hold = 1s}};
+    Held held = lock.acquire().value();
+    EXPECT_TRUE(held.extend(60s));
+    EXPECT_LE(held.remaining(), 1s);
+    EXPECT_LE(this->redis_.pttl("job"), 1000) << "others need not wait for longer";
+    EXPECT_TRUE(held.held());
+}
+
 TYPED_TEST(WatchdogOf, tells_that_its_key_was_deleted) {
     Lock<TypeParam> lock{this->client_, "job", {.lease = 300ms}};
     Held held = lock.acquire().value();
@@ -154,6 +163,15 @@ TEST_F(WatchdogLock, renews_a_nest_until_its_outermost_end) {
     EXPECT_TRUE(stays([&] { return lock.held() && redis_.exists("job"); }, 2 * lease));
     EXPECT_EQ(lock.release().value(), Release::released);
     EXPECT_FALSE(redis_.exists("job"));
+}
+
+TEST_F(WatchdogLock, max_hold_bounds_what_a_nested_hold_asks_for) {
+    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 300ms, .max_hold = 1s}};
+    Lock<Reentrant> plain{client_, "job"};
+    const Held outer = lock.acquire().value();
+    const Held inner = plain.acquire({.lease = 60s}).value();
+    EXPECT_LE(redis_.pttl("job"), 1000);
+    EXPECT_LE(inner.remaining(), 1s);
 }
 
 TEST_F(WatchdogLock, renews_an_unwatched_hold_for_as_long_as_a_nested_one_is_watched) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/acquire.hpp>
+#include <redlatch/core/renew.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
@@ -230,7 +231,7 @@ private:
                 return undo_nest(hold, give_up->error);
             }
             if (std::holds_alternative<Granted>(action)) {
-                hold->confirm(sent_, lease_);
+                hold->confirm(sent_, nested_lease(*hold));
                 if (watch) session_->renewal().arm(hold, sent_);
                 return Grip{hold, acquisition_.id};
             }
@@ -245,11 +246,12 @@ private:
 
     AcquireAction send_nest(const std::shared_ptr<Hold>& hold, std::uint64_t count,
                             const Limit& limit) {
-        const Call call{
-            hold->scripts().nest,
-            {hold->key()},
-            {hold->token().bytes, static_cast<std::int64_t>(count), hold->server_ttl(lease_)}};
-        const auto reply = send(*hold, call, call, limit);
+        sent_ = Clock::now();
+        const Call call{hold->scripts().nest,
+                        {hold->key()},
+                        {hold->token().bytes, static_cast<std::int64_t>(count),
+                         hold->server_ttl(nested_lease(*hold))}};
+        const auto reply = session_->master_of(hold->key()).run(call, limit);
         const TimePoint now = Clock::now();
         if (!reply) return failed_try(*hold, now, reply.error());
         const auto done = reply->view().integer();
@@ -257,6 +259,11 @@ private:
         if (done != 0) return failed_try(*hold, now, unexpected_reply(hold->key()));
         session_->declare_lost(hold);
         return GiveUp{{Errc::lost, {}, {}, "the outer hold is gone", {}}};
+    }
+
+    /// What a nested try asks for: the outer hold's `max_hold` is not passed.
+    Lease nested_lease(const Hold& hold) const {
+        return renewal_lease(lease_, sent_, hold.last_end());
     }
 
     Result<Grip> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/renew.hpp>
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/release.hpp>
 
@@ -10,22 +11,24 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Sets a hold's lease anew, to `lease` from now on or to what it has left, whichever is longer.
+/// Sets a hold's lease anew, to `lease` from now on or to what it has left, whichever is longer,
+/// but not past `max_hold`.
 /// Tries again through faults until `command_timeout` is over or the validity ends; an extension
 /// that got no answer changes nothing here.
 inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
     const Limit limit = Limit::in(session.command_timeout());
-    const Call call{
-        hold->scripts().extend, {hold->key()}, {hold->token().bytes, hold->server_ttl(lease)}};
     for (;;) {
         const TimePoint sent = Clock::now();
         if (!hold->valid(sent)) {
             session.declare_lost(hold);
             return Unexpected{Error{Errc::lost, hold->key(), {}, "its validity has ended", {}}};
         }
+        const Lease wanted = renewal_lease(lease, sent, hold->last_end());
+        const Call call{
+            hold->scripts().extend, {hold->key()}, {hold->token().bytes, hold->server_ttl(wanted)}};
         auto reply = session.master_of(hold->key()).run(call, limit);
         if (reply && reply->view().integer() == 1) {
-            hold->confirm(sent, lease);
+            hold->confirm(sent, wanted);
             return {};
         }
         if (reply && reply->view().integer() == 0) {
