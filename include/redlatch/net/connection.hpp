@@ -68,7 +68,7 @@ public:
                     return close(std::move(ready).error(), began);
                 }
             } else if (errno != EINTR) {
-                return close(broken("send: " + system_message(errno)), began);
+                return close(last_words(broken("send: " + system_message(errno))), began);
             }
         }
         return {};
@@ -128,6 +128,23 @@ private:
                 return Unexpected{broken("receive: " + system_message(errno))};
             }
         }
+    }
+
+    /// A server that turns a client away says why and hangs up, before it has read anything: what it
+    /// said, if it is there, tells more than that it hung up.
+    Fault last_words(Fault fault) {
+        std::array<char, 1024> buffer{};
+        const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+        void* raw = nullptr;
+        if (n <= 0 || !feed({buffer.data(), static_cast<std::size_t>(n)}) ||
+            redisReaderGetReply(context_->reader, &raw) != REDIS_OK || raw == nullptr) {
+            return fault;
+        }
+        if (auto said = checked(Reply{raw}); !said) {
+            fault.error = std::move(said).error().error;
+            fault.transient = said.error().transient;
+        }
+        return fault;
     }
 
     Expected<void, Fault> feed(std::string_view bytes) {

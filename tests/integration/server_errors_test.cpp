@@ -1,0 +1,369 @@
+// What servers answer instead of what was asked for: tried again where it will pass, told at once
+// where it will not.
+
+#include "fault_tools.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+void expect_ok(const RawReply& reply) {
+    EXPECT_FALSE(reply.is_error()) << reply.text;
+}
+
+/// `CONFIG SET` on one connection that was there before, as others may be refused.
+class Bench {
+public:
+    RedisServer server{{.config = {{"enable-debug-command", "yes"},
+                                   {"enable-protected-configs", "yes"},
+                                   {"loading-process-events-interval-bytes", "1024"},
+                                   {"busy-reply-threshold", "20"},
+                                   {"save", "3600 1"}}}};
+    RawRedis raw{server};
+
+    void config(const std::string& name, const std::string& value) {
+        expect_ok(raw.command({"CONFIG", "SET", name, value}));
+    }
+
+    /// Runs a command that blocks the server, on a connection of its own.
+    void run_aside(std::vector<std::string> command) {
+        aside_ = std::thread{
+            [this, command = std::move(command)] { RawRedis{server}.command(command); }};
+    }
+    void join_aside() { aside_.join(); }
+
+private:
+    std::thread aside_;
+};
+
+/// A state that a server gets into and out of again by itself.
+struct ServerState {
+    std::string name;
+    std::vector<std::string> words;  ///< one of them is in what it answers then
+    std::function<void(Bench&)> begin;
+    std::function<void(Bench&)> end;
+
+    bool is_told_by(const Error& error) const {
+        return std::any_of(words.begin(), words.end(),
+                           [&](const std::string& word) { return speaks_of(error, word); });
+    }
+    friend std::ostream& operator<<(std::ostream& out, const ServerState& state) {
+        return out << state.name;
+    }
+};
+
+void begin_loading(Bench& bench) {
+    expect_ok(bench.raw.command({"DEBUG", "POPULATE", "5000", "data", "200"}));
+    bench.config("key-load-delay", "5000");
+    bench.run_aside({"DEBUG", "RELOAD"});
+    ASSERT_TRUE(eventually([&] { return bench.raw.command({"GET", "x"}).is_error(); }));
+}
+
+void end_loading(Bench& bench) {
+    bench.config("key-load-delay", "0");
+    bench.join_aside();
+}
+
+void begin_busy(Bench& bench) {
+    bench.run_aside({"EVAL", "while true do end", "0"});
+    ASSERT_TRUE(eventually([&] { return bench.raw.command({"PING"}).is_error(); }));
+}
+
+void end_busy(Bench& bench) {
+    expect_ok(bench.raw.command({"SCRIPT", "KILL"}));
+    bench.join_aside();
+}
+
+void begin_misconf(Bench& bench) {
+    // The snapshot cannot be moved over a folder of its name.
+    std::filesystem::create_directory(bench.server.folder() + "/blocked.rdb");
+    bench.config("dbfilename", "blocked.rdb");
+    bench.raw.set("data", "1");
+    expect_ok(bench.raw.command({"BGSAVE"}));
+    ASSERT_TRUE(eventually(
+        [&] { return bench.raw.info("persistence").at("rdb_last_bgsave_status") == "err"; }));
+}
+
+ServerState setting(const std::string& name, const std::string& words, const std::string& option,
+                    const std::string& bad, const std::string& good) {
+    return {name,
+            {words},
+            [=](Bench& bench) { bench.config(option, bad); },
+            [=](Bench& bench) { bench.config(option, good); }};
+}
+
+std::vector<ServerState> passing_states() {
+    const auto replica = [](Bench& bench) {
+        expect_ok(bench.raw.command({"REPLICAOF", "127.0.0.1", "1"}));
+    };
+    const auto master = [](Bench& bench) {
+        expect_ok(bench.raw.command({"REPLICAOF", "NO", "ONE"}));
+    };
+    const auto strict_replica = [replica](Bench& bench) {
+        bench.config("replica-serve-stale-data", "no");
+        replica(bench);
+    };
+    return {
+        {"LOADING", {"LOADING"}, begin_loading, end_loading},
+        {"BUSY", {"BUSY"}, begin_busy, end_busy},
+        {"READONLY", {"READONLY"}, replica, master},
+        {"MASTERDOWN", {"MASTERDOWN", "READONLY"}, strict_replica, master},
+        {"MISCONF",
+         {"MISCONF"},
+         begin_misconf,
+         [](Bench& bench) { bench.config("stop-writes-on-bgsave-error", "no"); }},
+        setting("OOM", "OOM", "maxmemory", "1", "0"),
+        setting("NOREPLICAS", "NOREPLICAS", "min-replicas-to-write", "1", "0"),
+        setting("max_clients", "max number of clients", "maxclients", "1", "1000"),
+    };
+}
+
+/// The same, run for a policy that begins with a plain command and one that begins with a script.
+class PassingState : public testing::TestWithParam<ServerState> {
+protected:
+    void begin() { GetParam().begin(bench); }
+    void end() { GetParam().end(bench); }
+
+    Bench bench;
+    std::shared_ptr<Journal> journal = std::make_shared<Journal>();
+    ClientOptions options() {
+        ClientOptions result = options_for(bench.server.uri(), 2s);
+        result.observer = journal;
+        return result;
+    }
+    Client client{options()};
+};
+
+INSTANTIATE_TEST_SUITE_P(Server, PassingState, testing::ValuesIn(passing_states()),
+                         [](const auto& state) { return state.param.name; });
+
+TEST_P(PassingState, is_reported_with_the_servers_words_when_the_wait_ends) {
+    Lock<Simple> simple{client, "job"};
+    Lock<Reentrant> reentrant{client, "task"};
+    begin();
+    const Stopwatch watch;
+    for (const auto& error : {thrown_by([&] { static_cast<void>(simple.try_lock_for(300ms)); }),
+                              thrown_by([&] { static_cast<void>(reentrant.try_lock_for(300ms)); }),
+                              thrown_by([&] { static_cast<void>(simple.try_lock()); })}) {
+        ASSERT_TRUE(is_error(error, Errc::unavailable));
+        EXPECT_TRUE(GetParam().is_told_by(*error)) << error->describe();
+        EXPECT_FALSE(error->node.empty());
+    }
+    EXPECT_GE(watch.elapsed(), 580ms);  // it was tried until the end
+    EXPECT_LT(watch.elapsed(), 600ms + 2s + slack);
+    end();
+    EXPECT_FALSE(bench.raw.exists("job"));
+}
+
+TEST_P(PassingState, is_waited_out) {
+    Lock<Simple> lock{client, "job"};
+    begin();
+    auto acquired = in_background([&] {
+        auto held = lock.acquire();
+        return held ? held->release() : Result<Release>{Unexpected{held.error()}};
+    });
+    EXPECT_TRUE(eventually([&] { return journal->errors().size() >= 2; }));
+    end();
+    ASSERT_TRUE(finishes(acquired));
+    EXPECT_TRUE(is_outcome(acquired.get(), Release::released));
+}
+
+TEST_P(PassingState, does_not_end_a_watched_hold) {
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 6s}};
+    lock.lock();
+    const auto lost = lock.lost();
+    begin();
+    // Some of these states don't concern a connection that is there, or a lease that is extended.
+    const auto passed_a_renewal = [&] {
+        return lock.state() == HoldState::uncertain || journal->renewals() >= 1;
+    };
+    EXPECT_TRUE(eventually(passed_a_renewal));
+    end();
+    const int before = journal->renewals();
+    EXPECT_TRUE(eventually([&] { return journal->renewals() > before; }));
+    EXPECT_FALSE(lost.stop_requested());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+// --------------------------------------------------------------------- what will not pass
+
+/// An unlimited wait that ends at once, with few connections and commands.
+template <class Policy>
+std::optional<Error> refused_lock(Client& client) {
+    Lock<Policy> lock{client, "job"};
+    const Stopwatch watch;
+    auto error = thrown_by([&] { lock.lock(); });
+    EXPECT_LT(watch.elapsed(), slack);
+    return error;
+}
+
+TEST(Denied, a_missing_password_ends_the_wait_at_once) {
+    RedisServer server{{.password = "secret"}};
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    raw.reset_stats();
+    const auto error = refused_lock<Simple>(client);
+    ASSERT_TRUE(is_error(error, Errc::denied));
+    EXPECT_TRUE(speaks_of(*error, "NOAUTH")) << error->describe();
+    EXPECT_LE(raw.info("stats").at("total_connections_received"), "2");
+}
+
+TEST(Denied, a_password_that_expired_while_the_lock_was_held_is_told) {
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all"}}};
+    RawRedis raw{server};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Lock<Simple> lock{client, "job"};
+    lock.lock();
+    expect_ok(raw.command({"ACL", "SETUSER", "alice", "resetpass", ">other"}));
+    raw.command({"CLIENT", "KILL", "USER", "alice"});
+    EXPECT_TRUE(fails_with(lock.extend(30s), Errc::denied));
+    EXPECT_TRUE(lock.held());  // validity runs whatever the server says now
+    const auto released = lock.release();
+    EXPECT_TRUE(fails_with(released, Errc::denied));
+    EXPECT_EQ(released.error().describe().find("secret"), std::string::npos);
+}
+
+TEST(Denied, a_disabled_user_is_told_at_once) {
+    RedisServer server{{.acl = {"alice off >secret ~* +@all"}}};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    EXPECT_TRUE(is_error(refused_lock<Simple>(client), Errc::denied));
+}
+
+/// One command that the ACL forbids, at top level or inside a script.
+class DeniedCommand : public testing::TestWithParam<std::string> {
+protected:
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all -" + GetParam()}}};
+    RawRedis raw{server};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+
+    /// What needs the command says so; nothing waits, and nothing stays behind for ever.
+    /// `not_needed`: commands without which a lock can be taken and released.
+    template <class Policy>
+    void expect_told_at_once(const std::vector<std::string>& not_needed) {
+        Lock<Policy> lock{client, "job"};
+        const Stopwatch watch;
+        auto held = lock.acquire();
+        if (!held) {
+            EXPECT_TRUE(fails_with(held, Errc::denied));
+        } else {
+            const auto extended = held->extend(60s);
+            EXPECT_TRUE(extended.has_value() || extended.error().code == Errc::denied);
+            const auto inspected = lock.inspect();
+            EXPECT_TRUE(inspected.has_value() || inspected.error().code == Errc::denied);
+            const auto released = held->release();
+            EXPECT_TRUE(released.has_value() || released.error().code == Errc::denied);
+        }
+        EXPECT_LT(watch.elapsed(), command_timeout + slack);
+        const bool all_worked = !raw.exists("job") && held;
+        const bool may_work =
+            std::find(not_needed.begin(), not_needed.end(), GetParam()) != not_needed.end();
+        EXPECT_TRUE(may_work || !all_worked) << "done without " << GetParam();
+        // -1 would be a lock that nobody holds and that never ends.
+        EXPECT_NE(raw.pttl("job"), -1);
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Acl, DeniedCommand,
+                         testing::Values("set", "get", "del", "evalsha", "eval", "pexpire", "pttl",
+                                         "hset", "hexists", "hdel", "exists", "hgetall"),
+                         [](const auto& command) { return command.param; });
+
+TEST_P(DeniedCommand, is_told_at_once_by_a_simple_lock) {
+    expect_told_at_once<Simple>(
+        {"hset", "hexists", "hdel", "exists", "hgetall", "pexpire", "pttl"});
+}
+
+TEST_P(DeniedCommand, is_told_at_once_by_a_reentrant_lock) {
+    expect_told_at_once<Reentrant>({"set", "get", "del", "hgetall"});
+}
+
+TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all -evalsha -eval"}}};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Lock<Watchdog<Simple>> lock{client, "job", {.lease = 1s}};
+    lock.lock();
+    const auto lost = lock.lost();
+    const Stopwatch watch;
+    EXPECT_TRUE(eventually([&] { return lost.stop_requested(); }));
+    EXPECT_LT(watch.elapsed(), 1s + slack);
+    EXPECT_FALSE(lock.held());
+}
+
+TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    raw.command({"RPUSH", "job", "data"});
+    EXPECT_TRUE(is_error(refused_lock<Simple>(client), Errc::wrong_type));
+    EXPECT_TRUE(is_error(refused_lock<Reentrant>(client), Errc::wrong_type));
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(fails_with(lock.inspect(), Errc::wrong_type));
+    EXPECT_TRUE(fails_with(lock.force_unlock(), Errc::wrong_type));
+    EXPECT_EQ(raw.type("job"), "list");
+    EXPECT_EQ(raw.pttl("job"), -1);
+}
+
+TEST(WrongType, a_key_that_replaced_the_lock_ends_the_hold_and_stays) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    Lock<Simple> lock{client, "job"};
+    lock.lock();
+    raw.del("job");
+    raw.command({"RPUSH", "job", "data"});
+    EXPECT_TRUE(fails_with(lock.extend(60s), Errc::wrong_type));
+    EXPECT_FALSE(lock.release().has_value());
+    EXPECT_EQ(raw.type("job"), "list");
+}
+
+TEST(ServerErrors, a_foreign_lock_without_an_end_is_waited_for_no_longer_than_asked) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    raw.set("job", "somebody's");
+    Lock<Simple> lock{client, "job"};
+    const Stopwatch watch;
+    EXPECT_FALSE(lock.try_lock_for(200ms));
+    EXPECT_LT(watch.elapsed(), 200ms + slack);
+    const auto info = lock.inspect();
+    ASSERT_TRUE(succeeds(info));
+    EXPECT_TRUE(info->locked);
+    EXPECT_FALSE(info->ttl.has_value());
+    EXPECT_EQ(info->owner, "somebody's");
+}
+
+TEST(ServerErrors, a_server_that_knows_no_scripts_is_told_at_once) {
+    RedisServer server{
+        {.config = {{"rename-command EVAL", "\"\""}, {"rename-command EVALSHA", "\"\""}}}};
+    Client client{options_for(server.uri())};
+    const auto error = refused_lock<Reentrant>(client);
+    ASSERT_TRUE(is_error(error, Errc::protocol));
+    EXPECT_TRUE(speaks_of(*error, "unknown command")) << error->describe();
+}
+
+TEST(ServerErrors, a_database_that_is_not_there_is_told_at_once) {
+    RedisServer server;
+    Client client{options_for(server.uri() + "?db=99")};
+    const auto error = refused_lock<Simple>(client);
+    ASSERT_TRUE(is_error(error, Errc::invalid_argument));
+    EXPECT_TRUE(speaks_of(*error, "DB index")) << error->describe();
+}
+
+}  // namespace
+}  // namespace redlatch::test

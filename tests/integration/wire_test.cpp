@@ -1,0 +1,340 @@
+// What can go wrong between a client and its socket.
+
+#include "fault_tools.hpp"
+#include "support/process.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/socket.hpp"
+#include "support/temp_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Says OK to each connection's first request, `answer` to all others, and hangs up after that if so
+/// told. One connection at a time.
+class FakeServer {
+public:
+    FakeServer(std::string answer, bool hang_up)
+        : answer_(std::move(answer)), hang_up_(hang_up), thread_([this] { run(); }) {}
+    ~FakeServer() {
+        stop_ = true;
+        thread_.join();
+    }
+
+    std::string uri() const { return address_.uri(); }
+
+private:
+    void run() {
+        while (!stop_) {
+            if (!readable(listener_.get())) continue;
+            const UniqueFd connection{::accept(listener_.get(), nullptr, nullptr)};
+            if (connection) serve(connection.get());
+        }
+    }
+
+    void serve(int fd) {
+        std::vector<char> buffer(4096);
+        for (bool first = true; !stop_;) {
+            if (!readable(fd)) continue;
+            if (::recv(fd, buffer.data(), buffer.size(), 0) <= 0) return;
+            const std::string_view text = first ? std::string_view{"+OK\r\n"} : answer_;
+            ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+            if (!first && hang_up_) return;
+            first = false;
+        }
+    }
+
+    static bool readable(int fd) {
+        pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+        return ::poll(&entry, 1, 10) > 0;
+    }
+
+    TempFolder folder_;
+    Address address_{.path = folder_.file("fake"), .host = {}};
+    UniqueFd listener_ = listen_on(address_);
+    const std::string answer_;
+    const bool hang_up_;
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+struct Garbage {
+    const char* what;
+    std::string answer;
+    bool hang_up;
+    Errc code;
+};
+
+TEST(Connection, answers_garbage_with_an_error) {
+    const std::vector<Garbage> all{
+        {"no protocol at all", "220 mail ready\r\n", false, Errc::protocol},
+        {"a status that SET never gives", "+QUEUED\r\n", false, Errc::protocol},
+        {"a number", ":1\r\n", false, Errc::protocol},
+        {"an array of another shape", "*3\r\n:1\r\n:1\r\n:1\r\n", false, Errc::protocol},
+        {"an array of strings", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n", false, Errc::protocol},
+        {"nothing where something is due", "$-1\r\n", false, Errc::protocol},
+        {"a map of RESP3", "%1\r\n+a\r\n+b\r\n", false, Errc::protocol},
+        {"an unknown error", "-EVIL do as I say\r\n", false, Errc::protocol},
+        {"a huge bulk", "$2000000\r\n" + std::string(1'500'000, 'x'), false, Errc::protocol},
+        {"half an array", "*2\r\n:1\r\n", false, Errc::unavailable},
+        {"half an array and the end", "*2\r\n:1\r\n", true, Errc::unavailable},
+        {"the end", "", true, Errc::unavailable},
+    };
+    for (const Garbage& garbage : all) {
+        SCOPED_TRACE(garbage.what);
+        const FakeServer server{garbage.answer, garbage.hang_up};
+        const std::size_t before = open_descriptors();
+        Client client{options_for(server.uri())};
+        Lock<Simple> lock{client, "job"};
+        const Stopwatch watch;
+        EXPECT_TRUE(is_error(thrown_by([&] { static_cast<void>(lock.try_lock()); }), garbage.code));
+        EXPECT_LT(watch.elapsed(), command_timeout + slack);
+        EXPECT_FALSE(lock.held());
+        if (garbage.code == Errc::unavailable) {
+            EXPECT_TRUE(eventually([&] { return open_descriptors() <= before; }));
+        }
+    }
+}
+
+TEST(Connection, survives_a_denied_client_setname) {
+    RedisServer server{{.acl = {"default on nopass ~* +@all -client|setname"}}};
+    Client client{options_for(server.uri())};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(lock.try_lock());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+TEST(Connection, gives_up_on_a_name_without_address) {
+    Client client{options_for("redis://no-such-host.invalid")};
+    Lock<Simple> lock{client, "job"};
+    const Stopwatch watch;
+    EXPECT_TRUE(is_error(thrown_by([&] { static_cast<void>(lock.try_lock_for(200ms)); }),
+                         Errc::unavailable));
+    EXPECT_LT(watch.elapsed(), 200ms + slack);
+}
+
+TEST(Connection, raises_no_sigpipe) {
+    struct sigaction action {};
+    ASSERT_EQ(::sigaction(SIGPIPE, nullptr, &action), 0);
+    ASSERT_EQ(action.sa_handler, SIG_DFL) << "the test would show nothing";
+
+    RedisServer server;
+    Client client{options_for(server.uri())};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    server.kill();
+    lock.unlock();  // writes to a socket whose other end is closed
+    EXPECT_TRUE(
+        is_error(thrown_by([&] { static_cast<void>(lock.try_lock()); }), Errc::unavailable));
+}
+
+/// While it lives, a signal interrupts this process every millisecond.
+class SignalStorm {
+public:
+    SignalStorm() {
+        struct sigaction action {};
+        action.sa_handler = [](int) { ++count; };  // and no SA_RESTART
+        ::sigaction(SIGALRM, &action, &before_);
+        set_interval(1000);
+    }
+    ~SignalStorm() {
+        set_interval(0);
+        ::sigaction(SIGALRM, &before_, nullptr);
+    }
+
+    static inline std::atomic<int> count{0};
+
+private:
+    static void set_interval(suseconds_t microseconds) {
+        const itimerval timer{{0, microseconds}, {0, microseconds}};
+        ::setitimer(ITIMER_REAL, &timer, nullptr);
+    }
+
+    struct sigaction before_ {};
+};
+
+TEST(Connection, keeps_its_deadline_in_a_storm_of_signals) {
+    RedisServer server;
+    Client client{options_for(server.uri())};
+    Lock<Simple> lock{client, "job"};
+    server.freeze();
+    {
+        const SignalStorm storm;
+        const Stopwatch watch;
+        EXPECT_TRUE(is_error(thrown_by([&] { static_cast<void>(lock.try_lock_for(300ms)); }),
+                             Errc::unavailable));
+        EXPECT_GE(watch.elapsed(), 300ms);
+        EXPECT_LT(watch.elapsed(), 300ms + slack);
+    }
+    EXPECT_GT(SignalStorm::count, 10);
+    server.thaw();
+    const SignalStorm storm;
+    lock.lock();
+    EXPECT_TRUE(lock.held());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+bool can_lock(const std::string& uri) {
+    Client client{options_for(uri, 5s)};
+    Lock<Simple> lock{client, "job"};
+    return lock.try_lock() && lock.release().value() == Release::released;
+}
+
+TEST(Connection, reports_used_up_descriptors) {
+    const RedisServer server;
+    ChildProcess child{[&](LineChannel&) {
+        rlimit limit{};
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+        const rlim_t allowed = limit.rlim_cur;
+        const UniqueFd next{::dup(STDERR_FILENO)};  // the lowest free number
+        limit.rlim_cur = static_cast<rlim_t>(next.get());
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        {
+            Client client{options_for(server.uri())};
+            Lock<Simple> lock{client, "job"};
+            const auto error = thrown_by([&] { static_cast<void>(lock.try_lock()); });
+            if (!is_error(error, Errc::unavailable) || !speaks_of(*error, "open files")) return 1;
+        }
+        limit.rlim_cur = allowed;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        return can_lock(server.uri()) ? 0 : 2;
+    }};
+    EXPECT_EQ(child.wait()->code, 0);
+}
+
+TEST(Connection, works_above_descriptor_1023) {
+    const RedisServer server;
+    ChildProcess child{[&](LineChannel&) {
+        rlimit limit{};
+        ::getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+        std::vector<UniqueFd> taken;
+        while (taken.empty() || taken.back().get() < 1100) {
+            taken.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+            if (!taken.back()) return 1;
+        }
+        return can_lock(server.uri()) ? 0 : 2;
+    }};
+    EXPECT_EQ(child.wait()->code, 0);
+}
+
+TEST(Connection, leaves_the_standard_descriptors_alone) {
+    const RedisServer server;
+    ChildProcess child{[&](LineChannel&) {
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+        Client client{options_for(server.uri(), 5s)};
+        Lock<Simple> lock{client, "job"};
+        if (!lock.try_lock()) return 1;
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+            if (::fcntl(fd, F_GETFD) != -1) return 2;
+        }
+        return lock.release().value() == Release::released ? 0 : 3;
+    }};
+    EXPECT_EQ(child.wait()->code, 0);
+}
+
+TEST(Connection, is_closed_on_exec) {
+    RedisServer server;
+    Client client{options_for(server.uri(), 5s)};
+    const std::size_t before = open_descriptors();
+    client.ping().value();
+    ASSERT_GT(open_descriptors(), before);
+    for (int fd = STDERR_FILENO + 1; fd < 200; ++fd) {
+        sockaddr_storage peer{};
+        socklen_t size = sizeof peer;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+        if (peer.ss_family != AF_UNIX) continue;
+        EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << fd;
+    }
+}
+
+TEST(Connection, leaks_nothing_when_it_fails) {
+    RedisServer server;
+    server.stop();
+    Client client{options_for(server.uri())};
+    Lock<Simple> lock{client, "job"};
+    static_cast<void>(thrown_by([&] { static_cast<void>(lock.try_lock()); }));
+    const std::size_t descriptors = open_descriptors();
+    const std::size_t threads = running_threads();
+    for (int i = 0; i < 1000; ++i) {
+        ASSERT_TRUE(
+            is_error(thrown_by([&] { static_cast<void>(lock.try_lock()); }), Errc::unavailable));
+    }
+    EXPECT_EQ(open_descriptors(), descriptors);
+    EXPECT_EQ(running_threads(), threads);
+}
+
+TEST(Pool, replaces_connections_that_died_idle_without_an_error) {
+    RedisServer server;
+    RawRedis raw{server};
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(server.uri(), 5s);
+    options.observer = journal;
+    Client client{options};
+    Lock<Simple> lock{client, "job"};
+    const auto kill_all = [&] { raw.command({"CLIENT", "KILL", "TYPE", "normal"}); };
+
+    client.ping().value();
+    kill_all();
+    ASSERT_TRUE(lock.try_lock());
+    kill_all();
+    EXPECT_TRUE(succeeds(lock.extend(60s)));
+    kill_all();
+    EXPECT_TRUE(lock.inspect().value().locked);
+    kill_all();
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+    EXPECT_FALSE(raw.exists("job"));
+
+    server.restart();
+    EXPECT_TRUE(lock.try_lock());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+    EXPECT_TRUE(journal->errors().empty());
+}
+
+TEST(Pool, stays_as_it_is_over_thousands_of_locks) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri(), 5s)};
+    const auto use = [&client](int rounds) {
+        std::vector<std::jthread> threads;
+        for (int t = 0; t < 4; ++t) {
+            threads.emplace_back([&client, t, rounds] {
+                for (int i = 0; i < rounds; ++i) {
+                    Lock<> own{client, "own:" + std::to_string(t) + ":" + std::to_string(i)};
+                    Lock<> shared{client, "shared"};
+                    const std::scoped_lock both{own, shared};
+                }
+            });
+        }
+    };
+    use(20);
+    const std::size_t descriptors = open_descriptors();
+    const std::size_t threads = running_threads();
+    use(300);
+    EXPECT_LE(open_descriptors(), descriptors + 4);  // never more than one for each thread
+    EXPECT_LE(raw.client_list().size(), 6U);         // those, the renewal's, and this one
+    EXPECT_LE(running_threads(), threads);
+    EXPECT_TRUE(raw.keys().empty());
+}
+
+}  // namespace
+}  // namespace redlatch::test
