@@ -199,7 +199,9 @@ private:
         const auto host = decode(encoded);
         if (!host || host->empty()) return fail("the host is empty or badly encoded");
         for (const char c : *host) {
-            if (c <= ' ' || c == 0x7f) return fail("the host has a space or a control character");
+            const auto byte = static_cast<unsigned char>(c);
+            if (byte <= 0x20 || byte == 0x7f)
+                return fail("the host has a space or a control character");
         }
         endpoint_.host = *host;
         return true;

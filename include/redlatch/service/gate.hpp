@@ -143,10 +143,7 @@ public:
     Admission enter(const Visit& visit) {
         Lock lock{mutex_};
         if (closed_) return {Answer::closed};
-        const auto [position, is_new] = entries_.try_emplace(visit.key);
-        Named& entry = *position;
-        if (is_new) entry.second.shape = visit.traits.shape;
-        if (entry.second.shape != visit.traits.shape) return {Answer::wrong_shape};
+        Named& entry = *entries_.try_emplace(visit.key).first;
         Admission admission = admit(lock, entry, visit);
         erase_if_unused(entry);
         return admission;
@@ -251,6 +248,11 @@ private:
         Entry& here = entry.second;
         Admission admission{Answer::busy};
         take_run_out(here, admission.run_out);
+        if (here.free() && here.queue.empty()) here.shape = visit.traits.shape;
+        if (here.shape != visit.traits.shape) {
+            admission.answer = Answer::wrong_shape;
+            return admission;
+        }
         if (here.current != nullptr && here.current->thread() == visit.thread &&
             here.current->in(Phase::held)) {
             if (visit.traits.reentrant) return nest(here.current, visit.acquisition);

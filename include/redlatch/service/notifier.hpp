@@ -60,13 +60,25 @@ public:
 
     /// Lets the tasks so far be run, for `bound` at most. A callback may be what calls this; it is
     /// not waited for.
-    void close(Clock::duration bound) {
-        std::unique_lock lock{mutex_};
-        closing_ = true;
-        work_.notify_all();
-        const std::size_t self = running_here() == this ? 1 : 0;
-        finished_.wait_for(lock, bound, [&] { return threads_ <= self; });
-        tasks_.clear();
+    static void close(const std::shared_ptr<CallbackThreads>& self, Clock::duration bound) {
+        const TimePoint end = saturating_add(Clock::now(), bound);
+        const std::size_t caller = running_here() == self.get() ? 1 : 0;
+        {
+            const std::lock_guard lock{self->mutex_};
+            self->closing_ = true;
+        }
+        self->work_.notify_all();
+        for (TimePoint now = Clock::now(); now < end; now = Clock::now()) {
+            supervise(self, now);  // a callback that hangs does not hold up those behind it
+            std::unique_lock lock{self->mutex_};
+            const auto done = [&] { return self->threads_ <= caller && self->tasks_.empty(); };
+            if (self->finished_.wait_for(lock, std::min<Clock::duration>(end - now, patience),
+                                         done)) {
+                break;
+            }
+        }
+        const std::lock_guard lock{self->mutex_};
+        self->tasks_.clear();
     }
 
 private:
@@ -163,8 +175,7 @@ public:
             wake_.notify_one();
         }
         if (thread_.joinable()) thread_.join();
-        CallbackThreads::supervise(callbacks_, Clock::now());
-        callbacks_->close(bound);
+        CallbackThreads::close(callbacks_, bound);
     }
 
 private:

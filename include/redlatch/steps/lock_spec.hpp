@@ -68,6 +68,9 @@ inline Result<void> check_options(const LockSpec& spec) {
     if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
         return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
     }
+    if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
+        return Unexpected{invalid("max_hold is shorter than 10 ms")};
+    }
     auto lease = check_lease(spec, options.lease);
     if (!lease) return Unexpected{std::move(lease).error()};
     return {};
