@@ -1,0 +1,141 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <sys/resource.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <latch>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace redlatch::bench {
+
+using Seconds = std::chrono::duration<double>;
+
+/// CPU time of this process so far, of its threads and its time in the kernel.
+inline Seconds cpu_time() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
+    return Seconds{seconds(usage.ru_utime) + seconds(usage.ru_stime)};
+}
+
+inline double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    if (values.empty()) return 0;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// What one thread does again and again: false, or an exception, if it did not work.
+using Step = std::function<bool()>;
+
+/// Steps of several threads at once, over some time.
+struct Sample {
+    double per_second = 0;
+    double cpu_us = 0;  ///< this process's CPU time for one step
+    std::string error;
+};
+
+/// Runs each of `steps` on a thread of its own for about `duration`.
+inline Sample run_for(const std::vector<Step>& steps, std::chrono::milliseconds duration) {
+    Sample sample;
+    std::size_t steps_done = 0;
+    std::mutex mutex;
+    std::atomic<bool> stop{false};
+    std::latch ready{static_cast<std::ptrdiff_t>(steps.size()) + 1};
+    std::vector<std::thread> threads;
+    for (const Step& step : steps) {
+        threads.emplace_back([&, step] {
+            std::size_t done = 0;
+            std::string error;
+            ready.arrive_and_wait();
+            try {
+                while (error.empty() && !stop.load(std::memory_order_relaxed)) {
+                    if (!step()) error = "a lock was not taken or not released";
+                    ++done;
+                }
+            } catch (const std::exception& e) {
+                error = e.what();
+            }
+            const std::lock_guard lock{mutex};
+            steps_done += done;
+            if (!error.empty()) sample.error = error;
+        });
+    }
+    ready.arrive_and_wait();
+    const auto start = std::chrono::steady_clock::now();
+    const Seconds cpu_start = cpu_time();
+    std::this_thread::sleep_for(duration);
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+    const Seconds took = std::chrono::steady_clock::now() - start;
+    const auto count = static_cast<double>(steps_done);
+    sample.per_second = count / took.count();
+    sample.cpu_us = (cpu_time() - cpu_start).count() * 1e6 / count;
+    return sample;
+}
+
+/// Samples of one side.
+struct Side {
+    std::vector<double> per_second;
+    std::vector<double> cpu_us;
+
+    void add(const Sample& sample) {
+        per_second.push_back(sample.per_second);
+        cpu_us.push_back(sample.cpu_us);
+    }
+};
+
+/// How many rounds a comparison has, and how long one side runs in each. Many short ones: what
+/// disturbs a machine then hits both sides.
+inline constexpr int rounds = 31;
+inline constexpr std::chrono::milliseconds slice{60};
+
+/// Runs both sides by turns, each first in every other round. Reports the medians, their ratio, and
+/// `paired`: the median of each round's own ratio, which a machine that changes its pace in the
+/// middle of a run disturbs least.
+inline void compare(benchmark::State& state, const std::vector<Step>& ours,
+                    const std::vector<Step>& raw) {
+    Side our_side;
+    Side raw_side;
+    auto run = [&](Side& side, const std::vector<Step>& steps) {
+        const Sample sample = run_for(steps, slice);
+        if (!sample.error.empty()) state.SkipWithError(sample.error.c_str());
+        side.add(sample);
+        return sample.error.empty();
+    };
+    run_for(raw, slice);  // connects, loads scripts, fills caches
+    run_for(ours, slice);
+    bool ours_first = false;
+    for ([[maybe_unused]] auto _ : state) {
+        Side& first = ours_first ? our_side : raw_side;
+        Side& second = ours_first ? raw_side : our_side;
+        if (!run(first, ours_first ? ours : raw) || !run(second, ours_first ? raw : ours)) return;
+        ours_first = !ours_first;
+        state.SetIterationTime(1 / our_side.per_second.back());
+    }
+    std::vector<double> paired;
+    std::transform(our_side.per_second.begin(), our_side.per_second.end(),
+                   raw_side.per_second.begin(), std::back_inserter(paired), std::divides<>{});
+    state.counters["ours/s"] = median(our_side.per_second);
+    state.counters["raw/s"] = median(raw_side.per_second);
+    state.counters["ratio"] = median(our_side.per_second) / median(raw_side.per_second);
+    state.counters["paired"] = median(paired);
+    state.counters["ours_cpu_us"] = median(our_side.cpu_us);
+    state.counters["raw_cpu_us"] = median(raw_side.cpu_us);
+}
+
+}  // namespace redlatch::bench
