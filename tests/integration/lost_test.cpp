@@ -1,9 +1,11 @@
 // `lost()`: told of a loss, or of what must be taken for one, by the time that validity ends.
 
 #include "lock_test.hpp"
+#include "support/proxy.hpp"
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -173,6 +175,50 @@ TEST_F(LostLock, lets_a_callback_use_locks) {
                                   }};
     EXPECT_EQ(lock.force_unlock().value(), Forced::removed);
     EXPECT_TRUE(eventually([&] { return rescued.load(); }));
+}
+
+class LateAnswer : public LockTest {
+protected:
+    /// Both scripts are known, so that one answer is all that is waited for.
+    LateAnswer() {
+        redis_.command({"SCRIPT", "LOAD", lua::on_string().extend.source()});
+        redis_.command({"SCRIPT", "LOAD", lua::on_hash().nest.source()});
+    }
+
+    Proxy proxy_{server_.uri()};
+    Client slow_client_{{.uris = {proxy_.uri()}, .command_timeout = 20s}};
+};
+
+TEST_F(LateAnswer, to_an_extension_revives_nothing_and_leaves_no_key) {
+    Lock<Simple> lock{slow_client_, "job", {.lease = 1s}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    proxy_.hold_replies();
+    auto extension =
+        std::async(std::launch::async, [&] { return code_of(held.extend(std::chrono::hours{1})); });
+    EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 60'000; }));
+    EXPECT_TRUE(fires(lost));
+    proxy_.pass();
+    EXPECT_EQ(extension.get(), Errc::lost);
+    EXPECT_EQ(held.state(), HoldState::lost);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); })) << "others wait for nobody";
+}
+
+TEST_F(LateAnswer, to_a_nested_acquire_revives_nothing_and_leaves_no_key) {
+    Lock<Reentrant> lock{slow_client_, "job", {.lease = 1s}};
+    std::promise<std::stop_token> outer_lost;
+    auto nested = std::async(std::launch::async, [&] {
+        const Held outer = lock.acquire().value();
+        outer_lost.set_value(outer.lost());
+        proxy_.hold_replies();
+        return code_of(lock.acquire({.lease = std::chrono::hours{1}}));
+    });
+    const std::stop_token lost = outer_lost.get_future().get();
+    EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 60'000; }));
+    EXPECT_TRUE(fires(lost));
+    proxy_.pass();
+    EXPECT_EQ(nested.get(), Errc::lost);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
 }
 
 }  // namespace

@@ -232,6 +232,10 @@ private:
             }
             if (std::holds_alternative<Granted>(action)) {
                 hold->confirm(sent_, nested_lease(*hold));
+                if (!hold->in(Phase::held)) {
+                    session_->renewal().bury(hold, {Clock::duration::zero()});
+                    return undo_nest(hold, outer_is_gone());
+                }
                 if (watch) session_->renewal().arm(hold, sent_);
                 return Grip{hold, acquisition_.id};
             }
@@ -258,8 +262,10 @@ private:
         if (done == 1) return core_.taken(sent_, now);
         if (done != 0) return failed_try(*hold, now, unexpected_reply(hold->key()));
         session_->declare_lost(hold);
-        return GiveUp{{Errc::lost, {}, {}, "the outer hold is gone", {}}};
+        return GiveUp{outer_is_gone()};
     }
+
+    static Error outer_is_gone() { return {Errc::lost, {}, {}, "the outer hold is gone", {}}; }
 
     /// What a nested try asks for: the outer hold's `max_hold` is not passed.
     Lease nested_lease(const Hold& hold) const {

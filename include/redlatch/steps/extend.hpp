@@ -29,7 +29,9 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         auto reply = session.master_of(hold->key()).run(call, limit);
         if (reply && reply->view().integer() == 1) {
             hold->confirm(sent, wanted);
-            return {};
+            if (hold->in(Phase::held)) return {};
+            session.renewal().bury(hold, {Clock::duration::zero()});
+            return Unexpected{Error{Errc::lost, hold->key(), {}, "it ended before the answer", {}}};
         }
         if (reply && reply->view().integer() == 0) {
             session.declare_lost(hold);
