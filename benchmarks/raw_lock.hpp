@@ -125,6 +125,37 @@ private:
     std::string token_;
 };
 
+/// The same in a hash `token -> hold count`, as reentrant locks are kept: a script for both.
+class RawHashLock {
+public:
+    RawHashLock(const std::string& uri, std::string key, std::int64_t lease_ms)
+        : connection_(uri), key_(std::move(key)), lease_(std::to_string(lease_ms)) {
+        acquire_ = connection_.load(
+            "if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end "
+            "redis.call('HSET', KEYS[1], ARGV[1], 1) "
+            "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1");
+        release_ = connection_.load("return redis.call('HDEL', KEYS[1], ARGV[1])");
+    }
+
+    bool try_lock() {
+        token_ = tokens_.next();
+        return connection_.command<6>({"EVALSHA", acquire_, "1", key_, token_, lease_}).is_one();
+    }
+
+    bool unlock() {
+        return connection_.command<5>({"EVALSHA", release_, "1", key_, token_}).is_one();
+    }
+
+private:
+    RawConnection connection_;
+    RawTokens tokens_;
+    std::string key_;
+    std::string lease_;
+    std::string acquire_;
+    std::string release_;
+    std::string token_;
+};
+
 /// One hold of a hash `token -> count`, nested and ended with the absolute count.
 class RawNesting {
 public:

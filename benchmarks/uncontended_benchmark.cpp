@@ -28,21 +28,21 @@ test::RedisServer& server() {
     return instance;
 }
 
-template <class Policy>
+template <class Policy, class Raw>
 void uncontended(benchmark::State& state, Transport transport) {
     const std::string uri = transport == Transport::tcp ? server().tcp_uri() : server().uri();
     const auto threads = static_cast<std::size_t>(state.range(0));
 
     Client client{uri};
     std::vector<std::unique_ptr<Lock<Policy>>> ours;
-    std::vector<std::unique_ptr<RawLock>> raw;
+    std::vector<std::unique_ptr<Raw>> raw;
     std::vector<Step> our_steps;
     std::vector<Step> raw_steps;
     for (std::size_t i = 0; i < threads; ++i) {
         // Names of equal length.
         ours.push_back(std::make_unique<Lock<Policy>>(client, "order:ours:" + std::to_string(i),
                                                       LockOptions{.lease = lease}));
-        raw.push_back(std::make_unique<RawLock>(
+        raw.push_back(std::make_unique<Raw>(
             uri, "order:hand:" + std::to_string(i),
             std::chrono::duration_cast<std::chrono::milliseconds>(lease).count()));
         our_steps.push_back([&lock = *ours.back()] {
@@ -79,9 +79,9 @@ void register_policy(const char* name, void (*run)(benchmark::State&, Transport)
 
 int main(int argc, char** argv) {
     using namespace redlatch;
-    bench::register_policy("simple", bench::uncontended<Simple>);
-    bench::register_policy("watchdog", bench::uncontended<Watchdog<Simple>>);
-    bench::register_policy("reentrant", bench::uncontended<Reentrant>);
+    bench::register_policy("simple", bench::uncontended<Simple, bench::RawLock>);
+    bench::register_policy("watchdog", bench::uncontended<Watchdog<Simple>, bench::RawLock>);
+    bench::register_policy("reentrant", bench::uncontended<Reentrant, bench::RawHashLock>);
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
     benchmark::RunSpecifiedBenchmarks();
