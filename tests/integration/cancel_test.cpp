@@ -40,7 +40,7 @@ protected:
 
     std::stop_source stop_;
 };
-TYPED_TEST_SUITE(Cancel, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(Cancel, AllPolicies);
 
 TYPED_TEST(Cancel, ends_a_wait_behind_another_thread) {
     Lock<TypeParam> lock{this->client_, "job"};

@@ -52,7 +52,7 @@ protected:
         }
     }
 };
-TYPED_TEST_SUITE(Exclusion, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(Exclusion, AllPolicies);
 
 TYPED_TEST(Exclusion, holds_between_threads_with_a_handle_each) {
     constexpr int threads = 6;

@@ -29,7 +29,7 @@ class HeldOf : public LockTest {
 protected:
     Lock<Policy> lock_{client_, "job"};
 };
-TYPED_TEST_SUITE(HeldOf, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(HeldOf, AllPolicies);
 
 TYPED_TEST(HeldOf, tells_about_its_hold) {
     const Held held = this->lock_.acquire({.lease = 20s}).value();
@@ -216,7 +216,7 @@ TYPED_TEST(HeldOf, refuses_bad_leases_without_a_command) {
 
 template <class Policy>
 class LockGuardOf : public HeldOf<Policy> {};
-TYPED_TEST_SUITE(LockGuardOf, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(LockGuardOf, AllPolicies);
 
 TYPED_TEST(LockGuardOf, is_a_scope_that_holds) {
     {

@@ -21,7 +21,7 @@ protected:
     Lock<Policy> lock_{client_, "job"};
     Lock<Policy> elsewhere_{other_client_, "job"};
 };
-TYPED_TEST_SUITE(LockInterface, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(LockInterface, AllPolicies);
 
 TYPED_TEST(LockInterface, works_with_lock_guard) {
     {
@@ -276,7 +276,7 @@ TYPED_TEST(LockInterface, unlock_never_throws_with_a_stopped_server) {
 template <class Policy>
 class SelfDeadlock : public LockInterface<Policy> {};
 using PoliciesThatDontNest = ::testing::Types<Simple, Watchdog<Simple>>;
-TYPED_TEST_SUITE(SelfDeadlock, PoliciesThatDontNest, PolicyNames);
+TYPED_TEST_SUITE(SelfDeadlock, PoliciesThatDontNest);
 
 TYPED_TEST(SelfDeadlock, throws_where_the_wait_has_no_limit) {
     Lock<TypeParam> handle{this->client_, "job"};

@@ -16,7 +16,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 namespace redlatch {
@@ -55,20 +54,6 @@ protected:
 
 /// Each policy, for what all of them have to do alike.
 using AllPolicies = ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>>;
-
-struct PolicyNames {
-    template <class Policy>
-    static std::string GetName(int) {
-        if constexpr (std::is_same_v<Policy, Simple>) return "Simple";
-        if constexpr (std::is_same_v<Policy, Reentrant>) return "Reentrant";
-        if constexpr (std::is_same_v<Policy, Watchdog<Simple>>) return "WatchdogSimple";
-        if constexpr (std::is_same_v<Policy, Watchdog<Reentrant>>) return "WatchdogReentrant";
-    }
-};
-
-/// The same fixture for each of them.
-template <class Policy>
-class EachPolicyTest : public LockTest {};
 
 /// What went wrong; `Errc{}` where nothing did.
 template <class T>

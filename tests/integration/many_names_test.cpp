@@ -40,7 +40,7 @@ protected:
     ClientOptions options_{
         .uris = {server_.uri()}, .client_name = "many", .max_connections = most_connections};
 };
-TYPED_TEST_SUITE(ManyNames, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(ManyNames, AllPolicies);
 
 TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
     const auto descriptors = this->descriptors();

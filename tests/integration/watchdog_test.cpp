@@ -15,7 +15,7 @@ namespace {
 template <class Policy>
 class WatchdogOf : public LockTest {};
 using WatchedPolicies = ::testing::Types<Watchdog<Simple>, Watchdog<Reentrant>>;
-TYPED_TEST_SUITE(WatchdogOf, WatchedPolicies, PolicyNames);
+TYPED_TEST_SUITE(WatchdogOf, WatchedPolicies);
 
 TYPED_TEST(WatchdogOf, holds_through_five_leases) {
     constexpr auto lease = 800ms;

@@ -18,7 +18,7 @@ class WhoseHold : public LockTest {
 protected:
     Lock<Policy> lock_{client_, "job"};
 };
-TYPED_TEST_SUITE(WhoseHold, AllPolicies, PolicyNames);
+TYPED_TEST_SUITE(WhoseHold, AllPolicies);
 
 TYPED_TEST(WhoseHold, members_speak_of_the_calling_thread) {
     auto& lock = this->lock_;
