@@ -4,6 +4,7 @@
 #include "support/process.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include "support/sanitizers.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
 
@@ -41,12 +42,16 @@ public:
 
     std::string uri() const { return address_.uri(); }
 
+    /// How many connections the other side has closed, or this one.
+    int ended() const { return ended_; }
+
 private:
     void run() {
         while (!stop_) {
             if (!readable(listener_.get())) continue;
             const UniqueFd connection{::accept(listener_.get(), nullptr, nullptr)};
             if (connection) serve(connection.get());
+            ++ended_;
         }
     }
 
@@ -73,6 +78,7 @@ private:
     const std::string answer_;
     const bool hang_up_;
     std::atomic<bool> stop_{false};
+    std::atomic<int> ended_{0};
     std::thread thread_;
 };
 
@@ -89,6 +95,7 @@ TEST(Connection, answers_garbage_with_an_error) {
         {"a status that SET never gives", "+QUEUED\r\n", false, Errc::protocol},
         {"a number", ":1\r\n", false, Errc::protocol},
         {"an array of another shape", "*3\r\n:1\r\n:1\r\n:1\r\n", false, Errc::protocol},
+        {"an answer and one more", "*2\r\n:0\r\n:1\r\n+OK\r\n", false, Errc::protocol},
         {"an array of strings", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n", false, Errc::protocol},
         {"nothing where something is due", "$-1\r\n", false, Errc::protocol},
         {"a map of RESP3", "%1\r\n+a\r\n+b\r\n", false, Errc::protocol},
@@ -101,16 +108,15 @@ TEST(Connection, answers_garbage_with_an_error) {
     for (const Garbage& garbage : all) {
         SCOPED_TRACE(garbage.what);
         const FakeServer server{garbage.answer, garbage.hang_up};
-        const std::size_t before = open_descriptors();
         Client client{options_for(server.uri())};
         Lock<Simple> lock{client, "job"};
         const Stopwatch watch;
         EXPECT_TRUE(is_error(thrown_by([&] { static_cast<void>(lock.try_lock()); }), garbage.code));
         EXPECT_LT(watch.elapsed(), command_timeout + slack);
         EXPECT_FALSE(lock.held());
-        if (garbage.code == Errc::unavailable) {
-            EXPECT_TRUE(eventually([&] { return open_descriptors() <= before; }));
-        }
+        // What it was for is anybody's guess, and so would the next answer be. An error is an answer.
+        const bool is_answer = garbage.answer.starts_with('-');
+        EXPECT_TRUE(is_answer || eventually([&] { return server.ended() >= 1; }));
     }
 }
 
@@ -199,6 +205,10 @@ bool can_lock(const std::string& uri) {
 }
 
 TEST(Connection, reports_used_up_descriptors) {
+#ifdef REDLATCH_TEST_ASAN
+    // Built together with it: the check of vptrs tries memory by writing it into a pipe.
+    GTEST_SKIP() << "the undefined behaviour sanitizer needs descriptors itself";
+#endif
     const RedisServer server;
     ChildProcess child{[&](LineChannel&) {
         rlimit limit{};

@@ -19,10 +19,11 @@ struct Fault {
                          ///< about the server's health now
 };
 
-/// An answer of a shape that the command never gives.
-inline Fault unexpected_reply(std::string key) {
-    return {.error = {Errc::protocol, std::move(key), {}, "an answer of an unexpected shape", {}},
-            .transient = false};
+/// An answer of a shape that the command never gives: it may be another command's.
+inline Fault unexpected_reply() {
+    return {.error = {Errc::protocol, {}, {}, "an answer of an unexpected shape", {}},
+            .transient = false,
+            .maybe_executed = true};
 }
 
 /// What an error reply means. Error replies begin with a code word; before Redis 7.0 an error

@@ -43,6 +43,9 @@ public:
     /// No fault so far: the next reply can be received.
     bool alive() const noexcept { return context_ != nullptr; }
 
+    /// Closes it: what came last shows that answers and commands no longer match.
+    void discard() noexcept { context_.reset(); }
+
     /// Alive, and nothing unread that would be taken for the answer to the next command.
     bool idle() const noexcept { return alive() && context_->reader->pos == context_->reader->len; }
 
@@ -141,8 +144,8 @@ private:
             return fault;
         }
         if (auto said = checked(Reply{raw}); !said) {
-            fault.error = std::move(said).error().error;
             fault.transient = said.error().transient;
+            fault.error = std::move(said).error().error;
         }
         return fault;
     }

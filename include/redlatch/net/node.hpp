@@ -61,6 +61,11 @@ private:
         if (!reply && call.is_script() && is_noscript(reply.error())) {
             reply = connection.call(call.wire(Call::Form::whole), limit);
         }
+        if (reply && !reply->view().fits(call.answer())) {
+            connection.discard();
+            reply = Unexpected{unexpected_reply()};
+            reply.error().error.node = name();
+        }
         if (!reply && !loan->reused()) reply.error().stale = false;
         return reply;
     }

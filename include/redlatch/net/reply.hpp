@@ -10,6 +10,15 @@
 
 namespace redlatch::inline v0::detail {
 
+/// The shape of the answer that a command has when it succeeds.
+enum class Answer {
+    any,
+    integer,
+    ok_or_nil,  ///< a status, or nothing
+    pair,       ///< two integers
+    lock_info,  ///< a string and two integers
+};
+
 /// A view of one reply, or of one element of an array reply.
 class ReplyView {
 public:
@@ -43,6 +52,19 @@ public:
         return reply_->elements;
     }
     ReplyView operator[](std::size_t i) const noexcept { return ReplyView{reply_->element[i]}; }
+
+    bool fits(Answer answer) const noexcept {
+        const auto& self = *this;
+        switch (answer) {
+            case Answer::any: return true;
+            case Answer::integer: return integer().has_value();
+            case Answer::ok_or_nil: return is_nil() || is_status("OK");
+            case Answer::pair: return size() == 2 && self[0].integer() && self[1].integer();
+            case Answer::lock_info:
+                return size() == 3 && self[0].string() && self[1].integer() && self[2].integer();
+        }
+        return false;
+    }
 
 private:
     bool is(int type) const noexcept { return reply_ != nullptr && reply_->type == type; }

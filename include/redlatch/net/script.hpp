@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/net/reply.hpp>
 #include <redlatch/net/sha1.hpp>
 
 #include <hiredis/hiredis.h>
@@ -87,14 +88,18 @@ public:
     enum class Form { by_sha, whole };
 
     Call(const Script& script, std::initializer_list<std::string_view> keys,
-         std::initializer_list<Argument> arguments)
-        : script_(&script), count_(3) {
+         std::initializer_list<Argument> arguments, Answer answer = Answer::integer)
+        : script_(&script), answer_(answer), count_(3) {
         slots_[2] = static_cast<std::int64_t>(keys.size());
         for (const std::string_view key : keys) slots_[count_++] = key;
         for (const Argument& argument : arguments) slots_[count_++] = argument;
     }
 
-    static Call plain(std::initializer_list<Argument> words) { return Call{words}; }
+    static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
+        return {words, answer};
+    }
+
+    Answer answer() const noexcept { return answer_; }
 
     bool is_script() const noexcept { return script_ != nullptr; }
 
@@ -113,7 +118,7 @@ public:
 private:
     static constexpr std::size_t capacity = 12;
 
-    explicit Call(std::initializer_list<Argument> words) {
+    Call(std::initializer_list<Argument> words, Answer answer) : answer_(answer) {
         for (const Argument& word : words) slots_[count_++] = word;
     }
 
@@ -124,6 +129,7 @@ private:
     }
 
     const Script* script_ = nullptr;
+    Answer answer_;
     std::array<Argument, capacity> slots_{};
     std::size_t count_ = 0;
 };

@@ -167,10 +167,10 @@ private:
         const std::string_view key = hold.key();
         const std::string_view token = hold.token().bytes;
         const std::int64_t ttl = hold.server_ttl(lease_);
-        const Call script{hold.scripts().acquire, {key}, {token, ttl}};
+        const Call script{hold.scripts().acquire, {key}, {token, ttl}, Answer::pair};
         const bool first = core_.tries() == 1;
         if (first && spec_->traits.plain_set) {
-            const Call plain = Call::plain({"SET", key, token, "NX", "PX", ttl});
+            const Call plain = Call::plain({"SET", key, token, "NX", "PX", ttl}, Answer::ok_or_nil);
             auto reply = send(hold, plain, script, limit);
             if (!reply || !reply->view().is_nil()) return read(hold, reply);
         }
@@ -190,12 +190,12 @@ private:
         if (reply->repeated) hold.unclear_try = true;
         const ReplyView answer = reply->view();
         if (answer.is_status("OK")) return taken(hold, now);
-        if (answer.size() == 2 && answer[1].integer()) {
+        if (answer.fits(Answer::pair)) {
             const std::chrono::milliseconds ttl{*answer[1].integer()};
             if (answer[0].integer() == 1) return taken(hold, now);
             if (answer[0].integer() == 0) return core_.held_by_other(now, ttl);
         }
-        return failed_try(hold, now, unexpected_reply(hold.key()));
+        return failed_try(hold, now, unexpected_reply());
     }
 
     AcquireAction taken(Hold& hold, TimePoint now) {
@@ -260,7 +260,7 @@ private:
         if (!reply) return failed_try(*hold, now, reply.error());
         const auto done = reply->view().integer();
         if (done == 1) return core_.taken(sent_, now);
-        if (done != 0) return failed_try(*hold, now, unexpected_reply(hold->key()));
+        if (done != 0) return failed_try(*hold, now, unexpected_reply());
         session_->declare_lost(hold);
         return GiveUp{outer_is_gone()};
     }

@@ -37,7 +37,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
             session.declare_lost(hold);
             return Unexpected{Error{Errc::lost, hold->key(), {}, "somebody removed it", {}}};
         }
-        Fault fault = reply ? unexpected_reply(hold->key()) : std::move(reply).error();
+        Fault fault = reply ? unexpected_reply() : std::move(reply).error();
         fault.error.key = hold->key();
         session.tell_error(fault.error);
         if (!fault.transient || saturating_add(Clock::now(), retry_pause) >= limit.at) {

@@ -10,8 +10,9 @@
 namespace redlatch::inline v0::detail {
 
 /// Runs one of the two scripts that don't care who holds the lock.
-inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const Script& script) {
-    const Call call{script, {spec.key}, {""}};
+inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const Script& script,
+                                   Answer answer) {
+    const Call call{script, {spec.key}, {""}, answer};
     auto reply = session.master_of(spec.key).run(call, Limit::in(session.command_timeout()));
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
@@ -21,12 +22,9 @@ inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
-    auto reply = run_ownerless(session, spec, spec.traits.scripts->inspect);
+    auto reply = run_ownerless(session, spec, spec.traits.scripts->inspect, Answer::lock_info);
     if (!reply) return Unexpected{std::move(reply).error()};
     const ReplyView answer = reply->view();
-    if (answer.size() != 3 || !answer[0].string() || !answer[1].integer() || !answer[2].integer()) {
-        return Unexpected{unexpected_reply(spec.key).error};
-    }
     LockInfo info;
     info.hold_count = static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[1].integer()));
     info.owner = *answer[0].string();
@@ -42,14 +40,13 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
 /// until then tells whether it was that try which removed the lock.
 inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
     const auto hold = session.gate().current(spec.key);
-    auto reply = run_ownerless(session, spec, spec.traits.scripts->force);
+    auto reply = run_ownerless(session, spec, spec.traits.scripts->force, Answer::integer);
     if (!reply) return Unexpected{std::move(reply).error()};
-    const auto removed = reply->view().integer();
-    if (!removed) return Unexpected{unexpected_reply(spec.key).error};
+    const bool removed = *reply->view().integer() != 0;
     const bool was_held = hold != nullptr && hold->valid(Clock::now());
     if (hold != nullptr) session.declare_lost(hold);
     const bool by_first_try = reply->repeated && was_held;
-    return *removed != 0 || by_first_try ? Forced::removed : Forced::absent;
+    return removed || by_first_try ? Forced::removed : Forced::absent;
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -79,12 +79,8 @@ private:
         }
     }
 
-    /// An answer that is no number counts as a fault.
     Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit) {
         auto reply = session_->master_of(hold.key()).run(call, limit);
-        if (reply && !reply->view().integer()) {
-            reply = Unexpected{unexpected_reply(hold.key())};
-        }
         if (!reply) {
             reply.error().error.key = hold.key();
             session_->tell_error(reply.error().error);
