@@ -124,9 +124,12 @@ private:
 
     /// With the mutex held.
     Result<void> start() {
-        if (thread_.joinable()) return {};
+        if (running_) return {};
+        if (closing_)
+            return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
         try {
             thread_ = start_service_thread([this] { run(); });
+            running_ = true;
         } catch (const std::system_error& error) {
             return Unexpected{Error{Errc::unavailable,
                                     {},
@@ -169,6 +172,7 @@ private:
             for (Errand& errand : rest) errand.job.pauses.clear();
             perform(lock, std::move(rest));
         }
+        running_ = false;
     }
 
     void sleep(std::unique_lock<std::mutex>& lock) {
@@ -283,6 +287,7 @@ private:
         for (Errand* errand : errands) {
             auto reply = link->receive(limit);
             if (!reply && !link->alive()) return broken(std::move(reply).error());
+            if (reply && !reply->view().integer()) return broken(unexpected_reply());
             errand->sent = sent;
             read_answer(*errand, reply);
         }
@@ -292,7 +297,7 @@ private:
     void read_answer(Errand& errand, const Expected<Reply, Fault>& reply) {
         if (reply) {
             const auto done = reply->view().integer();
-            errand.answered = done.has_value();
+            errand.answered = true;
             if (done == 1) errand.answer = RenewalAnswer::renewed;
             if (done == 0) errand.answer = RenewalAnswer::lost;
             return;
@@ -314,6 +319,7 @@ private:
     std::condition_variable wake_;
     std::unordered_set<const Hold*> enlisted_;
     Schedule<Job> jobs_;
+    bool running_ = false;  // the thread takes what is put into the schedule
     bool closing_ = false;
     std::map<Node*, std::optional<Connection>> links_;  // of the thread
     std::thread thread_;
