@@ -38,6 +38,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/watchdog.hpp
     # services: one running thing each
+    include/redlatch/service/process.hpp
     include/redlatch/service/thread.hpp
     include/redlatch/service/schedule.hpp
     include/redlatch/service/hold.hpp

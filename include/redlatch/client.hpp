@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/service/process.hpp>
 #include <redlatch/service/session.hpp>
 
 #include <algorithm>
@@ -66,14 +67,14 @@ public:
 
     Session& session() {
         Session* session = session_.load(std::memory_order_acquire);
-        if (session->pid() == ::getpid()) return *session;
+        if (session->pid() == ProcessId::of_this_process()) return *session;
         return session_after_fork(session);
     }
 
     /// This process's session if it has one yet: for destructors, which should not start any.
     Session* existing_session() noexcept {
         Session* const session = session_.load(std::memory_order_acquire);
-        return session->pid() == ::getpid() ? session : nullptr;
+        return session->pid() == ProcessId::of_this_process() ? session : nullptr;
     }
 
 private:

@@ -32,7 +32,7 @@ public:
         if (!socket) return Unexpected{named(std::move(socket).error(), endpoint)};
         redisContext* context = redisConnectFd(socket->get());
         if (context == nullptr) return Unexpected{named(io_fault("out of memory"), endpoint)};
-        socket->release();
+        make_blocking(socket->release());
         Connection connection{context, endpoint.name()};
         if (auto ready = connection.shake_hands(endpoint, client_name, limit); !ready) {
             return Unexpected{std::move(ready).error()};
@@ -50,8 +50,8 @@ public:
     bool idle() const noexcept { return alive() && context_->reader->pos == context_->reader->len; }
 
     /// Sends one command and returns its reply, an error reply as a `Fault`.
-    Expected<Reply, Fault> call(const WireCommand& command, const Limit& limit) {
-        if (auto sent = send(command.bytes(), limit); !sent) {
+    Expected<Reply, Fault> call(std::string_view command, const Limit& limit) {
+        if (auto sent = send(command, limit); !sent) {
             return Unexpected{std::move(sent).error()};
         }
         return receive(limit);
@@ -62,7 +62,8 @@ public:
         bool began = false;
         while (!bytes.empty()) {
             // MSG_NOSIGNAL: a server that went away must not kill the process with SIGPIPE.
-            const ssize_t n = ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            const ssize_t n =
+                ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n >= 0) {
                 bytes.remove_prefix(static_cast<std::size_t>(n));
                 began = true;
@@ -122,9 +123,12 @@ private:
 
     Expected<void, Fault> read_some(const Limit& limit) {
         std::array<char, std::size_t{16} * 1024> buffer;
-        for (;;) {
-            if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
-            const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), 0);
+        for (bool block = limit.left() > blocking_receive;; block = false) {
+            if (!block) {
+                if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
+            }
+            const ssize_t n =
+                ::recv(context_->fd, buffer.data(), buffer.size(), block ? 0 : MSG_DONTWAIT);
             if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
             if (n == 0) return Unexpected{broken("the server closed the connection")};
             if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -177,11 +181,11 @@ private:
             const Call auth = endpoint.user
                                   ? Call::plain({"AUTH", *endpoint.user, *endpoint.password})
                                   : Call::plain({"AUTH", *endpoint.password});
-            commands += auth.wire().bytes();
+            commands += auth.wire();
         }
-        commands += Call::plain({"CLIENT", "SETNAME", client_name}).wire().bytes();
+        commands += Call::plain({"CLIENT", "SETNAME", client_name}).wire();
         if (endpoint.db != 0) {
-            commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire().bytes();
+            commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
         }
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);

@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -114,6 +115,19 @@ inline void tune_tcp(int fd) noexcept {
     set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 #endif
+}
+
+/// How long a receive on a connected socket blocks by itself. To `poll` first costs a system call
+/// more for each answer, so that begins only after this; short enough to notice a limit or a stop
+/// request in time.
+inline constexpr std::chrono::milliseconds blocking_receive{20};
+
+/// Lets `recv` block, for `blocking_receive` at most.
+inline void make_blocking(int fd) noexcept {
+    const timeval timeout{.tv_sec = 0,
+                          .tv_usec = std::chrono::microseconds{blocking_receive}.count()};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
 /// A new non-blocking socket, closed on exec. Never one of the three standard descriptors: where

@@ -2,9 +2,8 @@
 
 #include <redlatch/core/validity.hpp>
 #include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/service/process.hpp>
 #include <redlatch/types.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -67,7 +66,7 @@ public:
         : terms_(std::move(terms)), token_(std::move(token)), thread_(thread) {}
 
     /// Whether it belongs to this process, and not to the one that this was forked from.
-    bool is_of_this_process() const noexcept { return pid_ == ::getpid(); }
+    bool is_of_this_process() const noexcept { return pid_ == ProcessId::of_this_process(); }
 
     const std::string& key() const noexcept { return terms_.key; }
     const HoldTerms& terms() const noexcept { return terms_; }
@@ -168,7 +167,7 @@ private:
     const HoldTerms terms_;
     const Token token_;
     const ThreadSerial thread_;
-    const ::pid_t pid_ = ::getpid();
+    const ::pid_t pid_ = ProcessId::of_this_process();
     std::atomic<Phase> phase_{Phase::acquiring};
     std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};

@@ -277,7 +277,7 @@ private:
             link = *std::move(connection);
         }
         std::string bytes;
-        for (const Errand* errand : errands) bytes += errand->call().wire(form).bytes();
+        for (const Errand* errand : errands) bytes += errand->call().wire(form);
         const TimePoint sent = Clock::now();
         auto broken = [&link](Fault fault) {
             link.reset();

@@ -4,6 +4,7 @@
 #include <redlatch/options.hpp>
 #include <redlatch/service/gate.hpp>
 #include <redlatch/service/notifier.hpp>
+#include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
 #include <redlatch/topology/standalone.hpp>
 
@@ -159,7 +160,7 @@ private:
         });
     }
 
-    const ::pid_t pid_ = ::getpid();
+    const ::pid_t pid_ = ProcessId::of_this_process();
     const std::chrono::milliseconds command_timeout_;
     const std::shared_ptr<Observer> observer_;
     const std::string client_name_;
