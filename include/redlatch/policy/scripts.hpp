@@ -100,13 +100,11 @@ inline const LockScripts& on_hash() {
     static const LockScripts scripts{
         .acquire = Script{R"lua(
 local key, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local mine = redis.call('HEXISTS', key, token) == 1
-if not mine and redis.call('EXISTS', key) == 1 then
-  return {0, redis.call('PTTL', key)}
-end
 local ttl = redis.call('PTTL', key)
-if not mine then
+if ttl == -2 then
   redis.call('HSET', key, token, 1)
+elseif redis.call('HEXISTS', key, token) == 0 then
+  return {0, ttl}
 end
 if ttl < lease then
   local done = redis.pcall('PEXPIRE', key, lease)

@@ -143,9 +143,9 @@ private:
     /// With the mutex held.
     void put(TimePoint due, Job job) {
         const Hold* const hold = job.hold.get();
-        const bool sooner = due < jobs_.next_due();
         jobs_.put(hold, due, std::move(job));
-        if (sooner) wake_.notify_one();
+        // Most holds are over before the thread would have to look at them: it is left asleep.
+        if (due - batch_window < wakes_at_) wake_.notify_one();
     }
 
     /// With the mutex held.
@@ -177,12 +177,16 @@ private:
 
     void sleep(std::unique_lock<std::mutex>& lock) {
         if (jobs_.empty()) {
+            wakes_at_ = TimePoint::max();
             wake_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
             return;
         }
-        const Clock::duration left = saturating_sub(jobs_.next_due(), Clock::now()) - batch_window;
-        wake_.wait_for(lock, std::clamp<Clock::duration>(left, std::chrono::milliseconds{1},
-                                                         longest_service_sleep));
+        const TimePoint now = Clock::now();
+        const Clock::duration left = saturating_sub(jobs_.next_due(), now) - batch_window;
+        const Clock::duration nap =
+            std::clamp<Clock::duration>(left, std::chrono::milliseconds{1}, longest_service_sleep);
+        wakes_at_ = now + nap;
+        wake_.wait_for(lock, nap);
     }
 
     Batch take_batch(TimePoint due) {
@@ -319,7 +323,8 @@ private:
     std::condition_variable wake_;
     std::unordered_set<const Hold*> enlisted_;
     Schedule<Job> jobs_;
-    bool running_ = false;  // the thread takes what is put into the schedule
+    TimePoint wakes_at_ = TimePoint::max();  // the thread, if nobody wakes it
+    bool running_ = false;                   // the thread takes what is put into the schedule
     bool closing_ = false;
     std::map<Node*, std::optional<Connection>> links_;  // of the thread
     std::thread thread_;
