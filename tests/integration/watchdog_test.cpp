@@ -196,6 +196,16 @@ TEST_F(WatchdogLock, goes_on_when_the_outer_hold_of_a_nest_ends_first) {
     EXPECT_EQ(inner.release().value(), Release::released);
 }
 
+TEST_F(WatchdogLock, renews_a_short_lease_while_it_has_time_for_a_long_one) {
+    Lock<> slow{client_, "slow", {.lease = 60s}};
+    Lock<> fast{client_, "fast", {.lease = 300ms}};
+    for (int i = 0; i < 3; ++i) {
+        const std::lock_guard ended_before_its_renewal{slow};
+    }
+    const std::lock_guard scope{fast};
+    EXPECT_TRUE(stays([&] { return fast.held(); }, 1s));
+}
+
 TEST_F(WatchdogLock, of_200_names_need_one_connection) {
     constexpr auto lease = 1s;
     constexpr std::size_t names = 200;
