@@ -21,8 +21,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/renew.hpp
     # net: talking to one server
     include/redlatch/net/sha1.hpp
-    include/redlatch/net/script.hpp
     include/redlatch/net/reply.hpp
+    include/redlatch/net/script.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/connection.hpp

@@ -18,13 +18,13 @@ public:
             read();
             return ::pthread_atfork(nullptr, nullptr, &read) == 0;
         }();
-        return kept_up_to_date ? id_.load(std::memory_order_relaxed) : ::getpid();
+        return kept_up_to_date ? latest.load(std::memory_order_relaxed) : ::getpid();
     }
 
 private:
-    static void read() noexcept { id_.store(::getpid(), std::memory_order_relaxed); }
+    static void read() noexcept { latest.store(::getpid(), std::memory_order_relaxed); }
 
-    static inline std::atomic<::pid_t> id_{0};
+    static inline std::atomic<::pid_t> latest{0};
 };
 
 }  // namespace redlatch::inline v0::detail
