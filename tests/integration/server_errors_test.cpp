@@ -285,8 +285,7 @@ INSTANTIATE_TEST_SUITE_P(Acl, DeniedCommand,
                          [](const auto& command) { return command.param; });
 
 TEST_P(DeniedCommand, is_told_at_once_by_a_simple_lock) {
-    expect_told_at_once<Simple>(
-        {"hset", "hexists", "hdel", "hgetall", "pexpire", "pttl"});
+    expect_told_at_once<Simple>({"hset", "hexists", "hdel", "hgetall", "pexpire", "pttl"});
 }
 
 TEST_P(DeniedCommand, is_told_at_once_by_a_reentrant_lock) {
