@@ -8,6 +8,7 @@
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include "support/sanitizers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -309,6 +310,11 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
 }
 
 TEST(ForkInTheMiddle, of_other_threads_calls_is_safe) {
+#ifdef REDLATCH_TEST_ASAN
+    // The child's first `new` may wait for ever: clang 14's ASan does not free the locks of its own
+    // allocator for a child, if another thread of the parent held one.
+    GTEST_SKIP() << "ASan's allocator does not survive such a fork";
+#endif
     RedisServer server;
     Client client{options_for(server.uri(), 5s)};
     std::atomic<bool> stop{false};
