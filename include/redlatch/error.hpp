@@ -81,11 +81,14 @@ inline std::string printable(std::string_view bytes) {
     return text;
 }
 
+// Not inside the function: its first call would then take a lock, at which a child that was forked
+// right then would wait for ever.
+inline constinit const ErrorCategory the_error_category{};
+
 }  // namespace detail
 
 inline const std::error_category& error_category() noexcept {
-    static const detail::ErrorCategory category;
-    return category;
+    return detail::the_error_category;
 }
 
 inline std::error_code make_error_code(Errc code) noexcept {

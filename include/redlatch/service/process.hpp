@@ -14,17 +14,21 @@ namespace redlatch::inline v0::detail {
 class ProcessId {
 public:
     static ::pid_t of_this_process() noexcept {
-        static const bool kept_up_to_date = [] {
-            read();
-            return ::pthread_atfork(nullptr, nullptr, &read) == 0;
-        }();
         return kept_up_to_date ? latest.load(std::memory_order_relaxed) : ::getpid();
     }
 
 private:
     static void read() noexcept { latest.store(::getpid(), std::memory_order_relaxed); }
 
+    static bool keep_up_to_date() noexcept {
+        read();
+        return ::pthread_atfork(nullptr, nullptr, &read) == 0;
+    }
+
     static inline std::atomic<::pid_t> latest{0};
+    // From before `main`, and false till then. At the first use it would be made under a lock, and
+    // a child that was forked right then would wait for it for ever.
+    static inline const bool kept_up_to_date = keep_up_to_date();
 };
 
 }  // namespace redlatch::inline v0::detail
