@@ -16,6 +16,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/fault.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
+    include/redlatch/core/recheck.hpp
+    include/redlatch/core/grant.hpp
     include/redlatch/core/acquire.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/renew.hpp
@@ -33,6 +35,8 @@ set(REDLATCH_HEADERS
     include/redlatch/topology/standalone.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
+    include/redlatch/policy/lua.hpp
+    include/redlatch/policy/lock_keys.hpp
     include/redlatch/policy/lock_policy.hpp
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
@@ -42,7 +46,10 @@ set(REDLATCH_HEADERS
     include/redlatch/service/thread.hpp
     include/redlatch/service/schedule.hpp
     include/redlatch/service/hold.hpp
+    include/redlatch/service/hold_calls.hpp
+    include/redlatch/service/contention.hpp
     include/redlatch/service/gate.hpp
+    include/redlatch/service/subscription.hpp
     include/redlatch/service/notifier.hpp
     include/redlatch/service/renewal.hpp
     include/redlatch/service/session.hpp

@@ -40,10 +40,11 @@ public:
     /// No I/O. Throws `LockError` with `Errc::invalid_argument` for a name that is empty, longer than
     /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
     Lock(Client& client, std::string name, LockOptions options = {})
-        : spec_(detail::check(detail::LockSpec{.client = detail::Access::shared(client),
-                                               .key = std::move(name),
-                                               .traits = detail::traits_of<Policy>(),
-                                               .options = options})
+        : spec_(detail::check(detail::LockSpec{
+                                  .client = detail::Access::shared(client),
+                                  .keys = std::make_shared<const detail::LockKeys>(std::move(name)),
+                                  .traits = detail::traits_of<Policy>(),
+                                  .options = options})
                     .value()) {}
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -55,14 +56,14 @@ public:
         // Nested holds end with one command, the last one's: it says how many are left.
         detail::Gate::Ending last;
         for (;;) {
-            auto ending = session->gate().end_one_through(spec_.key, this);
+            auto ending = session->gate().end_one_through(spec_.key(), this);
             if (ending.hold != last.hold) static_cast<void>(detail::Releasing{*session}.end(last));
             if (ending.kind == detail::Gate::Ending::Kind::nothing) return;
             last = std::move(ending);
         }
     }
 
-    const std::string& name() const noexcept { return spec_.key; }
+    const std::string& name() const noexcept { return spec_.key(); }
 
     /// Waits without limit, through faults of the server too; the observer hears of those. Throws
     /// `LockError` if it can never be had: `denied`, `wrong_type`, `deadlock`, `protocol`,
@@ -112,14 +113,14 @@ public:
     Result<Release> release() noexcept {
         detail::Session& session = spec_.client->session();
         return detail::Releasing{session}.end(
-            session.gate().end_innermost(spec_.key, detail::this_thread_serial()));
+            session.gate().end_innermost(spec_.key(), detail::this_thread_serial()));
     }
 
     /// Makes the calling thread's hold last longer; see `Held::extend()`.
     Result<void> extend(Lease lease) noexcept {
         const auto hold = my_hold();
         if (hold == nullptr) {
-            return Unexpected{Error{Errc::not_held, spec_.key, {}, {}, {}}};
+            return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
         }
         if (auto fits = detail::check_lease(lease, spec_.options.drift); !fits) return fits;
         return detail::extend_hold(spec_.client->session(), hold, lease);
@@ -183,7 +184,7 @@ private:
     }
 
     std::shared_ptr<detail::Hold> my_hold() const noexcept {
-        return spec_.client->session().gate().find(spec_.key, detail::this_thread_serial());
+        return spec_.client->session().gate().find(spec_.key(), detail::this_thread_serial());
     }
 
     const detail::LockSpec spec_;

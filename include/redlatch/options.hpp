@@ -23,6 +23,17 @@ struct Backoff {
     std::chrono::milliseconds max{100};  ///< Default: 100 ms.
 };
 
+/// How a waiter comes to a lock that another process holds.
+enum class WaitStrategy {
+    /// First come, first served: a waiter has a place in the server's queue; the release of the lock
+    /// gives it to the first one and tells it. Where the server doesn't allow messages, waiters
+    /// keep their places and ask; where it doesn't allow the queue's keys, they poll.
+    granted,
+    /// A waiter asks again and again, with the pauses of `backoff`. While others queue for the lock,
+    /// it is theirs.
+    polling,
+};
+
 /// How much of a lease the holder does not rely on, because the two clocks may run at different
 /// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `floor ≥ 0`.
 struct Drift {
@@ -35,7 +46,10 @@ struct LockOptions {
     /// How long the server keeps the lock for a silent holder. Default: 30 s.
     Lease lease = std::chrono::seconds{30};
 
-    /// The pauses of a waiter. Default: 10 ms to 100 ms.
+    /// How to wait for another process. Default: `WaitStrategy::granted`.
+    WaitStrategy wait_strategy = WaitStrategy::granted;
+
+    /// The pauses of a waiter that polls, or that a fault made wait. Default: 10 ms to 100 ms.
     Backoff backoff{};
 
     /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it.

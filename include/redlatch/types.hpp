@@ -80,6 +80,9 @@ struct LockInfo {
     std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
     /// Time until the key expires; without a value where it never does or nobody holds it.
     std::optional<std::chrono::milliseconds> ttl;
+    /// How many processes wait in the server's queue. Those that poll are not counted, and one that
+    /// died stays until its turn would come.
+    std::uint64_t waiters = 0;
 };
 
 }  // namespace redlatch::inline v0

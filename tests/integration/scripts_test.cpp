@@ -148,7 +148,7 @@ TEST_P(Scripts, release_run_late_leaves_the_next_owners_alone) {
 
 TEST_P(Scripts, inspect_reads_only) {
     RawReply reply = run(scripts_.inspect, {""});
-    ASSERT_EQ(reply.elements.size(), 3U);
+    ASSERT_EQ(reply.elements.size(), 4U);
     EXPECT_EQ(reply.elements[0].text, "");
     EXPECT_EQ(reply.elements[1].integer, 0);
     EXPECT_EQ(reply.elements[2].integer, -2);
@@ -158,7 +158,7 @@ TEST_P(Scripts, inspect_reads_only) {
     const RawReply before = dump();
     for (int i = 0; i < 2; ++i) {
         reply = run(scripts_.inspect, {""});
-        ASSERT_EQ(reply.elements.size(), 3U);
+        ASSERT_EQ(reply.elements.size(), 4U);
         EXPECT_EQ(reply.elements[0].text, "me");
         EXPECT_EQ(reply.elements[1].integer, 1);
         EXPECT_GT(reply.elements[2].integer, 0);

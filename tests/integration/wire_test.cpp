@@ -60,7 +60,7 @@ private:
         for (bool first = true; !stop_;) {
             if (!readable(fd)) continue;
             if (::recv(fd, buffer.data(), buffer.size(), 0) <= 0) return;
-            const std::string_view text = first ? std::string_view{"+OK\r\n"} : answer_;
+            const std::string_view text = first ? shaken_hands : answer_;
             ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
             if (!first && hang_up_) return;
             first = false;
@@ -71,6 +71,9 @@ private:
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
         return ::poll(&entry, 1, 10) > 0;
     }
+
+    /// To CLIENT SETNAME and INFO.
+    static constexpr std::string_view shaken_hands = "+OK\r\n$0\r\n\r\n";
 
     TempFolder folder_;
     Address address_{.path = folder_.file("fake"), .host = {}};

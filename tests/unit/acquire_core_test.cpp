@@ -62,7 +62,7 @@ TEST(Acquire, without_a_wait_tries_exactly_once) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {
             AcquireCore contended{plan(wait), start, 1};
             EXPECT_EQ(as<SendTry>(contended.begin(start)).answer_by, start + 1s);
-            const auto busy = as<GiveUp>(contended.held_by_other(answered, 5ms));
+            const auto busy = as<GiveUp>(contended.refused(answered, {.ttl = 5ms}));
             EXPECT_EQ(busy.error.code, Errc::timed_out);
             EXPECT_EQ(contended.tries(), 1U);
 
@@ -87,9 +87,9 @@ TEST(Acquire, without_a_wait_has_its_deadline_now) {
 TEST(Acquire, shortest_wait_tries_again_at_its_deadline) {
     AcquireCore core{plan(1ns), start, 1};
     static_cast<void>(core.begin(start));
-    EXPECT_EQ(as<Pause>(core.held_by_other(start, no_ttl)).until, start + 1ns);
+    EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = no_ttl})).until, start + 1ns);
     static_cast<void>(as<SendTry>(core.pause_over(start + 1ns)));
-    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 1ms, no_ttl)).error.code, Errc::timed_out);
+    EXPECT_EQ(as<GiveUp>(core.refused(start + 1ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
     EXPECT_EQ(core.tries(), 2U);
 }
 
@@ -101,7 +101,7 @@ TEST(Acquire, unlimited_never_gives_up_on_contention_or_transient_faults) {
     for (int i = 0; i < 10'000; ++i) {
         ASSERT_EQ(as<SendTry>(action).answer_by, now + 1s);
         now += 1s;
-        action = i % 3 == 0 ? core.held_by_other(now, 20s) : core.fault(now, transient());
+        action = i % 3 == 0 ? core.refused(now, {.ttl = 20s}) : core.fault(now, transient());
         now = as<Pause>(action).until;
         action = core.pause_over(now);
     }
@@ -130,7 +130,7 @@ TEST(Acquire, contention_is_followed_by_a_pause_within_the_backoff) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         AcquireCore core{plan(10s), start, seed};
         static_cast<void>(core.begin(start));
-        const auto pause = as<Pause>(core.held_by_other(start + 1ms, 5s)).until - (start + 1ms);
+        const auto pause = as<Pause>(core.refused(start + 1ms, {.ttl = 5s})).until - (start + 1ms);
         EXPECT_GE(pause, 10ms);
         EXPECT_LT(pause, 30ms);
     }
@@ -141,7 +141,7 @@ TEST(Acquire, ttl_shortens_the_pause) {
     slow.backoff = {500ms, 5s};
     AcquireCore core{slow, start, 1};
     static_cast<void>(core.begin(start));
-    const auto until = as<Pause>(core.held_by_other(start, 3ms)).until;
+    const auto until = as<Pause>(core.refused(start, {.ttl = 3ms})).until;
     EXPECT_GT(until, start + 3ms);
     EXPECT_LT(until, start + 3ms + 1ms + 500ms);
 }
@@ -150,7 +150,7 @@ TEST(Acquire, pause_ends_at_the_deadline_at_the_latest) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         AcquireCore core{plan(15ms), start, seed};
         static_cast<void>(core.begin(start));
-        EXPECT_LE(as<Pause>(core.held_by_other(start + 1ms, no_ttl)).until, start + 15ms);
+        EXPECT_LE(as<Pause>(core.refused(start + 1ms, {.ttl = no_ttl})).until, start + 15ms);
         EXPECT_LE(as<Pause>(core.fault(start + 14ms, transient())).until, start + 15ms);
     }
 }
@@ -160,15 +160,15 @@ TEST(Acquire, last_try_goes_out_exactly_at_the_deadline) {
     slow.backoff = {1s, 2s};
     AcquireCore core{slow, start, 1};
     static_cast<void>(core.begin(start));
-    EXPECT_EQ(as<Pause>(core.held_by_other(start + 1ms, 10s)).until, start + 200ms);
+    EXPECT_EQ(as<Pause>(core.refused(start + 1ms, {.ttl = 10s})).until, start + 200ms);
     EXPECT_EQ(as<SendTry>(core.pause_over(start + 200ms)).answer_by, start + 250ms);
-    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 201ms, 10s)).error.code, Errc::timed_out);
+    EXPECT_EQ(as<GiveUp>(core.refused(start + 201ms, {.ttl = 10s})).error.code, Errc::timed_out);
 }
 
 TEST(Acquire, last_try_may_be_granted) {
     AcquireCore core{plan(200ms), start, 1};
     static_cast<void>(core.begin(start));
-    static_cast<void>(core.held_by_other(start + 1ms, 10s));
+    static_cast<void>(core.refused(start + 1ms, {.ttl = 10s}));
     static_cast<void>(core.pause_over(start + 200ms));
     EXPECT_TRUE(std::holds_alternative<Granted>(core.taken(start + 200ms, start + 230ms)));
 }
@@ -176,7 +176,7 @@ TEST(Acquire, last_try_may_be_granted) {
 TEST(Acquire, answer_after_the_deadline_ends_the_wait) {
     AcquireCore core{plan(200ms), start, 1};
     static_cast<void>(core.begin(start));
-    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 200ms, no_ttl)).error.code, Errc::timed_out);
+    EXPECT_EQ(as<GiveUp>(core.refused(start + 200ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
 }
 
 TEST(Acquire, waiting_try_is_bounded_by_the_deadline) {
@@ -187,7 +187,7 @@ TEST(Acquire, waiting_try_is_bounded_by_the_deadline) {
 TEST(Acquire, try_begun_after_the_deadline_gets_the_slack_only) {
     AcquireCore core{plan(200ms), start, 1};  // the queue inside the process took that long
     EXPECT_EQ(as<SendTry>(core.begin(start + 300ms)).answer_by, start + 350ms);
-    EXPECT_EQ(as<GiveUp>(core.held_by_other(start + 310ms, no_ttl)).error.code, Errc::timed_out);
+    EXPECT_EQ(as<GiveUp>(core.refused(start + 310ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
     EXPECT_EQ(core.tries(), 1U);
 }
 
@@ -202,7 +202,7 @@ TEST(Acquire, short_command_timeout_bounds_each_try) {
 TEST(Acquire, fault_at_the_end_is_reported_as_the_fault) {
     AcquireCore core{plan(100ms), start, 1};
     static_cast<void>(core.begin(start));
-    static_cast<void>(core.held_by_other(start + 1ms, no_ttl));
+    static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
     static_cast<void>(core.pause_over(start + 100ms));
     const auto error = as<GiveUp>(core.fault(start + 150ms, transient("no answer"))).error;
     EXPECT_EQ(error.code, Errc::unavailable);
@@ -216,7 +216,7 @@ TEST(Acquire, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
     static_cast<void>(core.pause_over(start + 50ms));
     static_cast<void>(core.fault(start + 51ms, transient("second")));
     static_cast<void>(core.pause_over(start + 100ms));
-    const auto error = as<GiveUp>(core.held_by_other(start + 101ms, no_ttl)).error;
+    const auto error = as<GiveUp>(core.refused(start + 101ms, {.ttl = no_ttl})).error;
     EXPECT_EQ(error.code, Errc::timed_out);
     ASSERT_EQ(error.causes.size(), 1U);
     EXPECT_EQ(error.causes[0].message, "second");
@@ -225,7 +225,7 @@ TEST(Acquire, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
 TEST(Acquire, pure_contention_has_no_cause) {
     AcquireCore core{plan(Wait::none()), start, 1};
     static_cast<void>(core.begin(start));
-    EXPECT_TRUE(as<GiveUp>(core.held_by_other(start, no_ttl)).error.causes.empty());
+    EXPECT_TRUE(as<GiveUp>(core.refused(start, {.ttl = no_ttl})).error.causes.empty());
 }
 
 TEST(Acquire, cancelled_is_reported_as_such) {
@@ -268,7 +268,7 @@ TEST(Acquire, late_grant_at_the_deadline_is_a_fault) {
 TEST(Acquire, validity_counts_from_the_send_of_its_own_try) {
     AcquireCore core{plan(60s), start, 1};
     static_cast<void>(core.begin(start));
-    static_cast<void>(core.held_by_other(start + 1ms, no_ttl));
+    static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
     static_cast<void>(core.pause_over(start + 20s));
     EXPECT_EQ(as<Granted>(core.taken(start + 20s, start + 20s + 1ms)).valid_until,
               start + 20s + 30s - 302ms);
@@ -291,7 +291,7 @@ TEST(Acquire, key_that_hardly_ever_expires_is_no_reason_to_hurry) {
     for (const milliseconds ttl : {milliseconds{9'223'372'036'854'775}, milliseconds::max()}) {
         AcquireCore core{plan(Wait::unlimited()), start, 1};
         static_cast<void>(core.begin(start));
-        EXPECT_GE(as<Pause>(core.held_by_other(start, ttl)).until, start + 10ms);
+        EXPECT_GE(as<Pause>(core.refused(start, {.ttl = ttl})).until, start + 10ms);
     }
 }
 
@@ -324,7 +324,7 @@ public:
     }
 
 private:
-    enum class Event { none, held_by_other, transient, permanent, taken_late, taken, cancelled };
+    enum class Event { none, refused, transient, permanent, taken_late, taken, cancelled };
 
     AcquirePlan any_plan() {
         const Wait waits[] = {Wait::none(), -5ms, 1ns, 1ms, 20ms, 300ms, 5s, Wait::unlimited()};
@@ -367,14 +367,14 @@ private:
                 return core_.taken(sent_, now_);
             default: break;
         }
-        event_ = Event::held_by_other;
+        event_ = Event::refused;
         const std::optional<milliseconds> ttls[] = {std::nullopt, -1ms, 0ms,
                                                     1ms,          40ms, milliseconds{24h}};
-        return core_.held_by_other(now_, ttls[below(6)]);
+        return core_.refused(now_, {.ttl = ttls[below(6)]});
     }
 
     AcquireAction rest(const Pause& pause) {
-        EXPECT_TRUE(event_ == Event::held_by_other || event_ == Event::transient ||
+        EXPECT_TRUE(event_ == Event::refused || event_ == Event::transient ||
                     event_ == Event::taken_late);
         EXPECT_FALSE(plan_.wait.is_none());
         EXPECT_FALSE(was_last_try_);
@@ -399,7 +399,7 @@ private:
     void check_given_up(const Error& error) const {
         const bool over = was_last_try_ || now_ >= core_.deadline();
         switch (event_) {
-            case Event::held_by_other:
+            case Event::refused:
                 EXPECT_EQ(error.code, Errc::timed_out);
                 EXPECT_TRUE(over);
                 EXPECT_FALSE(plan_.wait.is_unlimited());

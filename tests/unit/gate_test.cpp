@@ -36,6 +36,7 @@ using detail::ThreadSerial;
 using detail::TimePoint;
 using detail::traits_of;
 using Answer = Gate::Answer;
+using Woken = Gate::Woken;
 using Kind = Gate::Ending::Kind;
 
 const int some_handle = 0;
@@ -414,37 +415,38 @@ TEST(Gate, pause_lasts_until_its_end) {
     Gate gate;
     auto admission = Guest{}.enter(gate);
     const TimePoint until = Clock::now() + 20ms;
-    EXPECT_TRUE(admission.turn->pause(until, {}));
+    EXPECT_EQ(admission.turn->pause(until, {}), Woken::in_time);
     EXPECT_GE(Clock::now(), until);
-    EXPECT_TRUE(admission.turn->pause(Clock::now() - 1h, {})) << "over before it began";
+    EXPECT_EQ(admission.turn->pause(Clock::now() - 1h, {}), Woken::in_time)
+        << "over before it began";
 }
 
 TEST(Gate, pause_is_cut_short_by_a_stop) {
     Gate gate;
     std::stop_source source;
-    bool undisturbed = true;
+    Woken woken{};
     Waiter waiter{[&] {
         auto admission = Guest{}.enter(gate);
-        undisturbed = admission.turn->pause(TimePoint::max(), source.get_token());
+        woken = admission.turn->pause(TimePoint::max(), source.get_token());
     }};
     waiter.wait_until_asleep();
     source.request_stop();
     waiter.join();
-    EXPECT_FALSE(undisturbed);
+    EXPECT_EQ(woken, Woken::cancelled);
     EXPECT_EQ(gate.size(), 0U);
 }
 
 TEST(Gate, pause_is_cut_short_by_closing) {
     Gate gate;
-    bool undisturbed = true;
+    Woken woken{};
     Waiter waiter{[&] {
         auto admission = Guest{}.enter(gate);
-        undisturbed = admission.turn->pause(TimePoint::max(), {});
+        woken = admission.turn->pause(TimePoint::max(), {});
     }};
     waiter.wait_until_asleep();
     static_cast<void>(gate.close());
     waiter.join();
-    EXPECT_FALSE(undisturbed);
+    EXPECT_EQ(woken, Woken::closed);
 }
 
 TEST(Gate, pausing_thread_keeps_its_turn) {

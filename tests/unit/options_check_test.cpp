@@ -146,7 +146,7 @@ TEST(ClientOptions, client_throws_what_check_finds) {
 template <class Policy = Simple>
 Result<LockSpec> check(const LockOptions& options, std::string name = "name") {
     return detail::check(LockSpec{.client = nullptr,
-                                  .key = std::move(name),
+                                  .keys = std::make_shared<const detail::LockKeys>(std::move(name)),
                                   .traits = detail::traits_of<Policy>(),
                                   .options = options});
 }
@@ -158,7 +158,7 @@ TEST(LockName, any_bytes_are_accepted) {
           std::string{"redlatch"}, std::string{"Redlatch:x"}, std::string{"x redlatch:"}}) {
         const auto spec = check({}, name);
         ASSERT_TRUE(accepted(spec)) << name;
-        EXPECT_EQ(spec->key, name);
+        EXPECT_EQ(spec->key(), name);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/backoff.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/recheck.hpp>
 #include <redlatch/core/validity.hpp>
 
 #include <algorithm>
@@ -26,9 +27,19 @@ struct AcquirePlan {
     std::chrono::milliseconds command_timeout;
 };
 
+/// What the server says about a lock that it refuses.
+struct Refusal {
+    /// How long it will keep the lock for its holder at most, where it said so.
+    std::optional<std::chrono::milliseconds> ttl{};
+    /// How many wait in front, of a waiter who will be told when the lock is his; nothing for one
+    /// who has to ask.
+    std::optional<std::int64_t> place{};
+};
+
 /// What to do next.
 struct SendTry {
     TimePoint answer_by;
+    bool last;
 };
 struct Pause {
     TimePoint until;
@@ -47,7 +58,8 @@ public:
     AcquireCore(const AcquirePlan& plan, TimePoint now, std::uint64_t seed)
         : plan_(plan),
           deadline_(saturating_add(now, std::max(plan.wait.duration(), Clock::duration::zero()))),
-          pauses_(plan.backoff, seed) {}
+          pauses_(plan.backoff, seed),
+          random_(~seed) {}
 
     TimePoint deadline() const noexcept { return deadline_; }
     unsigned tries() const noexcept { return tries_; }
@@ -57,10 +69,21 @@ public:
 
     AcquireAction pause_over(TimePoint now) { return send_try(now); }
 
-    /// The server answered that somebody else holds the lock, for `ttl` at most where it said so.
-    AcquireAction held_by_other(TimePoint now, std::optional<std::chrono::milliseconds> ttl) {
+    /// The server answered that somebody else holds the lock.
+    AcquireAction refused(TimePoint now, const Refusal& refusal) {
         if (is_over(now)) return GiveUp{out_of_time()};
-        return pause(now, ttl);
+        if (!refusal.place) return pause(now, pauses_.next(refusal.ttl));
+        return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
+    }
+
+    /// How long the server may take a silent waiter for alive, as of now: no longer than it waits.
+    std::chrono::milliseconds silence(TimePoint now) const {
+        const std::chrono::milliseconds longest =
+            std::max<std::chrono::milliseconds>(longest_silence, 3 * plan_.backoff.max);
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+            std::min<Clock::duration>(saturating_sub(deadline_, now), longest));
+        return std::min(
+            longest, std::max(left, std::chrono::milliseconds::zero()) + std::chrono::seconds{1});
     }
 
     /// The server answered that the lock is ours; that try went out after `sent`. A lock whose
@@ -77,7 +100,7 @@ public:
     AcquireAction fault(TimePoint now, Fault fault) {
         last_fault_ = std::move(fault.error);
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
-        return pause(now, std::nullopt);
+        return pause(now, pauses_.next(std::nullopt));
     }
 
     AcquireAction cancelled(std::string why) {
@@ -92,13 +115,13 @@ private:
         ++tries_;
         last_try_ = plan_.wait.is_none() || now >= deadline_;
         const TimePoint patient = saturating_add(now, plan_.command_timeout);
-        if (plan_.wait.is_none()) return SendTry{patient};
+        if (plan_.wait.is_none()) return SendTry{patient, last_try_};
         const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
-        return SendTry{std::min(patient, strict)};
+        return SendTry{std::min(patient, strict), last_try_};
     }
 
-    AcquireAction pause(TimePoint now, std::optional<std::chrono::milliseconds> ttl) {
-        return Pause{std::min(saturating_add(now, pauses_.next(ttl)), deadline_)};
+    AcquireAction pause(TimePoint now, Clock::duration length) const {
+        return Pause{std::min(saturating_add(now, length), deadline_)};
     }
 
     bool is_over(TimePoint now) const noexcept { return last_try_ || now >= deadline_; }
@@ -112,6 +135,7 @@ private:
     AcquirePlan plan_;
     TimePoint deadline_;
     Pauses pauses_;
+    Random random_;
     unsigned tries_ = 0;
     bool last_try_ = false;
     std::optional<Error> last_fault_;

@@ -40,6 +40,16 @@ public:
         return connection;
     }
 
+    /// The run id of the server, which tells it from any other and from itself after a restart; null
+    /// if it keeps that to itself.
+    const std::shared_ptr<const std::string>& server() const noexcept { return server_; }
+
+    /// A second descriptor of its socket: `shutdown` on that one makes a thread that waits in
+    /// `receive` find the connection closed.
+    Descriptor duplicate() const noexcept {
+        return Descriptor{::fcntl(context_->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
+    }
+
     /// No fault so far: the next reply can be received.
     bool alive() const noexcept { return context_ != nullptr; }
 
@@ -187,10 +197,12 @@ private:
         if (endpoint.db != 0) {
             commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
         }
+        commands += Call::plain({"INFO", "server"}).wire();
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);
         if (done) done = expect_name_taken(limit);
         if (done && endpoint.db != 0) done = expect_ok(limit);
+        if (done) done = read_run_id(limit);
         if (!done) done.error().maybe_executed = false;  // nothing of the user's was sent yet
         return done;
     }
@@ -201,13 +213,32 @@ private:
         return {};
     }
 
-    /// A name is a nicety: an ACL may forbid to set it. Only a server that wants a password first
-    /// says NOAUTH, and it would say so again.
+    /// A name is a nicety: an ACL may forbid to set it.
     Expected<void, Fault> expect_name_taken(const Limit& limit) {
         auto done = expect_ok(limit);
-        const bool nicety = !done && alive() && !done.error().transient &&
-                            !done.error().error.message.starts_with("NOAUTH");
-        return nicety ? Expected<void, Fault>{} : done;
+        return !done && can_do_without(done.error()) ? Expected<void, Fault>{} : done;
+    }
+
+    /// Where an ACL forbids INFO, a lock that a message gives us is confirmed by one more command.
+    Expected<void, Fault> read_run_id(const Limit& limit) {
+        auto reply = receive(limit);
+        if (!reply) {
+            if (can_do_without(reply.error())) return {};
+            return Unexpected{std::move(reply).error()};
+        }
+        constexpr std::string_view field = "run_id:";
+        const std::string_view text = reply->view().text();
+        const std::size_t at = text.find(field);
+        if (at == std::string_view::npos) return {};
+        const std::string_view rest = text.substr(at + field.size());
+        server_ = std::make_shared<const std::string>(rest.substr(0, rest.find_first_of("\r\n")));
+        return {};
+    }
+
+    /// Whether the server only forbids it. One that wants a password first says NOAUTH, and it would
+    /// say so again.
+    bool can_do_without(const Fault& fault) const {
+        return alive() && !fault.transient && !fault.error.message.starts_with("NOAUTH");
     }
 
     struct Free {
@@ -215,6 +246,7 @@ private:
     };
     std::unique_ptr<redisContext, Free> context_;
     std::string node_;
+    std::shared_ptr<const std::string> server_;
 };
 
 }  // namespace redlatch::inline v0::detail

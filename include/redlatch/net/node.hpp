@@ -52,22 +52,45 @@ public:
         return connection;
     }
 
+    /// How a call has to be written for this server.
+    Wiring wiring_for(const Connection& connection) const noexcept {
+        Wiring wiring{.first_key_only = first_key_only_.load(std::memory_order_relaxed)};
+        if (connection.server() != nullptr) wiring.server = *connection.server();
+        return wiring;
+    }
+
 private:
     Expected<Reply, Fault> run_on(Expected<Pool::Loan, Fault> loan, const Call& call,
                                   const Limit& limit) {
         if (!loan) return Unexpected{std::move(loan).error()};
         Connection& connection = **loan;
-        auto reply = connection.call(call.wire(), limit);
-        if (!reply && call.is_script() && is_noscript(reply.error())) {
-            reply = connection.call(call.wire(Call::Form::whole), limit);
+        Wiring wiring = wiring_for(connection);
+        auto reply = exchange(connection, call, wiring, limit);
+        if (is_denied(reply) && call.has_further_keys() && !wiring.first_key_only) {
+            wiring.first_key_only = true;
+            reply = exchange(connection, call, wiring, limit);
+            if (reply) first_key_only_ = true;
         }
         if (reply && !reply->view().fits(call.answer())) {
             connection.discard();
             reply = Unexpected{unexpected_reply()};
             reply.error().error.node = name();
         }
+        if (reply) reply->server = connection.server();
         if (!reply && !loan->reused()) reply.error().stale = false;
         return reply;
+    }
+
+    static Expected<Reply, Fault> exchange(Connection& connection, const Call& call, Wiring wiring,
+                                           const Limit& limit) {
+        auto reply = connection.call(call.wire(wiring), limit);
+        if (reply || !call.is_script() || !is_noscript(reply.error())) return reply;
+        wiring.form = Wiring::Form::whole;
+        return connection.call(call.wire(wiring), limit);
+    }
+
+    static bool is_denied(const Expected<Reply, Fault>& reply) {
+        return !reply && reply.error().error.code == Errc::denied;
     }
 
     template <class T>
@@ -82,6 +105,7 @@ private:
     Pool pool_;
     const std::function<void(const std::string&)> on_reconnect_;
     std::atomic<bool> down_{false};
+    std::atomic<bool> first_key_only_{false};  // the ACL has forbidden further keys
 };
 
 }  // namespace redlatch::inline v0::detail

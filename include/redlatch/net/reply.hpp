@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace redlatch::inline v0::detail {
@@ -15,8 +16,8 @@ enum class Answer {
     any,
     integer,
     ok_or_nil,  ///< a status, or nothing
-    pair,       ///< two integers
-    lock_info,  ///< a string and two integers
+    acquired,   ///< two integers, or five from a script that knows of a queue
+    lock_info,  ///< a string and two integers, or three
 };
 
 /// A view of one reply, or of one element of an array reply.
@@ -59,14 +60,21 @@ public:
             case Answer::any: return true;
             case Answer::integer: return integer().has_value();
             case Answer::ok_or_nil: return is_nil() || is_status("OK");
-            case Answer::pair: return size() == 2 && self[0].integer() && self[1].integer();
+            case Answer::acquired: return (size() == 2 || size() == 5) && are_integers(0);
             case Answer::lock_info:
-                return size() == 3 && self[0].string() && self[1].integer() && self[2].integer();
+                return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
         }
         return false;
     }
 
 private:
+    bool are_integers(std::size_t from) const noexcept {
+        for (std::size_t i = from; i < *size(); ++i) {
+            if (!(*this)[i].integer()) return false;
+        }
+        return true;
+    }
+
     bool is(int type) const noexcept { return reply_ != nullptr && reply_->type == type; }
     std::string_view bytes() const noexcept { return {reply_->str, reply_->len}; }
 
@@ -82,6 +90,9 @@ public:
 
     /// The command was sent a second time, and the first sending may have been carried out too.
     bool repeated = false;
+
+    /// The run id of the server that answered; null if it keeps that to itself.
+    std::shared_ptr<const std::string> server{};
 
 private:
     struct Free {

@@ -10,59 +10,78 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace redlatch::inline v0 {
 
 /// A Lua script and the name that the server caches it under.
 class Script {
 public:
-    explicit constexpr Script(std::string_view source)
-        : source_(source), sha_(detail::Sha1::hex(source)) {}
+    explicit Script(std::string source)
+        : source_(std::move(source)), sha_(detail::Sha1::hex(source_)) {}
 
-    constexpr std::string_view source() const noexcept { return source_; }
-    constexpr std::string_view sha() const noexcept { return {sha_.data(), sha_.size()}; }
+    std::string_view source() const noexcept { return source_; }
+    std::string_view sha() const noexcept { return {sha_.data(), sha_.size()}; }
 
 private:
-    std::string_view source_;
+    std::string source_;
     std::array<char, 40> sha_;
 };
 
 namespace detail {
 
-/// One argument of a command: bytes that live elsewhere, or a number.
+/// How a call is put on the wire of one connection.
+struct Wiring {
+    /// Whether a script is named or sent whole.
+    enum class Form { by_sha, whole };
+
+    Form form = Form::by_sha;
+    bool first_key_only = false;    ///< the server allows no other keys to us
+    std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
+};
+
+/// One argument of a command: bytes that live elsewhere, a number, or the run id of the server
+/// that the command will go to.
 class Argument {
 public:
     constexpr Argument() = default;
     constexpr Argument(std::string_view bytes) : bytes_(bytes) {}
     constexpr Argument(const char* text) : bytes_(text) {}
     Argument(const std::string& bytes) : bytes_(bytes) {}
-    constexpr Argument(std::int64_t number) : number_(number), is_number_(true) {}
+    constexpr Argument(std::int64_t number) : number_(number), kind_(Kind::number) {}
+
+    static constexpr Argument server() {
+        Argument argument;
+        argument.kind_ = Kind::server;
+        return argument;
+    }
 
     using Digits = std::array<char, 20>;
 
     /// The bytes to send; a number is written into `digits`, which has to outlive the result.
-    std::string_view bytes(Digits& digits) const noexcept {
-        if (!is_number_) return bytes_;
+    std::string_view bytes(Digits& digits, const Wiring& wiring = {}) const noexcept {
+        if (kind_ == Kind::bytes) return bytes_;
+        if (kind_ == Kind::server) return wiring.server;
         const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number_);
         return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
     }
 
 private:
+    enum class Kind { bytes, number, server };
+
     std::string_view bytes_;
     std::int64_t number_ = 0;
-    bool is_number_ = false;
+    Kind kind_ = Kind::bytes;
 };
 
 /// A command to send: a script with its keys and arguments, or a plain command. Borrows all bytes.
+///
+/// A script has to do without all keys but the first where the server's ACL forbids the others.
 class Call {
 public:
-    /// Whether a script is named or sent whole.
-    enum class Form { by_sha, whole };
-
     Call(const Script& script, std::initializer_list<std::string_view> keys,
          std::initializer_list<Argument> arguments, Answer answer = Answer::integer)
-        : script_(&script), answer_(answer), count_(3) {
-        slots_[2] = static_cast<std::int64_t>(keys.size());
+        : script_(&script), answer_(answer), count_(first_key), keys_(keys.size()) {
         for (const std::string_view key : keys) slots_[count_++] = key;
         for (const Argument& argument : arguments) slots_[count_++] = argument;
     }
@@ -74,16 +93,19 @@ public:
     Answer answer() const noexcept { return answer_; }
 
     bool is_script() const noexcept { return script_ != nullptr; }
+    bool has_further_keys() const noexcept { return keys_ > 1; }
 
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
-    std::string wire(Form form = Form::by_sha) const {
+    std::string wire(const Wiring& wiring = {}) const {
+        const std::size_t omitted = wiring.first_key_only && has_further_keys() ? keys_ - 1 : 0;
         std::string bytes;
         bytes.reserve(most_commands_fit);
-        append_count(bytes, '*', count_);
+        append_count(bytes, '*', count_ - omitted);
         for (std::size_t i = 0; i < count_; ++i) {
+            if (i > first_key && i <= first_key + omitted) continue;
             Argument::Digits digits;
-            const std::string_view word = slot(i, form).bytes(digits);
+            const std::string_view word = slot(i, wiring, keys_ - omitted).bytes(digits, wiring);
             append_count(bytes, '$', word.size());
             bytes.append(word).append(line_end);
         }
@@ -92,7 +114,8 @@ public:
 
 private:
     static constexpr std::size_t capacity = 12;
-    static constexpr std::size_t most_commands_fit = 256;
+    static constexpr std::size_t first_key = 3;  // behind EVALSHA, the SHA and the number of keys
+    static constexpr std::size_t most_commands_fit = 320;
     static constexpr std::string_view line_end = "\r\n";
 
     Call(std::initializer_list<Argument> words, Answer answer) : answer_(answer) {
@@ -105,9 +128,12 @@ private:
         bytes.append(Argument{static_cast<std::int64_t>(count)}.bytes(digits)).append(line_end);
     }
 
-    Argument slot(std::size_t i, Form form) const noexcept {
-        if (!is_script() || i > 1) return slots_[i];
-        if (form == Form::by_sha) return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
+    Argument slot(std::size_t i, const Wiring& wiring, std::size_t keys) const noexcept {
+        if (!is_script() || i >= first_key) return slots_[i];
+        if (i == 2) return static_cast<std::int64_t>(keys);
+        if (wiring.form == Wiring::Form::by_sha) {
+            return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
+        }
         return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
     }
 
@@ -115,6 +141,7 @@ private:
     Answer answer_;
     std::array<Argument, capacity> slots_{};
     std::size_t count_ = 0;
+    std::size_t keys_ = 0;
 };
 
 }  // namespace detail

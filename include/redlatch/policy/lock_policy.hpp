@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
 #include <concepts>

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/core/grant.hpp>
+#include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/service/hold.hpp>
 
@@ -29,6 +31,14 @@ inline std::chrono::steady_clock::time_point on_steady_clock(TimePoint at) {
     return std::chrono::steady_clock::now() + left;
 }
 
+/// A process's place in the server's queue. It belongs to no thread: a waiter who leaves bequeaths
+/// it to the next one.
+struct Ticket {
+    Token token;
+    const LockScripts* scripts;
+    bool unclear_try = false;  ///< as in `Hold`
+};
+
 /// The state of every lock inside this process: who holds it, which one thread contends for it at
 /// the server, and who waits behind that one, first come first served. All handles of a client on
 /// one name meet here. Knows nothing of servers; does no I/O and calls no user code. Thread-safe.
@@ -56,11 +66,14 @@ class Gate {
 
     struct Entry {
         Shape shape{};
-        std::shared_ptr<Hold> current{};       // acquired, and not over as far as is known
-        Holds past{};                          // lost, with acquisitions not yet returned
-        bool contended = false;                // a thread has its turn at the server
-        Sleeper* contender = nullptr;          // that thread, while it pauses
-        std::shared_ptr<const Error> fault{};  // what that thread met instead of an answer
+        std::shared_ptr<Hold> current{};          // acquired, and not over as far as is known
+        Holds past{};                             // lost, with acquisitions not yet returned
+        bool contended = false;                   // a thread has its turn at the server
+        Sleeper* contender = nullptr;             // that thread, while it pauses
+        TimePoint recheck_at = TimePoint::max();  // it should ask the server again
+        std::optional<Ticket> ticket{};           // under which it waits at the server, if it does
+        std::optional<Grant> grant{};             // a message for that ticket
+        std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
         std::list<Sleeper*> queue{};
 
         bool free() const noexcept { return current == nullptr && !contended; }
@@ -82,6 +95,15 @@ public:
         Acquisition acquisition;
     };
 
+    /// Why a pause has ended.
+    enum class Woken {
+        in_time,    ///< it was over
+        granted,    ///< a message says that the lock is ours
+        recheck,    ///< a message may have been missed
+        cancelled,  ///< the stop token
+        closed,     ///< the end of the client
+    };
+
     /// A thread's turn to contend for a lock at the server. At its end the next one has it, unless
     /// it was turned into a hold.
     class Turn {
@@ -94,9 +116,40 @@ public:
             if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr);
         }
 
-        /// Sleeps until `until`; false where the caller or the end of the client cut it short.
-        bool pause(TimePoint until, const std::stop_token& stop) {
+        /// Sleeps until `until`, or until there is something to do.
+        Woken pause(TimePoint until, const std::stop_token& stop) {
             return gate_->pause(entry_->second, until, stop);
+        }
+
+        /// The place in the server's queue that the thread before has left behind.
+        std::optional<Ticket> inherited() const {
+            const Lock lock{gate_->mutex_};
+            return entry_->second.ticket;
+        }
+
+        /// Announces the token of a hold that will ask for a place in the server's queue: from now
+        /// on a grant for it is known to be ours.
+        void announce(const Hold& hold) {
+            const Lock lock{gate_->mutex_};
+            entry_->second.ticket = {.token = hold.token(), .scripts = &hold.scripts()};
+        }
+
+        /// The message that ended the pause.
+        std::optional<Grant> take_grant() {
+            const Lock lock{gate_->mutex_};
+            return std::exchange(entry_->second.grant, std::nullopt);
+        }
+
+        /// Whether another thread waits that could inherit the place.
+        bool has_heirs() const {
+            const Lock lock{gate_->mutex_};
+            return !entry_->second.queue.empty();
+        }
+
+        /// Ends the turn without a hold. True where the next thread inherits the place of `hold` in
+        /// the server's queue; else the caller has to see to what it has left at the server.
+        bool bequeath(const Hold& hold) {
+            return std::exchange(gate_, nullptr)->bequeath(*entry_, hold);
         }
 
         /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
@@ -224,6 +277,35 @@ public:
         return entry == entries_.end() ? nullptr : entry->second.current;
     }
 
+    /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
+    /// caller has to give the lock back.
+    bool deliver(const Grant& grant) {
+        const Lock lock{mutex_};
+        const auto found = entries_.find(grant.key);
+        if (found == entries_.end()) return false;
+        Entry& here = found->second;
+        if (here.ticket && here.ticket->token.bytes == grant.token) {
+            here.grant = grant;
+            if (here.contender != nullptr) here.contender->wake();
+            return true;
+        }
+        // The answer to its own question was faster than the message.
+        return here.current != nullptr && here.current->token().bytes == grant.token;
+    }
+
+    /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
+    void recheck_all(TimePoint now) {
+        const Lock lock{mutex_};
+        const auto waiting = static_cast<Clock::rep>(entries_.size());
+        const auto span = std::min<Clock::duration>(waiting * std::chrono::milliseconds{1},
+                                                    std::chrono::seconds{1});
+        for (auto& [key, entry] : entries_) {
+            if (!entry.ticket) continue;
+            entry.recheck_at = now + Clock::duration{random_.between(0, span.count())};
+            if (entry.contender != nullptr) entry.contender->wake();
+        }
+    }
+
     /// Ends all waiting, lets nobody in any more, and returns what is held.
     Holds close() {
         const Lock lock{mutex_};
@@ -305,26 +387,63 @@ private:
         return answer;
     }
 
-    bool pause(Entry& here, TimePoint until, const std::stop_token& stop) {
+    Woken pause(Entry& here, TimePoint until, const std::stop_token& stop) {
         Lock lock{mutex_};
         Sleeper self;
         here.contender = &self;
-        while (!closed_ && !stop.stop_requested() && Clock::now() < until) {
-            self.sleep(lock, until, stop);
+        Woken woken{};
+        while (!has_cause(here, until, stop, woken)) {
+            self.sleep(lock, std::min(until, here.recheck_at), stop);
         }
         here.contender = nullptr;
-        return !closed_ && !stop.stop_requested();
+        return woken;
+    }
+
+    bool has_cause(Entry& here, TimePoint until, const std::stop_token& stop, Woken& cause) const {
+        const TimePoint now = Clock::now();
+        if (closed_) {
+            cause = Woken::closed;
+        } else if (stop.stop_requested()) {
+            cause = Woken::cancelled;
+        } else if (here.grant) {
+            cause = Woken::granted;
+        } else if (now >= here.recheck_at) {
+            here.recheck_at = TimePoint::max();
+            cause = Woken::recheck;
+        } else if (now >= until) {
+            cause = Woken::in_time;
+        } else {
+            return false;
+        }
+        return true;
+    }
+
+    bool bequeath(Named& entry, const Hold& hold) {
+        const Lock lock{mutex_};
+        Entry& here = entry.second;
+        const bool inherited = here.ticket && !here.queue.empty() && !closed_;
+        if (inherited) here.ticket->unclear_try = hold.unclear_try;
+        hand_turn_on(entry, inherited);
+        return inherited;
+    }
+
+    void hand_turn_on(Named& entry, bool with_ticket) {
+        Entry& here = entry.second;
+        here.contended = false;
+        here.recheck_at = TimePoint::max();
+        here.grant.reset();
+        if (!with_ticket) here.ticket.reset();
+        wake_front(here);
+        erase_if_unused(entry);
     }
 
     bool end_turn(Named& entry, std::shared_ptr<Hold> hold) {
         const Lock lock{mutex_};
         Entry& here = entry.second;
-        here.contended = false;
         const bool kept = hold == nullptr || !closed_;
         if (hold != nullptr) here.fault = nullptr;
         if (kept) here.current = std::move(hold);
-        wake_front(here);
-        erase_if_unused(entry);
+        hand_turn_on(entry, false);
         return kept;
     }
 
@@ -397,6 +516,7 @@ private:
     std::mutex mutex_;
     Entries entries_;
     bool closed_ = false;
+    Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/validity.hpp>
+#include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/types.hpp>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -50,7 +52,7 @@ struct Acquisition {
 
 /// What one acquisition needs to know about its lock; does not change while it lasts.
 struct HoldTerms {
-    std::string key;
+    std::shared_ptr<const LockKeys> keys;
     PolicyTraits traits;
     Lease lease;
     Drift drift;
@@ -68,7 +70,8 @@ public:
     /// Whether it belongs to this process, and not to the one that this was forked from.
     bool is_of_this_process() const noexcept { return pid_ == ProcessId::of_this_process(); }
 
-    const std::string& key() const noexcept { return terms_.key; }
+    const std::string& key() const noexcept { return terms_.keys->lock; }
+    const LockKeys& keys() const noexcept { return *terms_.keys; }
     const HoldTerms& terms() const noexcept { return terms_; }
     const Token& token() const noexcept { return token_; }
     ThreadSerial thread() const noexcept { return thread_; }
@@ -91,7 +94,7 @@ public:
 
     TimePoint taken_at() const noexcept { return taken_at_; }
 
-    /// The server gave the lock to the command that went out after `sent`.
+    /// The server gave the lock after `sent`, to a command that went out then or by a grant.
     void taken(TimePoint sent) noexcept {
         taken_at_ = sent;
         if (terms_.traits.watched) {

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/renew.hpp>
 #include <redlatch/service/hold.hpp>
+#include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/schedule.hpp>
 #include <redlatch/service/thread.hpp>
 #include <redlatch/topology/topology.hpp>
@@ -69,13 +70,15 @@ public:
 
     /// Releases a dead token in the background, after each of `pauses`: a command that got no
     /// answer may be carried out late, even after a release that was sent on another connection.
-    void bury(std::shared_ptr<Hold> hold, std::vector<Clock::duration> pauses) {
+    /// Also the way to leave the queue. False where the client has closed.
+    bool bury(std::shared_ptr<Hold> hold, std::vector<Clock::duration> pauses) {
         const std::lock_guard lock{mutex_};
-        if (pauses.empty() || !start()) return;
+        if (!start()) return false;
         // A key that comes to life late is gone by itself after this.
         const auto ttl = std::chrono::milliseconds{hold->server_ttl(hold->terms().lease)};
         const TimePoint give_up_at = saturating_add(Clock::now(), 2 * Clock::duration{ttl});
         bury_next({Job::Kind::bury, std::move(hold), std::move(pauses), give_up_at});
+        return true;
     }
 
     /// Sends what there is to bury now, whether due or not, and ends the thread. Takes at most
@@ -108,11 +111,8 @@ private:
         TimePoint sent{};
 
         Call call() const {
-            const Hold& hold = *job.hold;
-            const std::string_view key = hold.key();
-            const std::string_view token = hold.token().bytes;
-            if (job.kind == Job::Kind::bury) return {hold.scripts().release, {key}, {token}};
-            return {hold.scripts().extend, {key}, {token, hold.server_ttl(lease)}};
+            return job.kind == Job::Kind::bury ? release_call(*job.hold)
+                                               : extend_call(*job.hold, lease);
         }
     };
     using Batch = std::vector<Errand>;
@@ -257,22 +257,22 @@ private:
         }
         const Limit limit = Limit::in(renewal_patience(shortest, node.command_timeout()));
         const bool kept = link.has_value();
-        auto fault = send_all(node, link, errands, Call::Form::by_sha, limit);
+        auto fault = send_all(node, link, errands, Wiring::Form::by_sha, limit);
         if (fault && fault->stale && kept) {
-            fault = send_all(node, link, errands, Call::Form::by_sha, limit);
+            fault = send_all(node, link, errands, Wiring::Form::by_sha, limit);
         }
         if (!fault) {
             std::vector<Errand*> unknown_script;
             std::copy_if(errands.begin(), errands.end(), std::back_inserter(unknown_script),
                          [](const Errand* errand) { return errand->noscript; });
-            fault = send_all(node, link, unknown_script, Call::Form::whole, limit);
+            fault = send_all(node, link, unknown_script, Wiring::Form::whole, limit);
         }
         if (fault) events_.failed(fault->error);
     }
 
     /// One pipeline: the fault where the connection broke in it.
     std::optional<Fault> send_all(Node& node, std::optional<Connection>& link,
-                                  const std::vector<Errand*>& errands, Call::Form form,
+                                  const std::vector<Errand*>& errands, Wiring::Form form,
                                   const Limit& limit) {
         if (errands.empty()) return std::nullopt;
         if (!link) {
@@ -281,7 +281,9 @@ private:
             link = *std::move(connection);
         }
         std::string bytes;
-        for (const Errand* errand : errands) bytes += errand->call().wire(form);
+        Wiring wiring = node.wiring_for(*link);
+        wiring.form = form;
+        for (const Errand* errand : errands) bytes += errand->call().wire(wiring);
         const TimePoint sent = Clock::now();
         auto broken = [&link](Fault fault) {
             link.reset();

@@ -2,10 +2,12 @@
 
 #include <redlatch/observer.hpp>
 #include <redlatch/options.hpp>
+#include <redlatch/service/contention.hpp>
 #include <redlatch/service/gate.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
+#include <redlatch/service/subscription.hpp>
 #include <redlatch/topology/standalone.hpp>
 
 #include <sys/random.h>
@@ -71,7 +73,7 @@ public:
           observer_(setup.options.observer),
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
-          token_prefix_(random_id() + ":" + client_name_ + ":"),
+          token_prefix_(id_ + ":" + client_name_ + ":"),
           topology_(Dial{setup.endpoint, client_name_, setup.options.connect_timeout},
                     command_timeout_, setup.options.max_connections,
                     [this](const std::string& node) { tell_reconnected(node); }) {}
@@ -84,6 +86,10 @@ public:
     Node& master_of(std::string_view key) { return topology_.master_of(key); }
     Gate& gate() noexcept { return gate_; }
     Renewal& renewal() noexcept { return renewal_; }
+    Contention& contention() noexcept { return contention_; }
+
+    /// What the master for `key` tells this client.
+    Subscription& subscription(std::string_view) noexcept { return subscription_; }
 
     /// A name for a new acquisition that was never used and never will be.
     Token new_token(ThreadSerial thread) {
@@ -135,19 +141,42 @@ public:
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
-    /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
-    /// just doing, one for the releases, one for callbacks that run.
+    /// with `Errc::cancelled`. Takes at most four command timeouts: one for a subscription that is
+    /// just being made, one for what the renewal is just doing, one for the releases, one for
+    /// callbacks that run.
     void close() {
         if (closed_.exchange(true)) return;
         for (const auto& hold : gate_.close()) {
             declare_lost(hold);
             renewal_.bury(hold, {Clock::duration::zero()});
         }
+        subscription_.close();
         renewal_.close();
         notifier_.close(command_timeout_);
     }
 
 private:
+    /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
+    /// carried out late. The lock goes on to the next one.
+    void hear(const Grant& grant) {
+        if (gate_.deliver(grant)) return;
+        const bool is_string = grant.shape == 's';
+        const PolicyTraits traits{.shape = is_string ? Shape::string : Shape::hash,
+                                  .reentrant = false,
+                                  .watched = false,
+                                  .scripts = is_string ? &lua::on_string() : &lua::on_hash(),
+                                  .plain_set = false};
+        HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key),
+                        .traits = traits,
+                        .lease = grant.ttl,
+                        .drift = {},
+                        .lock_delay = {},
+                        .max_hold = {}};
+        renewal_.bury(
+            std::make_shared<Hold>(std::move(terms), Token{grant.token}, this_thread_serial()),
+            {Clock::duration::zero()});
+    }
+
     void tell_reconnected(const std::string& node) {
         observe([node](Observer& observer) { observer.reconnected({node}); });
     }
@@ -164,10 +193,13 @@ private:
     const std::chrono::milliseconds command_timeout_;
     const std::shared_ptr<Observer> observer_;
     const std::string client_name_;
+    const std::string id_ = random_id();
     const std::string token_prefix_;
     std::atomic<std::uint64_t> acquisitions_{0};
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<bool> closed_{false};
+
+    Contention contention_;
 
     // Each may use those above it.
     Gate gate_;
@@ -177,6 +209,10 @@ private:
                      {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
                       .renewed = [this](const Hold& hold) { tell_renewed(hold); },
                       .failed = [this](const Error& error) { tell_error(error); }}};
+    Subscription subscription_{topology_.master_of({}),
+                               "redlatch:client:" + id_,
+                               {.granted = [this](const Grant& grant) { hear(grant); },
+                                .listening = [this] { gate_.recheck_all(Clock::now()); }}};
 };
 
 }  // namespace redlatch::inline v0::detail

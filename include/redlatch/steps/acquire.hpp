@@ -1,7 +1,9 @@
 #pragma once
 
 #include <redlatch/core/acquire.hpp>
+#include <redlatch/core/grant.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
@@ -15,6 +17,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
@@ -44,7 +47,7 @@ public:
         if (grip) {
             tell_acquired();
         } else {
-            grip.error().key = spec_->key;
+            grip.error().key = spec_->key();
             if (grip.error().code == Errc::timed_out) tell_timed_out();
         }
         return grip;
@@ -60,7 +63,7 @@ private:
     }
 
     Result<Grip> enter() {
-        auto admission = session_->gate().enter({.key = spec_->key,
+        auto admission = session_->gate().enter({.key = spec_->key(),
                                                  .traits = spec_->traits,
                                                  .thread = thread_,
                                                  .wait = options_->wait,
@@ -84,20 +87,20 @@ private:
 
     /// Asks the server until the core is content or gives up.
     Result<Grip> contend(Gate::Turn turn) {
-        auto hold = new_hold();
-        if (!hold) return Unexpected{std::move(hold).error()};
+        auto hold = first_hold(turn);
+        if (auto enlisted = enlist(*hold); !enlisted) {
+            return give_up(std::move(turn), hold, std::move(enlisted).error());
+        }
         AcquireAction action = core_.begin(Clock::now());
         for (;;) {
-            if (const auto* give_up = std::get_if<GiveUp>(&action)) {
-                abandon(*hold);
-                return Unexpected{give_up->error};
+            if (auto* over = std::get_if<GiveUp>(&action)) {
+                return give_up(std::move(turn), hold, std::move(over->error));
             }
             if (std::holds_alternative<Granted>(action)) {
-                return keep(std::move(turn), *std::move(hold));
+                return keep(std::move(turn), std::move(hold));
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
-                const bool undisturbed = turn.pause(pause->until, options_->stop);
-                action = undisturbed ? core_.pause_over(Clock::now()) : core_.cancelled(why());
+                action = wake(turn, turn.pause(pause->until, options_->stop));
                 continue;
             }
             if (options_->stop.stop_requested()) {
@@ -105,43 +108,98 @@ private:
                 continue;
             }
             if (token_is_dead_) {
-                abandon(*hold);
-                hold = new_hold();
-                if (!hold) return Unexpected{std::move(hold).error()};
+                abandon(hold);
+                hold = new_hold(session_->new_token(thread_));
+                if (auto enlisted = enlist(*hold); !enlisted) {
+                    return give_up(std::move(turn), hold, std::move(enlisted).error());
+                }
             }
-            action = send_try(**hold, {std::get<SendTry>(action).answer_by, options_->stop});
+            const auto& next = std::get<SendTry>(action);
+            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
         }
     }
 
-    Result<std::shared_ptr<Hold>> new_hold() {
-        auto hold = std::make_shared<Hold>(HoldTerms{.key = spec_->key,
-                                                     .traits = spec_->traits,
-                                                     .lease = lease_,
-                                                     .drift = spec_->options.drift,
-                                                     .lock_delay = spec_->options.lock_delay,
-                                                     .max_hold = spec_->options.max_hold},
-                                           session_->new_token(thread_), thread_);
-        token_is_dead_ = false;
-        if (spec_->traits.watched) {
-            if (auto enlisted = enlist(*hold); !enlisted) {
-                return Unexpected{std::move(enlisted).error()};
-            }
+    /// What ended a pause, as the core understands it.
+    AcquireAction wake(Gate::Turn& turn, Gate::Woken woken) {
+        const TimePoint now = Clock::now();
+        switch (woken) {
+            case Gate::Woken::cancelled: return core_.cancelled(by_caller);
+            case Gate::Woken::closed: return core_.cancelled(by_close);
+            case Gate::Woken::granted: return granted(turn.take_grant(), now);
+            case Gate::Woken::in_time:
+            case Gate::Woken::recheck: break;
         }
+        return core_.pause_over(now);
+    }
+
+    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
+    AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
+        const double drift = spec_->options.drift.factor;
+        const auto base = grant ? granted_at(anchor_, *grant, now, drift) : std::nullopt;
+        if (!base || now >= valid_until(*base, lease_, spec_->options.drift)) {
+            return core_.pause_over(now);
+        }
+        fault_ = nullptr;
+        sent_ = *base;
+        return core_.taken(sent_, now);
+    }
+
+    /// The hold to be had, under the token that the thread before us waited with if it left one.
+    std::shared_ptr<Hold> first_hold(const Gate::Turn& turn) {
+        auto ticket = turn.inherited();
+        if (!ticket || ticket->scripts != spec_->traits.scripts) {
+            return new_hold(session_->new_token(thread_));
+        }
+        auto hold = new_hold(std::move(ticket->token));
+        hold->unclear_try = ticket->unclear_try;
+        queued_ = true;
         return hold;
     }
 
+    std::shared_ptr<Hold> new_hold(Token token) {
+        token_is_dead_ = false;
+        announced_ = false;
+        queued_ = false;
+        return std::make_shared<Hold>(HoldTerms{.keys = spec_->keys,
+                                                .traits = spec_->traits,
+                                                .lease = lease_,
+                                                .drift = spec_->options.drift,
+                                                .lock_delay = spec_->options.lock_delay,
+                                                .max_hold = spec_->options.max_hold},
+                                      std::move(token), thread_);
+    }
+
+    /// Where the hold will be renewed, that is made ready before it is asked for.
     Result<void> enlist(Hold& hold) {
+        if (!acquisition_.watched) return {};
         hold.renewed_by_watchdog = true;
         return session_->renewal().enlist(hold);
     }
 
-    /// The lock was not had, as far as anybody knows.
+    /// The lock was not had. Whoever waits behind us in this process goes on with our place.
+    Result<Grip> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
+        if (queued_ && !token_is_dead_ && turn.bequeath(*hold)) {
+            session_->dismiss(*hold);
+        } else {
+            abandon(hold);
+        }
+        return Unexpected{std::move(error)};
+    }
+
+    /// Nobody uses the token any more: what it may have at the server, or get there late, is undone.
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
-        if (!hold->unclear_try) return;
-        session_->renewal().bury(
-            hold, {Clock::duration::zero(), Clock::duration{session_->command_timeout()}});
+        if (!queued_ && !hold->unclear_try) return;
+        std::vector<Clock::duration> pauses{Clock::duration::zero()};
+        if (hold->unclear_try) pauses.emplace_back(session_->command_timeout());
+        if (!session_->renewal().bury(hold, std::move(pauses))) release_now(*hold);
+    }
+
+    /// One try and no more, as the client is closing.
+    void release_now(const Hold& hold) {
+        const Limit limit = Limit::in(session_->command_timeout());
+        static_cast<void>(session_->master_of(hold.key()).run(release_call(hold), limit));
     }
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
@@ -153,28 +211,46 @@ private:
 
         // The client was closed while the answer was on its way.
         session_->dismiss(*hold);
-        const Call release{hold->scripts().release, {hold->key()}, {hold->token().bytes}};
-        static_cast<void>(
-            session_->master_of(hold->key()).run(release, Limit::in(session_->command_timeout())));
+        release_now(*hold);
         hold->advance(Phase::held, Phase::released);
         return failed(Errc::cancelled, by_close);
     }
 
     /// One try, with what the server says about it as the core understands it. The first one of a
     /// lock in the shape that everybody uses is the plain command, the cheapest there is. Its
-    /// answer "no" tells neither why nor for how long, so then the script asks at once.
-    AcquireAction send_try(Hold& hold, const Limit& limit) {
-        const std::string_view key = hold.key();
-        const std::string_view token = hold.token().bytes;
-        const std::int64_t ttl = hold.server_ttl(lease_);
-        const Call script{hold.scripts().acquire, {key}, {token, ttl}, Answer::pair};
-        const bool first = core_.tries() == 1;
-        if (first && spec_->traits.plain_set) {
-            const Call plain = Call::plain({"SET", key, token, "NX", "PX", ttl}, Answer::ok_or_nil);
-            auto reply = send(hold, plain, script, limit);
+    /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
+    /// have wanted the lock lately, the script comes first.
+    AcquireAction send_try(Gate::Turn& turn, Hold& hold, bool last, const Limit& limit) {
+        Contention& contention = session_->contention();
+        const bool first = core_.tries() == 1 && !queued_;
+        if (first && spec_->traits.plain_set && !contention.lately(hold.key(), Clock::now())) {
+            const std::int64_t ttl = hold.server_ttl(lease_);
+            const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
+                                           Answer::ok_or_nil);
+            auto reply = send(hold, plain, acquire_call(hold, {}, false), limit);
             if (!reply || !reply->view().is_nil()) return read(hold, reply);
+            contention.note(hold.key(), sent_);
         }
-        return read(hold, send(hold, script, script, limit));
+        const auto stay = time_to_stay(turn, last);
+        if (stay > stay.zero() && !std::exchange(announced_, true)) turn.announce(hold);
+        const bool hears = session_->subscription(hold.key()).is_possible();
+        const Call script = acquire_call(hold, stay, hears);
+        auto reply = send(hold, script, script, limit);
+        if (reply) {
+            queued_ = stay > stay.zero();
+        } else if (stay > stay.zero() && reply.error().maybe_executed) {
+            queued_ = true;
+        }
+        return read(hold, reply);
+    }
+
+    /// How long the server should keep a place for us if it refuses; negative for not any longer,
+    /// zero for nothing to do with places.
+    std::chrono::milliseconds time_to_stay(const Gate::Turn& turn, bool last) const {
+        using std::chrono::milliseconds;
+        if (spec_->options.wait_strategy == WaitStrategy::polling) return milliseconds{0};
+        if (!last || (queued_ && turn.has_heirs())) return core_.silence(Clock::now());
+        return milliseconds{queued_ ? -1 : 0};
     }
 
     Expected<Reply, Fault> send(const Hold& hold, const Call& call, const Call& again,
@@ -190,12 +266,32 @@ private:
         if (reply->repeated) hold.unclear_try = true;
         const ReplyView answer = reply->view();
         if (answer.is_status("OK")) return taken(hold, now);
-        if (answer.fits(Answer::pair)) {
-            const std::chrono::milliseconds ttl{*answer[1].integer()};
+        if (answer.fits(Answer::acquired)) {
             if (answer[0].integer() == 1) return taken(hold, now);
-            if (answer[0].integer() == 0) return core_.held_by_other(now, ttl);
+            if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
         return failed_try(hold, now, unexpected_reply());
+    }
+
+    /// What an answer "not yours" says. With a place in the queue, it is also what a later grant will
+    /// be measured by.
+    Refusal refusal(const Hold& hold, const Reply& reply, TimePoint now) {
+        session_->contention().note(hold.key(), now);
+        const ReplyView answer = reply.view();
+        const auto number = [&answer](std::size_t i) { return *answer[i].integer(); };
+        Refusal refusal{.ttl = std::chrono::milliseconds{number(1)}};
+        if (answer.size() == 2 || number(2) < 0) {
+            queued_ = false;
+            return refusal;
+        }
+        Subscription& subscription = session_->subscription(hold.key());
+        subscription.start();
+        anchor_ = {.sent = sent_,
+                   .time = std::chrono::microseconds{number(3)},
+                   .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
+                   .server = reply.server};
+        if (subscription.is_listening() && number(4) == 1) refusal.place = number(2);
+        return refusal;
     }
 
     AcquireAction taken(Hold& hold, TimePoint now) {
@@ -220,10 +316,8 @@ private:
     /// Another acquisition of a hold that the thread has: nobody is waited for, only the server.
     Result<Grip> nest(const std::shared_ptr<Hold>& hold, std::uint64_t count) {
         const bool watch = acquisition_.watched;
-        if (watch) {
-            if (auto enlisted = enlist(*hold); !enlisted) {
-                return undo_nest(hold, std::move(enlisted).error());
-            }
+        if (auto enlisted = enlist(*hold); !enlisted) {
+            return undo_nest(hold, std::move(enlisted).error());
         }
         AcquireAction action = core_.begin(Clock::now());
         for (;;) {
@@ -251,10 +345,7 @@ private:
     AcquireAction send_nest(const std::shared_ptr<Hold>& hold, std::uint64_t count,
                             const Limit& limit) {
         sent_ = Clock::now();
-        const Call call{hold->scripts().nest,
-                        {hold->key()},
-                        {hold->token().bytes, static_cast<std::int64_t>(count),
-                         hold->server_ttl(nested_lease(*hold))}};
+        const Call call = nest_call(*hold, count, hold->server_ttl(nested_lease(*hold)));
         const auto reply = session_->master_of(hold->key()).run(call, limit);
         const TimePoint now = Clock::now();
         if (!reply) return failed_try(*hold, now, reply.error());
@@ -300,13 +391,13 @@ private:
 
     void tell_acquired() {
         if (!session_->observed()) return;
-        const Observer::Acquired event{spec_->key, Clock::now() - started_, core_.tries()};
+        const Observer::Acquired event{spec_->key(), Clock::now() - started_, core_.tries()};
         session_->observe([event](Observer& observer) { observer.acquired(event); });
     }
 
     void tell_timed_out() {
         if (!session_->observed()) return;
-        const Observer::TimedOut event{spec_->key, Clock::now() - started_, core_.tries()};
+        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, core_.tries()};
         session_->observe([event](Observer& observer) { observer.timed_out(event); });
     }
 
@@ -321,7 +412,10 @@ private:
     TimePoint sent_{};                         // just before the try that is under way
     std::shared_ptr<const Error> fault_;       // of the last try
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
+    Anchor anchor_{};                          // of the last refusal with a place in the queue
     bool token_is_dead_ = false;               // a release of it has been, or will be, sent
+    bool announced_ = false;                   // the gate knows the token
+    bool queued_ = false;                      // the token has, or may have, a place in the queue
 };
 
 }  // namespace redlatch::inline v0::detail

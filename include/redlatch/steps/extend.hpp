@@ -24,8 +24,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
             return Unexpected{Error{Errc::lost, hold->key(), {}, "its validity has ended", {}}};
         }
         const Lease wanted = renewal_lease(lease, sent, hold->last_end());
-        const Call call{
-            hold->scripts().extend, {hold->key()}, {hold->token().bytes, hold->server_ttl(wanted)}};
+        const Call call = extend_call(*hold, wanted);
         auto reply = session.master_of(hold->key()).run(call, limit);
         if (reply && reply->view().integer() == 1) {
             hold->confirm(sent, wanted);

@@ -12,11 +12,13 @@ namespace redlatch::inline v0::detail {
 /// Runs one of the two scripts that don't care who holds the lock.
 inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const Script& script,
                                    Answer answer) {
-    const Call call{script, {spec.key}, {""}, answer};
-    auto reply = session.master_of(spec.key).run(call, Limit::in(session.command_timeout()));
+    const LockKeys& keys = *spec.keys;
+    const Call call{
+        script, {keys.lock, keys.queue, keys.waiters}, {"", Argument::server()}, answer};
+    auto reply = session.master_of(spec.key()).run(call, Limit::in(session.command_timeout()));
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
-    error.key = spec.key;
+    error.key = spec.key();
     session.tell_error(error);
     return Unexpected{std::move(error)};
 }
@@ -26,12 +28,16 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
     if (!reply) return Unexpected{std::move(reply).error()};
     const ReplyView answer = reply->view();
     LockInfo info;
-    info.hold_count = static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[1].integer()));
+    const auto count = [&answer](std::size_t i) {
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[i].integer()));
+    };
+    info.hold_count = count(1);
     info.owner = *answer[0].string();
     constexpr std::int64_t no_key = -2;
     const std::int64_t ttl = *answer[2].integer();
     info.locked = ttl != no_key;
     if (ttl >= 0) info.ttl = std::chrono::milliseconds{ttl};
+    if (answer.size() == 4) info.waiters = count(3);
     return info;
 }
 
@@ -39,7 +45,7 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
 /// that turns out to be gone already. Where an earlier try got no answer, only a hold that was valid
 /// until then tells whether it was that try which removed the lock.
 inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
-    const auto hold = session.gate().current(spec.key);
+    const auto hold = session.gate().current(spec.key());
     auto reply = run_ownerless(session, spec, spec.traits.scripts->force, Answer::integer);
     if (!reply) return Unexpected{std::move(reply).error()};
     const bool removed = *reply->view().integer() != 0;

@@ -3,6 +3,7 @@
 #include <redlatch/client.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/options.hpp>
+#include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 
 #include <chrono>
@@ -18,9 +19,11 @@ inline constexpr std::string_view reserved_prefix = "redlatch:";
 /// What a `Lock` was made of, checked.
 struct LockSpec {
     std::shared_ptr<SharedClient> client;
-    std::string key;
+    std::shared_ptr<const LockKeys> keys;
     PolicyTraits traits;
     LockOptions options;
+
+    const std::string& key() const noexcept { return keys->lock; }
 };
 
 /// Whether a lease may be used at all.
@@ -38,7 +41,7 @@ inline Result<void> check_lease(Lease lease, const Drift& drift) {
 inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
     if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
     if (auto fits = check_lease(lease, spec.options.drift); !fits) {
-        fits.error().key = spec.key;
+        fits.error().key = spec.key();
         return Unexpected{std::move(fits).error()};
     }
     return lease;
@@ -68,6 +71,10 @@ inline Result<void> check_options(const LockSpec& spec) {
     if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
         return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
     }
+    if (options.wait_strategy != WaitStrategy::granted &&
+        options.wait_strategy != WaitStrategy::polling) {
+        return Unexpected{invalid("wait_strategy is none of its enumerators")};
+    }
     if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
         return Unexpected{invalid("max_hold is shorter than 10 ms")};
     }
@@ -77,9 +84,9 @@ inline Result<void> check_options(const LockSpec& spec) {
 }
 
 inline Result<LockSpec> check(LockSpec spec) {
-    if (auto name = check_name(spec.key); !name) return Unexpected{std::move(name).error()};
+    if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
     if (auto options = check_options(spec); !options) {
-        options.error().key = spec.key;
+        options.error().key = spec.key();
         return Unexpected{std::move(options).error()};
     }
     return spec;

@@ -35,10 +35,7 @@ private:
         Hold& hold = *ending.hold;
         if (ending.watch_ends && hold.renewed_by_watchdog) session_->renewal().dismiss(hold);
         constexpr std::int64_t ttl_as_it_is = 0;
-        const Call call{
-            hold.scripts().nest,
-            {hold.key()},
-            {hold.token().bytes, static_cast<std::int64_t>(ending.count), ttl_as_it_is}};
+        const Call call = nest_call(hold, ending.count, ttl_as_it_is);
         auto reply = run(hold, call, Limit::in(session_->command_timeout()));
         if (reply && reply->view().integer() == 0) {
             session_->declare_lost(ending.hold);
@@ -60,7 +57,7 @@ private:
 
     Result<Release> send_until_answered(const Hold& hold) {
         const Limit limit = Limit::in(session_->command_timeout());
-        const Call call{hold.scripts().release, {hold.key()}, {hold.token().bytes}};
+        const Call call = release_call(hold);
         ReleaseCore core{Clock::now() < hold.valid_until()};
         for (;;) {
             auto reply = run(hold, call, limit);

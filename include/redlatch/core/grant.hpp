@@ -1,0 +1,87 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// What the server tells a waiter that it has given the lock to.
+struct Grant {
+    std::chrono::milliseconds ttl;   ///< how long the server keeps the lock for it
+    std::chrono::microseconds time;  ///< the server's clock when it gave the lock
+    std::string server;              ///< the server's run id, `-` if unknown
+    char shape;                      ///< `s` for a string, `h` for a hash
+    std::string token;
+    std::string key;
+};
+
+/// Takes a grant's message apart, `ttl time server shape length token key`, of which the last two
+/// are any bytes, without a space between them. Nothing for what is none.
+inline std::optional<Grant> parse_grant(std::string_view message) {
+    const auto next_word = [&message] {
+        const std::size_t space = std::min(message.find(' '), message.size());
+        const std::string_view word = message.substr(0, space);
+        message.remove_prefix(std::min(space + 1, message.size()));
+        return word;
+    };
+    const auto next_number = [&next_word]() -> std::optional<std::int64_t> {
+        const std::string_view word = next_word();
+        std::int64_t number = 0;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+        const bool whole = error == std::errc{} && end == word.data() + word.size();
+        return whole && number >= 0 ? std::optional{number} : std::nullopt;
+    };
+    const auto ttl = next_number();
+    const auto time = next_number();
+    const std::string_view server = next_word();
+    const std::string_view shape = next_word();
+    const auto length = next_number();
+    if (!ttl || !time || (shape != "s" && shape != "h") || !length) return std::nullopt;
+    const auto token_size = static_cast<std::size_t>(*length);
+    if (token_size == 0 || token_size >= message.size()) return std::nullopt;
+    return Grant{.ttl = std::chrono::milliseconds{*ttl},
+                 .time = std::chrono::microseconds{*time},
+                 .server = std::string{server},
+                 .shape = shape.front(),
+                 .token = std::string{message.substr(0, token_size)},
+                 .key = std::string{message.substr(token_size)}};
+}
+
+/// One moment on two clocks: what the server's showed when it answered, and ours just before the
+/// question was sent. With it goes what was asked for and who answered.
+struct Anchor {
+    TimePoint sent;
+    std::chrono::microseconds time;             ///< the server's clock
+    std::chrono::milliseconds ttl;              ///< what the token wants to be given
+    std::shared_ptr<const std::string> server;  ///< the run id; null if unknown
+};
+
+inline constexpr std::chrono::seconds oldest_anchor{60};
+
+/// A moment on our clock that is not after the one at which the server gave the lock, told by a
+/// message that arrived at `arrived`: from there the validity counts. The server's clock is trusted
+/// with the time between its last answer and the grant only, less `drift_factor`.
+///
+/// Nothing where the message cannot be believed on its own, and one more command has to confirm it:
+/// it is about another lease than the one asked for last, it comes from another server or a
+/// restarted one, it is older than the last answer, which said "not yours", or that is too long ago.
+inline std::optional<TimePoint> granted_at(const Anchor& anchor, const Grant& grant,
+                                           TimePoint arrived, double drift_factor) noexcept {
+    if (anchor.server == nullptr || *anchor.server != grant.server) return std::nullopt;
+    if (anchor.ttl != grant.ttl || grant.time <= anchor.time) return std::nullopt;
+    if (saturating_sub(arrived, anchor.sent) > oldest_anchor) return std::nullopt;
+    const std::chrono::duration<double, std::micro> certain =
+        std::chrono::duration<double, std::micro>{grant.time - anchor.time} * (1 - drift_factor);
+    return std::min(saturating_add(anchor.sent, saturating_cast<Clock::duration>(certain)),
+                    arrived);
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/random.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace redlatch::inline v0::detail {
+
+/// Who waits in the server's queue is told when the lock is his. In case that word is lost, or
+/// that the holder dies, he asks by himself at times: the first in the queue twice as often as these
+/// say, all the others more seldom, since there is little that they could do.
+inline constexpr std::chrono::seconds longest_recheck_of_first{2};
+inline constexpr std::chrono::seconds longest_recheck{10};
+
+/// How long the server counts a waiter as alive who was not heard of again.
+inline constexpr std::chrono::seconds longest_silence = 3 * longest_recheck;
+
+/// The pause before the next question. `ttl`, where known, is when the lock ends if its holder is
+/// dead; `place` is how many wait in front. Random, so that waiters don't fall into step; at a
+/// holder's end they come one after the other.
+inline std::chrono::nanoseconds recheck_pause(std::optional<std::chrono::milliseconds> ttl,
+                                              std::int64_t place, Random& random) noexcept {
+    using namespace std::chrono_literals;
+    const std::chrono::nanoseconds cap = place == 0 ? longest_recheck_of_first : longest_recheck;
+    const std::chrono::nanoseconds pause{random.between((cap / 2).count(), cap.count())};
+    if (!ttl || *ttl < 0ms || *ttl > cap) return pause;
+    const auto turn = 100ms * std::min<std::int64_t>(place, 100);
+    const std::chrono::nanoseconds jitter{
+        random.between(0, std::chrono::nanoseconds{10ms}.count())};
+    return std::min<std::chrono::nanoseconds>(pause, *ttl + 1ms + turn + jitter);
+}
+
+}  // namespace redlatch::inline v0::detail

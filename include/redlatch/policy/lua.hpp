@@ -1,0 +1,378 @@
+#pragma once
+
+#include <redlatch/policy/scripts.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+/// All Lua of the library. Composing the scripts and computing their SHAs waits for the first use:
+/// at compile time it would cost every translation unit a third of a second.
+namespace redlatch::inline v0::lua {
+
+/// The queue of those who wait for a lock. A waiter's terms are its lock's shape, its lease, the
+/// server's time in microseconds until which it counts as alive, and whether it hears messages.
+inline constexpr const char* queue = R"lua(
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function leave(token)
+  redis.call('ZREM', queue, token)
+  redis.call('HDEL', waiters, token)
+end
+
+local function put_terms(token, shape, lease, seen_until, hears)
+  local terms = string.format('%s %s %.0f %s', shape, lease, seen_until, hears)
+  redis.call('HSET', waiters, token, terms)
+end
+
+-- A client's tokens begin with its id, 32 hexadecimal digits.
+local function channel(token)
+  return 'redlatch:client:' .. string.sub(token, 1, 32)
+end
+
+local function has_subscriber(token)
+  local count = redis.pcall('PUBSUB', 'NUMSUB', channel(token))
+  return count.err ~= nil or count[2] > 0
+end
+
+local function give(shape, token, lease)
+  if shape == 's' then
+    redis.call('SET', lock, token, 'PX', lease)
+  else
+    redis.call('HSET', lock, token, 1)
+    redis.call('PEXPIRE', lock, lease)
+  end
+end
+
+-- Gives the lock, which is free, to the first waiter who can take it; whose client is not there just
+-- now keeps the place for a moment. Returns who it was, for how long, and, where it was nobody,
+-- whether more wait than one run may look at. To `me` it gives only the word.
+local function grant(now, me, server)
+  local keeps_place_until = now + 5000000
+  local place = 0
+  for _ = 1, 64 do
+    local token = redis.call('ZRANGE', queue, place, place)[1]
+    if not token then
+      return nil, nil, false
+    end
+    if token == me then
+      leave(token)
+      return me
+    end
+    local terms = redis.call('HGET', waiters, token) or ''
+    local shape, lease, seen_until, hears = string.match(terms, '^(%a) (%d+) (%d+) (%d)$')
+    if not shape or tonumber(seen_until) <= now then
+      leave(token)
+    elseif hears == '0' or has_subscriber(token) then
+      leave(token)
+      give(shape, token, lease)
+      if hears == '1' then
+        local facts = string.format('%s %.0f %s %s %d ', lease, now, server, shape, #token)
+        redis.pcall('PUBLISH', channel(token), facts .. token .. lock)
+      end
+      return token, tonumber(lease)
+    else
+      if tonumber(seen_until) > keeps_place_until then
+        put_terms(token, shape, lease, keeps_place_until, hears)
+      end
+      place = place + 1
+    end
+  end
+  return nil, nil, true
+end
+)lua";
+
+/// For `acquire`, behind `queue`; `shape` says which one this lock has.
+inline constexpr const char* waiting = R"lua(
+local function keep_alive(key)
+  if redis.call('PTTL', key) < stay then
+    redis.call('PEXPIRE', key, stay)
+  end
+end
+
+-- Behind everybody else, whatever the server's clock did meanwhile.
+local function join(now)
+  if not redis.call('ZRANK', queue, token) then
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
+    local score = math.max(now, tonumber(last) + 1)
+    redis.call('ZADD', queue, string.format('%.0f', score), token)
+  end
+  put_terms(token, shape, ARGV[2], now + stay * 1000, hears)
+  keep_alive(queue)
+  keep_alive(waiters)
+end
+
+-- The answer to a token that has to wait.
+local function refuse(ttl, now, owner)
+  local grants = string.find(owner, '^' .. string.rep('%x', 32) .. ':') and 1 or 0
+  return {0, ttl, redis.call('ZRANK', queue, token) or -1, now, grants}
+end
+
+-- The lock is held by `owner`.
+local function wait(ttl, owner)
+  local now = clock()
+  if stay > 0 then
+    join(now)
+  elseif stay < 0 then
+    leave(token)
+  end
+  return refuse(ttl, now, owner)
+end
+
+-- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else.
+local function give_way()
+  local now = clock()
+  if stay > 0 then
+    join(now)
+  end
+  local given, its_lease, more = grant(now, token, server)
+  if given == token or not (given or more) then
+    return nil
+  end
+  if stay < 0 then
+    leave(token)
+  end
+  return refuse(its_lease or -2, now, given or '')
+end
+)lua";
+
+/// Builds something at its first use, and keeps it for good. Two threads may both build it, and one
+/// is thrown away: a lock in this place would be locked for ever in a child that was forked while
+/// another thread held it.
+template <class T>
+const T& built_once(std::atomic<const T*>& place, T (*build)()) {
+    const T* built = place.load(std::memory_order_acquire);
+    if (built != nullptr) return *built;
+    auto own = std::make_unique<const T>(build());
+    return place.compare_exchange_strong(built, own.get()) ? *own.release() : *built;
+}
+
+inline LockScripts build_on_string() {
+    const std::string acquire = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local token, lease = ARGV[1], tonumber(ARGV[2])
+local owner = redis.call('GET', lock)
+if owner == token then
+  local ttl = redis.call('PTTL', lock)
+  if ttl < lease then
+    redis.call('PEXPIRE', lock, lease)
+    ttl = lease
+  end
+  return {1, ttl}
+end
+if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
+  redis.call('SET', lock, token, 'PX', lease)
+  return {1, lease}
+end
+if not queue then
+  return {0, redis.call('PTTL', lock)}
+end
+local shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
+)lua"} + queue + waiting + R"lua(
+if owner then
+  return wait(redis.call('PTTL', lock), owner)
+end
+local refusal = give_way()
+if refusal then
+  return refusal
+end
+redis.call('SET', lock, token, 'PX', lease)
+return {1, lease}
+)lua";
+
+    const std::string release = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local token, server = ARGV[1], ARGV[2]
+if redis.call('GET', lock) ~= token then
+  if queue and redis.call('ZREM', queue, token) > 0 then
+    redis.call('HDEL', waiters, token)
+  end
+  return 0
+end
+local waited_for = queue and redis.call('ZCARD', queue) > 0
+redis.call('DEL', lock)
+if not waited_for then
+  return 1
+end
+)lua"} + queue + R"lua(
+pcall(grant, clock(), nil, server)
+return 1
+)lua";
+
+    const std::string force = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+if not redis.call('GET', lock) then
+  return 0
+end
+local waited_for = queue and redis.call('ZCARD', queue) > 0
+redis.call('DEL', lock)
+if not waited_for then
+  return 1
+end
+)lua"} + queue + R"lua(
+pcall(grant, clock(), nil, ARGV[2])
+return 1
+)lua";
+
+    return {
+        .acquire = Script{acquire},
+
+        .extend = Script{R"lua(
+local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if redis.call('GET', lock) ~= token then
+  return 0
+end
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1
+)lua"},
+
+        .release = Script{release},
+
+        .inspect = Script{R"lua(
+local lock, queue = KEYS[1], KEYS[2]
+local owner = redis.call('GET', lock)
+local waiting = queue and redis.call('ZCARD', queue) or 0
+if not owner then
+  return {'', 0, -2, waiting}
+end
+return {owner, 1, redis.call('PTTL', lock), waiting}
+)lua"},
+
+        .force = Script{force},
+    };
+}
+
+inline LockScripts build_on_hash() {
+    const std::string acquire = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local token, lease = ARGV[1], tonumber(ARGV[2])
+local ttl = redis.call('PTTL', lock)
+local free = ttl == -2
+
+local function take()
+  if free then
+    redis.call('HSET', lock, token, 1)
+  end
+  if ttl < lease then
+    local done = redis.pcall('PEXPIRE', lock, lease)
+    if type(done) == 'table' then
+      -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
+      redis.call('HDEL', lock, token)
+      return done
+    end
+    ttl = lease
+  end
+  return {1, ttl}
+end
+
+if free and not (queue and redis.call('ZCARD', queue) > 0) then
+  return take()
+end
+if not free and redis.call('HEXISTS', lock, token) == 1 then
+  return take()
+end
+if not queue then
+  return {0, ttl}
+end
+local shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
+)lua"} + queue + waiting + R"lua(
+if free then
+  return give_way() or take()
+end
+return wait(ttl, redis.call('HKEYS', lock)[1])
+)lua";
+
+    const std::string release = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local token, server = ARGV[1], ARGV[2]
+if redis.call('HEXISTS', lock, token) == 0 then
+  if queue and redis.call('ZREM', queue, token) > 0 then
+    redis.call('HDEL', waiters, token)
+  end
+  return 0
+end
+local waited_for = queue and redis.call('ZCARD', queue) > 0
+redis.call('HDEL', lock, token)
+if not waited_for or redis.call('HLEN', lock) > 0 then
+  return 1
+end
+)lua"} + queue + R"lua(
+pcall(grant, clock(), nil, server)
+return 1
+)lua";
+
+    const std::string force = std::string{R"lua(
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+if redis.call('HLEN', lock) == 0 then
+  return 0
+end
+local waited_for = queue and redis.call('ZCARD', queue) > 0
+redis.call('DEL', lock)
+if not waited_for then
+  return 1
+end
+)lua"} + queue + R"lua(
+pcall(grant, clock(), nil, ARGV[2])
+return 1
+)lua";
+
+    return {
+        .acquire = Script{acquire},
+
+        .extend = Script{R"lua(
+local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if redis.call('HEXISTS', lock, token) == 0 then
+  return 0
+end
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1
+)lua"},
+
+        .release = Script{release},
+
+        .inspect = Script{R"lua(
+local lock, queue = KEYS[1], KEYS[2]
+local fields = redis.call('HGETALL', lock)
+local waiting = queue and redis.call('ZCARD', queue) or 0
+if #fields == 0 then
+  return {'', 0, -2, waiting}
+end
+return {fields[1], tonumber(fields[2]) or 0, redis.call('PTTL', lock), waiting}
+)lua"},
+
+        .force = Script{force},
+
+        .nest = Script{R"lua(
+local lock, token, count, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+if redis.call('HEXISTS', lock, token) == 0 then
+  return 0
+end
+redis.call('HSET', lock, token, count)
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1
+)lua"},
+    };
+}
+
+/// A string: the owner's token.
+inline const LockScripts& on_string() {
+    static constinit std::atomic<const LockScripts*> scripts{nullptr};
+    return built_once(scripts, &build_on_string);
+}
+
+/// A hash: the owner's token → its hold count. The shape of Redisson's locks.
+inline const LockScripts& on_hash() {
+    static constinit std::atomic<const LockScripts*> scripts{nullptr};
+    return built_once(scripts, &build_on_hash);
+}
+
+}  // namespace redlatch::inline v0::lua
