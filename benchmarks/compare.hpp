@@ -1,5 +1,7 @@
 #pragma once
 
+#include "harness/statistics.hpp"
+
 #include <benchmark/benchmark.h>
 
 #include <sys/resource.h>
@@ -20,8 +22,6 @@
 
 namespace redlatch::bench {
 
-using Seconds = std::chrono::duration<double>;
-
 /// CPU time of this process so far, of its threads and its time in the kernel.
 inline Seconds cpu_time() {
     rusage usage{};
@@ -30,13 +30,6 @@ inline Seconds cpu_time() {
         return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
     };
     return Seconds{seconds(usage.ru_utime) + seconds(usage.ru_stime)};
-}
-
-inline double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t middle = values.size() / 2;
-    if (values.empty()) return 0;
-    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 /// What one thread does again and again: false, or an exception, if it did not work.

@@ -1,101 +1,12 @@
 #pragma once
 
-#include <hiredis/hiredis.h>
+#include "raw_connection.hpp"
 
-#include <sys/time.h>
-
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <random>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace redlatch::bench {
-
-/// What one writes by hand on hiredis if it has to be quick and right: one blocking context for
-/// each thread, arguments as they are instead of a format string, a token of its own for each
-/// acquisition, scripts by their SHA. No queue, no retry, no idea of when the lease is over.
-class RawConnection {
-public:
-    class Reply {
-    public:
-        explicit Reply(void* reply) : reply_(static_cast<redisReply*>(reply)) {
-            if (reply_ == nullptr) throw std::runtime_error{"raw: the connection broke"};
-        }
-        bool is_ok() const noexcept { return reply_->type == REDIS_REPLY_STATUS; }
-        bool is_one() const noexcept {
-            return reply_->type == REDIS_REPLY_INTEGER && reply_->integer == 1;
-        }
-        std::string text() const { return {reply_->str, reply_->len}; }
-
-    private:
-        struct Free {
-            void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
-        };
-        std::unique_ptr<redisReply, Free> reply_;
-    };
-
-    explicit RawConnection(const std::string& uri) {
-        const timeval timeout{.tv_sec = 1, .tv_usec = 0};
-        constexpr std::string_view unix_scheme = "unix://";
-        if (uri.starts_with(unix_scheme)) {
-            const std::string path = uri.substr(unix_scheme.size());
-            context_.reset(redisConnectUnixWithTimeout(path.c_str(), timeout));
-        } else {
-            const auto host = uri.find("//") + 2;
-            const auto colon = uri.rfind(':');
-            context_.reset(redisConnectWithTimeout(uri.substr(host, colon - host).c_str(),
-                                                   std::stoi(uri.substr(colon + 1)), timeout));
-        }
-        if (context_ == nullptr || context_->err != 0) throw std::runtime_error{"raw: connect"};
-        if (redisSetTimeout(context_.get(), timeout) != REDIS_OK) {
-            throw std::runtime_error{"raw: timeout"};
-        }
-    }
-
-    template <std::size_t N>
-    Reply command(const std::array<std::string_view, N>& words) {
-        std::array<const char*, N> data{};
-        std::array<std::size_t, N> lengths{};
-        for (std::size_t i = 0; i < N; ++i) {
-            data[i] = words[i].data();
-            lengths[i] = words[i].size();
-        }
-        return Reply{
-            redisCommandArgv(context_.get(), static_cast<int>(N), data.data(), lengths.data())};
-    }
-
-    std::string load(std::string_view script) {
-        return command<3>({"SCRIPT", "LOAD", script}).text();
-    }
-
-private:
-    struct Free {
-        void operator()(redisContext* context) const noexcept { redisFree(context); }
-    };
-    std::unique_ptr<redisContext, Free> context_;
-};
-
-/// Names for acquisitions that nobody else has.
-class RawTokens {
-public:
-    std::string next() { return prefix_ + std::to_string(++count_); }
-
-private:
-    static std::string random_prefix() {
-        std::random_device source;
-        std::string text;
-        for (int i = 0; i < 4; ++i) text += std::to_string(source()) + ":";
-        return text;
-    }
-
-    const std::string prefix_ = random_prefix();
-    std::uint64_t count_ = 0;
-};
 
 /// `SET NX PX`, and a script that compares and deletes.
 class RawLock {
