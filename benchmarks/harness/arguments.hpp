@@ -1,0 +1,55 @@
+#pragma once
+
+#include "harness/statistics.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace redlatch::bench {
+
+/// What all of the programs that measure with processes of their own are told.
+struct Arguments {
+    Seconds seconds{10};  ///< how long one row measures in each round
+    int rounds = 1;
+    int attempts = 100;  ///< of each thread, where the work is fixed instead of the time
+    std::string filter;  ///< rows whose names contain it
+    std::string json;    ///< a file for the figures
+
+    bool wants(std::string_view row) const { return row.find(filter) != std::string_view::npos; }
+};
+
+/// Reads `--name value` and `--name=value`; ends the program if it cannot.
+inline Arguments read_arguments(int argc, char** argv, Arguments result) {
+    const std::map<std::string, std::function<void(const std::string&)>, std::less<>> readers{
+        {"--seconds", [&](const std::string& text) { result.seconds = Seconds{std::stod(text)}; }},
+        {"--rounds", [&](const std::string& text) { result.rounds = std::stoi(text); }},
+        {"--attempts", [&](const std::string& text) { result.attempts = std::stoi(text); }},
+        {"--filter", [&](const std::string& text) { result.filter = text; }},
+        {"--json", [&](const std::string& text) { result.json = text; }}};
+    try {
+        for (int i = 1; i < argc; ++i) {
+            const std::string word = argv[i];
+            const auto equals = word.find('=');
+            const auto reader = readers.find(word.substr(0, equals));
+            if (reader == readers.end()) throw std::invalid_argument{word};
+            if (equals == std::string::npos && ++i == argc) throw std::invalid_argument{word};
+            reader->second(equals == std::string::npos ? argv[i] : word.substr(equals + 1));
+        }
+        if (result.seconds <= Seconds{0} || result.rounds < 1 || result.attempts < 1) {
+            throw std::invalid_argument{"a number that is not positive"};
+        }
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "not understood: %s\nusage: %s", e.what(), argv[0]);
+        for (const auto& [name, reader] : readers) std::fprintf(stderr, " [%s ...]", name.c_str());
+        std::fprintf(stderr, "\n");
+        std::exit(2);
+    }
+    return result;
+}
+
+}  // namespace redlatch::bench
