@@ -16,9 +16,9 @@ namespace redlatch::bench {
 struct Arguments {
     Seconds seconds{10};  ///< how long one row measures in each round
     int rounds = 1;
-    int attempts = 100;  ///< of each thread, where the work is fixed instead of the time
-    std::string filter;  ///< rows whose names contain it
-    std::string json;    ///< a file for the figures
+    int attempts = 100;    ///< of each thread, where the work is fixed instead of the time
+    std::string filter{};  ///< rows whose names contain it
+    std::string json{};    ///< a file for the figures
 
     bool wants(std::string_view row) const { return row.find(filter) != std::string_view::npos; }
 };
