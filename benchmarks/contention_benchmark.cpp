@@ -151,8 +151,8 @@ struct Sample {
 
 class Row {
 public:
-    Row(const Shape& shape, const Section& section, const Way& way)
-        : shape_(shape), section_(section), way_(way) {}
+    Row(const Shape& shape, const Section& section, Way way)
+        : shape_(shape), section_(section), way_(std::move(way)) {}
 
     std::string name() const {
         return std::string{"contention/"} + shape_.name + "/" + section_.name + "/" + way_.name;
@@ -225,8 +225,9 @@ private:
 
 /// The worst of all rounds for what is about the worst, the middle for the rest.
 double over_rounds(const Column& column, const std::vector<Figures>& rounds, std::size_t index) {
-    std::vector<double> values;
-    for (const Figures& figures : rounds) values.push_back(figures[index]);
+    std::vector<double> values(rounds.size());
+    std::transform(rounds.begin(), rounds.end(), values.begin(),
+                   [&](const Figures& figures) { return figures[index]; });
     const bool worst = column.key == "wait_max_ms" || column.key == "threads_starved";
     return worst ? *std::max_element(values.begin(), values.end()) : median(values);
 }

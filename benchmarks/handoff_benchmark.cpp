@@ -7,13 +7,12 @@
 #include "harness/leftovers.hpp"
 #include "harness/report.hpp"
 #include "harness/shared_memory.hpp"
+#include "harness/signal.hpp"
 #include "harness/start_line.hpp"
 #include "harness/statistics.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "ways/all.hpp"
-
-#include <semaphore.h>
 
 #include <algorithm>
 #include <array>
@@ -26,9 +25,7 @@
 #include <limits>
 #include <memory>
 #include <random>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,22 +34,6 @@ namespace redlatch::bench {
 namespace {
 
 constexpr const char* key = "order:handed";
-
-/// An event of one process that another one sleeps for.
-class Signal {
-public:
-    Signal() {
-        if (::sem_init(&semaphore_, 1, 0) != 0) throw std::runtime_error{"no semaphore"};
-    }
-    void send() noexcept { ::sem_post(&semaphore_); }
-    void wait() noexcept {
-        while (::sem_wait(&semaphore_) != 0) {
-        }
-    }
-
-private:
-    sem_t semaphore_{};
-};
 
 /// What the two processes share. Roles change with every hand-off, so one signal of each kind does.
 struct Table {

@@ -143,7 +143,7 @@ private:
 
 class Run {
 public:
-    Run(const Way& way, int attempts) : way_(way), attempts_(attempts) {}
+    Run(Way way, int attempts) : way_(std::move(way)), attempts_(attempts) {}
 
     /// Prints the row.
     void measure(Report& report) {
@@ -171,9 +171,9 @@ private:
         std::barrier together{threads};
         const Process takers = way_.in_process(network.uri(0));
         run_threads(threads, field_->line, [&](int thread) {
-            const auto number = static_cast<std::size_t>(process * threads + thread);
+            const auto number = static_cast<unsigned>(process * threads + thread);
             Counter counter{network.uri(1)};
-            const auto taker = takers(static_cast<unsigned>(number) + 1);
+            const auto taker = takers(number + 1);
             field_->line.wait_for_start();
             for (int i = 0; i < attempts_ && !field_->line.stopped(); ++i) {
                 try {

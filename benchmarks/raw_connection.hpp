@@ -44,10 +44,11 @@ public:
         std::unique_ptr<redisReply, Free> reply_;
     };
 
-    /// `patience` bounds the wait for each reply.
+    /// `patience` bounds the connect and the wait for each reply. A thousand who connect at once may
+    /// have to knock again, which TCP does after 1 s and 3 s.
     explicit RawConnection(const std::string& uri,
-                           std::chrono::seconds patience = std::chrono::seconds{1}) {
-        const timeval timeout{.tv_sec = 1, .tv_usec = 0};
+                           std::chrono::seconds patience = std::chrono::seconds{10}) {
+        const timeval timeout{.tv_sec = static_cast<time_t>(patience.count()), .tv_usec = 0};
         constexpr std::string_view unix_scheme = "unix://";
         if (uri.starts_with(unix_scheme)) {
             const std::string path = uri.substr(unix_scheme.size());
@@ -59,8 +60,7 @@ public:
                                                    std::stoi(uri.substr(colon + 1)), timeout));
         }
         if (context_ == nullptr || context_->err != 0) throw std::runtime_error{"raw: connect"};
-        const timeval wait{.tv_sec = static_cast<time_t>(patience.count()), .tv_usec = 0};
-        if (redisSetTimeout(context_.get(), wait) != REDIS_OK) {
+        if (redisSetTimeout(context_.get(), timeout) != REDIS_OK) {
             throw std::runtime_error{"raw: timeout"};
         }
     }

@@ -19,6 +19,7 @@ namespace redlatch::bench {
 /// who look at the line.
 inline void run_threads(int threads, StartLine& line, const std::function<void(int)>& body) {
     std::vector<std::thread> running;
+    running.reserve(static_cast<std::size_t>(threads));
     for (int i = 0; i < threads; ++i) {
         running.emplace_back([&line, &body, i] {
             try {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
@@ -45,7 +46,7 @@ public:
         print_titles();
         std::printf("%-*s %s\n", name_width, name.c_str(), why.c_str());
         std::fflush(stdout);
-        add(name, ", \"error\": \"" + escaped(why) + "\"");
+        add(name, R"(, "error": ")" + escaped(why) + "\"");
         failed_ = true;
     }
 
@@ -71,9 +72,9 @@ private:
 
     static std::string number(double value, int decimals, const char* otherwise) {
         if (!std::isfinite(value)) return otherwise;
-        char text[64];
-        std::snprintf(text, sizeof text, "%.*f", decimals, value);
-        return text;
+        std::array<char, 64> text{};
+        std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
+        return text.data();
     }
 
     static std::string escaped(const std::string& text) {

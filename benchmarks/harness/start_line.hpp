@@ -21,9 +21,12 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free, "shared between pr
 /// while something is measured.
 class StartLine {
 public:
-    /// For a contender: is ready, and returns when all start, or when something went wrong.
+    /// For a contender: is ready.
+    void arrive() noexcept { ready_.fetch_add(1); }
+
+    /// The same; returns when all start, or when something went wrong.
     void wait_for_start() noexcept {
-        ready_.fetch_add(1);
+        arrive();
         while (start_.load() == 0 && !stopped()) std::this_thread::sleep_for(step);
         std::this_thread::sleep_until(start());
     }
