@@ -50,9 +50,9 @@ public:
         failed_ = true;
     }
 
-    /// Writes the JSON if there is to be one. Returns what main() should.
+    /// Writes the JSON if there is to be one and a row to be in it. Returns what main() should.
     int finish() const {
-        if (!json_.empty()) {
+        if (!json_.empty() && !rows_.empty()) {
             std::ofstream file{json_};
             file << "[" << rows_ << "\n]\n";
             if (!file.flush()) std::fprintf(stderr, "cannot write %s\n", json_.c_str());
