@@ -147,7 +147,7 @@ struct Series {
     std::string name() const { return "handoff/" + way.name; }
 };
 
-/// The ways in which the processes' own threads play no part.
+/// Those that are asked for, and the base of the ratios. A queue in the process has no part in this.
 std::vector<Series> wanted_series(const Arguments& arguments) {
     std::vector<Series> result;
     for (Way& way : all_ways()) {
@@ -156,7 +156,10 @@ std::vector<Series> wanted_series(const Arguments& arguments) {
         const bool base = series.way.name == "blpop";
         if (base || arguments.wants(series.name())) result.push_back(std::move(series));
     }
-    return result;
+    const bool any = std::any_of(result.begin(), result.end(), [&](const Series& series) {
+        return arguments.wants(series.name());
+    });
+    return any ? std::move(result) : std::vector<Series>{};
 }
 
 void print(const Series& series, const Series& base, Report& report) {
