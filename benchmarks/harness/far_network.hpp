@@ -29,6 +29,14 @@ public:
         }
     }
 
+    /// In order, so that the proxies remove their sockets.
+    ~FarNetwork() {
+        process_.write_line("end");
+        process_.wait();
+    }
+    FarNetwork(const FarNetwork&) = delete;
+    FarNetwork& operator=(const FarNetwork&) = delete;
+
     /// How to reach the server of the same place in the list.
     const std::string& uri(std::size_t server) const { return uris_.at(server); }
 
@@ -45,7 +53,7 @@ public:
     }
 
 private:
-    /// Until the parent is gone.
+    /// Until the parent says so, or is gone.
     static int serve(test::LineChannel& parent, const std::vector<std::string>& servers,
                      std::chrono::milliseconds there, std::chrono::milliseconds back) {
         std::deque<test::Proxy> proxies;
@@ -55,7 +63,8 @@ private:
             proxy.delay_replies(back);
             parent.write_line(proxy.uri());
         }
-        while (!parent.at_end()) parent.read_line(std::chrono::hours{1});
+        while (!parent.read_line(std::chrono::hours{1}) && !parent.at_end()) {
+        }
         return 0;
     }
 
