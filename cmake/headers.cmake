@@ -18,6 +18,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp
     include/redlatch/core/grant.hpp
+    include/redlatch/core/standing.hpp
     include/redlatch/core/acquire.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/renew.hpp

@@ -146,10 +146,10 @@ public:
             return !entry_->second.queue.empty();
         }
 
-        /// Ends the turn without a hold. True where the next thread inherits the place of `hold` in
-        /// the server's queue; else the caller has to see to what it has left at the server.
-        bool bequeath(const Hold& hold) {
-            return std::exchange(gate_, nullptr)->bequeath(*entry_, hold);
+        /// Ends the turn without a hold. True where the next thread inherits the place in the
+        /// server's queue; else the caller has to see to what it has left at the server.
+        bool bequeath(bool unclear_try) {
+            return std::exchange(gate_, nullptr)->bequeath(*entry_, unclear_try);
         }
 
         /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
@@ -418,11 +418,11 @@ private:
         return true;
     }
 
-    bool bequeath(Named& entry, const Hold& hold) {
+    bool bequeath(Named& entry, bool unclear_try) {
         const Lock lock{mutex_};
         Entry& here = entry.second;
         const bool inherited = here.ticket && !here.queue.empty() && !closed_;
-        if (inherited) here.ticket->unclear_try = hold.unclear_try;
+        if (inherited) here.ticket->unclear_try = unclear_try;
         hand_turn_on(entry, inherited);
         return inherited;
     }

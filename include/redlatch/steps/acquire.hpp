@@ -3,6 +3,7 @@
 #include <redlatch/core/acquire.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/core/standing.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
@@ -87,17 +88,16 @@ private:
 
     /// Asks the server until the core is content or gives up.
     Result<Grip> contend(Gate::Turn turn) {
-        auto hold = first_hold(turn);
-        if (auto enlisted = enlist(*hold); !enlisted) {
-            return give_up(std::move(turn), hold, std::move(enlisted).error());
-        }
+        standing_ = first_standing(turn);
+        auto hold = new_hold();
+        if (!hold) return give_up(std::move(turn), nullptr, std::move(hold).error());
         AcquireAction action = core_.begin(Clock::now());
         for (;;) {
             if (auto* over = std::get_if<GiveUp>(&action)) {
-                return give_up(std::move(turn), hold, std::move(over->error));
+                return give_up(std::move(turn), *hold, std::move(over->error));
             }
             if (std::holds_alternative<Granted>(action)) {
-                return keep(std::move(turn), std::move(hold));
+                return keep(std::move(turn), *std::move(hold));
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
                 action = wake(turn, turn.pause(pause->until, options_->stop));
@@ -107,15 +107,14 @@ private:
                 action = core_.cancelled(by_caller);
                 continue;
             }
-            if (token_is_dead_) {
-                abandon(hold);
-                hold = new_hold(session_->new_token(thread_));
-                if (auto enlisted = enlist(*hold); !enlisted) {
-                    return give_up(std::move(turn), hold, std::move(enlisted).error());
-                }
+            if (standing_.dead()) {
+                abandon(*hold);
+                standing_ = Standing{session_->new_token(thread_).bytes};
+                hold = new_hold();
+                if (!hold) return give_up(std::move(turn), nullptr, std::move(hold).error());
             }
             const auto& next = std::get<SendTry>(action);
-            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
+            action = send_try(turn, **hold, next.last, {next.answer_by, options_->stop});
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
         }
     }
@@ -135,42 +134,36 @@ private:
 
     /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
     AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
-        const double drift = spec_->options.drift.factor;
-        const auto base = grant ? granted_at(anchor_, *grant, now, drift) : std::nullopt;
-        if (!base || now >= valid_until(*base, lease_, spec_->options.drift)) {
-            return core_.pause_over(now);
-        }
+        const Drift& drift = spec_->options.drift;
+        const auto since = grant ? standing_.granted(*grant, now, drift.factor) : std::nullopt;
+        if (!since || now >= valid_until(*since, lease_, drift)) return core_.pause_over(now);
         fault_ = nullptr;
-        sent_ = *base;
+        sent_ = *since;
         return core_.taken(sent_, now);
     }
 
-    /// The hold to be had, under the token that the thread before us waited with if it left one.
-    std::shared_ptr<Hold> first_hold(const Gate::Turn& turn) {
-        auto ticket = turn.inherited();
-        if (!ticket || ticket->scripts != spec_->traits.scripts) {
-            return new_hold(session_->new_token(thread_));
+    /// A new token, or the one that the thread before us has left with a place in the queue.
+    Standing first_standing(const Gate::Turn& turn) {
+        if (auto ticket = turn.inherited(); ticket && ticket->scripts == spec_->traits.scripts) {
+            return Standing::inherited(std::move(ticket->token.bytes), ticket->unclear_try);
         }
-        auto hold = new_hold(std::move(ticket->token));
-        hold->unclear_try = ticket->unclear_try;
-        queued_ = true;
+        return Standing{session_->new_token(thread_).bytes};
+    }
+
+    /// A hold for the token. Where it will be renewed, that is made ready before it is asked for.
+    Result<std::shared_ptr<Hold>> new_hold() {
+        auto hold = std::make_shared<Hold>(HoldTerms{.keys = spec_->keys,
+                                                     .traits = spec_->traits,
+                                                     .lease = lease_,
+                                                     .drift = spec_->options.drift,
+                                                     .lock_delay = spec_->options.lock_delay,
+                                                     .max_hold = spec_->options.max_hold},
+                                           Token{standing_.token()}, thread_);
+        announced_ = false;
+        if (auto enlisted = enlist(*hold); !enlisted) return Unexpected{enlisted.error()};
         return hold;
     }
 
-    std::shared_ptr<Hold> new_hold(Token token) {
-        token_is_dead_ = false;
-        announced_ = false;
-        queued_ = false;
-        return std::make_shared<Hold>(HoldTerms{.keys = spec_->keys,
-                                                .traits = spec_->traits,
-                                                .lease = lease_,
-                                                .drift = spec_->options.drift,
-                                                .lock_delay = spec_->options.lock_delay,
-                                                .max_hold = spec_->options.max_hold},
-                                      std::move(token), thread_);
-    }
-
-    /// Where the hold will be renewed, that is made ready before it is asked for.
     Result<void> enlist(Hold& hold) {
         if (!acquisition_.watched) return {};
         hold.renewed_by_watchdog = true;
@@ -179,10 +172,13 @@ private:
 
     /// The lock was not had. Whoever waits behind us in this process goes on with our place.
     Result<Grip> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
-        if (queued_ && !token_is_dead_ && turn.bequeath(*hold)) {
-            session_->dismiss(*hold);
-        } else {
-            abandon(hold);
+        const bool goes_on = standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear());
+        if (hold != nullptr) {
+            if (goes_on) {
+                session_->dismiss(*hold);
+            } else {
+                abandon(hold);
+            }
         }
         return Unexpected{std::move(error)};
     }
@@ -190,9 +186,9 @@ private:
     /// Nobody uses the token any more: what it may have at the server, or get there late, is undone.
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
-        if (!queued_ && !hold->unclear_try) return;
+        if (!standing_.must_be_released()) return;
         std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (hold->unclear_try) pauses.emplace_back(session_->command_timeout());
+        if (standing_.unclear()) pauses.emplace_back(session_->command_timeout());
         if (!session_->renewal().bury(hold, std::move(pauses))) release_now(*hold);
     }
 
@@ -204,6 +200,7 @@ private:
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
         hold->taken(sent_);
+        hold->unclear_try = standing_.unclear();
         hold->nest.push_back(acquisition_);
         if (hold->renewed_by_watchdog) session_->renewal().arm(hold, sent_);
         if (session_->observed()) session_->watch_clock(hold);
@@ -220,37 +217,27 @@ private:
     /// lock in the shape that everybody uses is the plain command, the cheapest there is. Its
     /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
     /// have wanted the lock lately, the script comes first.
-    AcquireAction send_try(Gate::Turn& turn, Hold& hold, bool last, const Limit& limit) {
+    AcquireAction send_try(Gate::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
         Contention& contention = session_->contention();
-        const bool first = core_.tries() == 1 && !queued_;
+        const bool first = core_.tries() == 1 && !standing_.queued();
         if (first && spec_->traits.plain_set && !contention.lately(hold.key(), Clock::now())) {
             const std::int64_t ttl = hold.server_ttl(lease_);
             const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
                                            Answer::ok_or_nil);
             auto reply = send(hold, plain, acquire_call(hold, {}, false), limit);
-            if (!reply || !reply->view().is_nil()) return read(hold, reply);
+            if (!reply || !reply->view().is_nil()) return read(hold, {}, reply);
             contention.note(hold.key(), sent_);
         }
         const auto stay = time_to_stay(turn, last);
         if (stay > stay.zero() && !std::exchange(announced_, true)) turn.announce(hold);
         const bool hears = session_->subscription(hold.key()).is_possible();
         const Call script = acquire_call(hold, stay, hears);
-        auto reply = send(hold, script, script, limit);
-        if (reply) {
-            queued_ = stay > stay.zero();
-        } else if (stay > stay.zero() && reply.error().maybe_executed) {
-            queued_ = true;
-        }
-        return read(hold, reply);
+        return read(hold, stay, send(hold, script, script, limit));
     }
 
-    /// How long the server should keep a place for us if it refuses; negative for not any longer,
-    /// zero for nothing to do with places.
     std::chrono::milliseconds time_to_stay(const Gate::Turn& turn, bool last) const {
-        using std::chrono::milliseconds;
-        if (spec_->options.wait_strategy == WaitStrategy::polling) return milliseconds{0};
-        if (!last || (queued_ && turn.has_heirs())) return core_.silence(Clock::now());
-        return milliseconds{queued_ ? -1 : 0};
+        if (spec_->options.wait_strategy == WaitStrategy::polling) return {};
+        return standing_.stay(last, last && turn.has_heirs(), core_.silence(Clock::now()));
     }
 
     Expected<Reply, Fault> send(const Hold& hold, const Call& call, const Call& again,
@@ -259,58 +246,64 @@ private:
         return session_->master_of(hold.key()).run(call, again, limit);
     }
 
-    AcquireAction read(Hold& hold, const Expected<Reply, Fault>& reply) {
+    AcquireAction read(const Hold& hold, std::chrono::milliseconds stay,
+                       const Expected<Reply, Fault>& reply) {
         const TimePoint now = Clock::now();
-        if (!reply) return failed_try(hold, now, reply.error());
+        if (!reply) return failed_try(hold, stay, now, reply.error());
         fault_ = nullptr;
-        if (reply->repeated) hold.unclear_try = true;
+        if (reply->repeated) standing_.repeated();
         const ReplyView answer = reply->view();
-        if (answer.is_status("OK")) return taken(hold, now);
+        if (answer.is_status("OK")) return taken(now);
         if (answer.fits(Answer::acquired)) {
-            if (answer[0].integer() == 1) return taken(hold, now);
+            if (answer[0].integer() == 1) return taken(now);
             if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
-        return failed_try(hold, now, unexpected_reply());
+        return failed_try(hold, stay, now, unexpected_reply());
     }
 
-    /// What an answer "not yours" says. With a place in the queue, it is also what a later grant will
-    /// be measured by.
+    /// What an answer "not yours" says.
     Refusal refusal(const Hold& hold, const Reply& reply, TimePoint now) {
         session_->contention().note(hold.key(), now);
         const ReplyView answer = reply.view();
         const auto number = [&answer](std::size_t i) { return *answer[i].integer(); };
         Refusal refusal{.ttl = std::chrono::milliseconds{number(1)}};
-        if (answer.size() == 2 || number(2) < 0) {
-            queued_ = false;
+        const std::int64_t place = answer.size() == 2 ? -1 : number(2);
+        if (place < 0) {
+            standing_.refused(place);
             return refusal;
         }
         Subscription& subscription = session_->subscription(hold.key());
         subscription.start();
-        anchor_ = {.sent = sent_,
-                   .time = std::chrono::microseconds{number(3)},
-                   .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
-                   .server = reply.server};
-        if (subscription.is_listening() && number(4) == 1) refusal.place = number(2);
+        standing_.refused(place, {.sent = sent_,
+                                  .time = std::chrono::microseconds{number(3)},
+                                  .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
+                                  .server = reply.server});
+        const bool will_be_told = subscription.is_listening() && number(4) == 1;
+        if (will_be_told) refusal.place = place;
         return refusal;
     }
 
-    AcquireAction taken(Hold& hold, TimePoint now) {
+    AcquireAction taken(TimePoint now) {
+        standing_.taken();
         AcquireAction action = core_.taken(sent_, now);
-        if (!std::holds_alternative<Granted>(action)) {
-            hold.unclear_try = true;  // it is at the server, and no use to anybody
-            token_is_dead_ = true;
-        }
+        if (!std::holds_alternative<Granted>(action)) standing_.die();
         return action;
     }
 
-    AcquireAction failed_try(Hold& hold, TimePoint now, Fault fault) {
+    AcquireAction failed_try(const Hold& hold, std::chrono::milliseconds stay, TimePoint now,
+                             Fault fault) {
+        standing_.failed(stay, fault.maybe_executed);
+        return core_.fault(now, told(hold, std::move(fault)));
+    }
+
+    /// The fault, after those who wait behind us and the observer were told of it.
+    Fault told(const Hold& hold, Fault fault) {
         fault.error.key = hold.key();
-        if (fault.maybe_executed) hold.unclear_try = true;
         if (fault.error.code != Errc::cancelled) {
             session_->tell_error(fault.error);
             fault_ = std::make_shared<const Error>(fault.error);
         }
-        return core_.fault(now, std::move(fault));
+        return fault;
     }
 
     /// Another acquisition of a hold that the thread has: nobody is waited for, only the server.
@@ -348,10 +341,10 @@ private:
         const Call call = nest_call(*hold, count, hold->server_ttl(nested_lease(*hold)));
         const auto reply = session_->master_of(hold->key()).run(call, limit);
         const TimePoint now = Clock::now();
-        if (!reply) return failed_try(*hold, now, reply.error());
+        if (!reply) return core_.fault(now, told(*hold, reply.error()));
         const auto done = reply->view().integer();
         if (done == 1) return core_.taken(sent_, now);
-        if (done != 0) return failed_try(*hold, now, unexpected_reply());
+        if (done != 0) return core_.fault(now, told(*hold, unexpected_reply()));
         session_->declare_lost(hold);
         return GiveUp{outer_is_gone()};
     }
@@ -412,10 +405,8 @@ private:
     TimePoint sent_{};                         // just before the try that is under way
     std::shared_ptr<const Error> fault_;       // of the last try
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
-    Anchor anchor_{};                          // of the last refusal with a place in the queue
-    bool token_is_dead_ = false;               // a release of it has been, or will be, sent
-    bool announced_ = false;                   // the gate knows the token
-    bool queued_ = false;                      // the token has, or may have, a place in the queue
+    Standing standing_{{}};                    // of the token that we ask with
+    bool announced_ = false;                   // the gate knows that token
 };
 
 }  // namespace redlatch::inline v0::detail
