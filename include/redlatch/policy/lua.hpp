@@ -18,14 +18,8 @@ local function clock()
   return time[1] * 1000000 + time[2]
 end
 
-local function leave(token)
-  redis.call('ZREM', queue, token)
-  redis.call('HDEL', waiters, token)
-end
-
-local function put_terms(token, shape, lease, seen_until, hears)
-  local terms = string.format('%s %s %.0f %s', shape, lease, seen_until, hears)
-  redis.call('HSET', waiters, token, terms)
+local function terms(shape, lease, seen_until, hears)
+  return string.format('%s %s %.0f %s', shape, lease, seen_until, hears)
 end
 
 -- A client's tokens begin with its id, 32 hexadecimal digits.
@@ -38,88 +32,108 @@ local function has_subscriber(token)
   return count.err ~= nil or count[2] > 0
 end
 
-local function give(shape, token, lease)
+-- `own_shape`: of the lock that is free now, or whose key may be overwritten.
+local function give(token, shape, lease, own_shape)
   if shape == 's' then
     redis.call('SET', lock, token, 'PX', lease)
   else
+    if own_shape == 's' then
+      redis.call('DEL', lock)
+    end
     redis.call('HSET', lock, token, 1)
     redis.call('PEXPIRE', lock, lease)
   end
 end
 
--- Gives the lock, which is free, to the first waiter who can take it; whose client is not there just
--- now keeps the place for a moment. Returns who it was, for how long, and, where it was nobody,
--- whether more wait than one run may look at. To `me` it gives only the word.
-local function grant(now, me, server)
-  local keeps_place_until = now + 5000000
-  local place = 0
+-- Gives the lock to the first waiter who can take it, and takes him out of the queue. Whose client
+-- is not there just now keeps the place for a moment. Returns who it was, for how long, and, where
+-- it was nobody, whether more wait than one run may look at. To `me` it gives only the word.
+local function grant(me, own_shape, server)
+  local now = clock()
+  local kept = {}
+  local given, its_lease
+  local more = true
   for _ = 1, 64 do
-    local token = redis.call('ZRANGE', queue, place, place)[1]
-    if not token then
-      return nil, nil, false
+    local first = redis.call('ZPOPMIN', queue)
+    local token = first[1]
+    if not token or token == me then
+      given, more = token, false
+      break
     end
-    if token == me then
-      leave(token)
-      return me
-    end
-    local terms = redis.call('HGET', waiters, token) or ''
-    local shape, lease, seen_until, hears = string.match(terms, '^(%a) (%d+) (%d+) (%d)$')
+    local shape, lease, seen_until, hears =
+        string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d)$')
     if not shape or tonumber(seen_until) <= now then
-      leave(token)
+      redis.call('HDEL', waiters, token)
     elseif hears == '0' or has_subscriber(token) then
-      leave(token)
-      give(shape, token, lease)
+      redis.call('HDEL', waiters, token)
+      give(token, shape, lease, own_shape)
       if hears == '1' then
         local facts = string.format('%s %.0f %s %s %d ', lease, now, server, shape, #token)
         redis.pcall('PUBLISH', channel(token), facts .. token .. lock)
       end
-      return token, tonumber(lease)
+      given, its_lease, more = token, tonumber(lease), false
+      break
     else
-      if tonumber(seen_until) > keeps_place_until then
-        put_terms(token, shape, lease, keeps_place_until, hears)
-      end
-      place = place + 1
+      local for_now = math.min(tonumber(seen_until), now + 5000000)
+      redis.call('HSET', waiters, token, terms(shape, lease, for_now, hears))
+      kept[#kept + 1] = first
     end
   end
-  return nil, nil, true
+  for _, entry in ipairs(kept) do
+    redis.call('ZADD', queue, entry[2], entry[1])
+  end
+  if #kept > 0 and redis.call('PTTL', queue) < 0 then
+    redis.call('PEXPIRE', queue, 30000)
+  end
+  if given and given == me then
+    redis.call('HDEL', waiters, me)
+  end
+  return given, its_lease, more
 end
 )lua";
 
-/// For `acquire`, behind `queue`; `shape` says which one this lock has.
+/// For `acquire`, behind `queue`; `own_shape` says which one this lock has.
 inline constexpr const char* waiting = R"lua(
-local function keep_alive(key)
-  if redis.call('PTTL', key) < stay then
-    redis.call('PEXPIRE', key, stay)
-  end
+local function add_to_queue(now)
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
+  -- Behind everybody else, whatever the server's clock did meanwhile.
+  redis.call('ZADD', queue, string.format('%.0f', math.max(now, last + 1)), token)
+  return redis.call('ZRANK', queue, token)
 end
 
--- Behind everybody else, whatever the server's clock did meanwhile.
+-- Takes a place in the queue, or keeps it. Returns how many wait in front.
 local function join(now)
-  if not redis.call('ZRANK', queue, token) then
-    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
-    local score = math.max(now, tonumber(last) + 1)
-    redis.call('ZADD', queue, string.format('%.0f', score), token)
+  local mine = terms(own_shape, ARGV[2], now + stay * 1000, hears)
+  local is_new = redis.call('HSET', waiters, token, mine)
+  local place = is_new == 0 and redis.call('ZRANK', queue, token) or add_to_queue(now)
+  if redis.call('PTTL', queue) < stay then
+    redis.call('PEXPIRE', queue, 2 * stay)
+    redis.call('PEXPIRE', waiters, 2 * stay)
   end
-  put_terms(token, shape, ARGV[2], now + stay * 1000, hears)
-  keep_alive(queue)
-  keep_alive(waiters)
+  return place
 end
 
--- The answer to a token that has to wait.
-local function refuse(ttl, now, owner)
-  local grants = string.find(owner, '^' .. string.rep('%x', 32) .. ':') and 1 or 0
-  return {0, ttl, redis.call('ZRANK', queue, token) or -1, now, grants}
+local function leave()
+  redis.call('ZREM', queue, token)
+  redis.call('HDEL', waiters, token)
+end
+
+-- The answer to a token that has to wait. Of our tokens, the colon is the 33rd character.
+local function refuse(ttl, place, now, owner)
+  return {0, ttl, place, now, string.sub(owner, 33, 33) == ':' and 1 or 0}
 end
 
 -- The lock is held by `owner`.
 local function wait(ttl, owner)
   local now = clock()
   if stay > 0 then
-    join(now)
-  elseif stay < 0 then
-    leave(token)
+    return refuse(ttl, join(now), now, owner)
   end
-  return refuse(ttl, now, owner)
+  if stay < 0 then
+    leave()
+    return refuse(ttl, -1, now, owner)
+  end
+  return refuse(ttl, redis.call('ZRANK', queue, token) or -1, now, owner)
 end
 
 -- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else.
@@ -128,14 +142,14 @@ local function give_way()
   if stay > 0 then
     join(now)
   end
-  local given, its_lease, more = grant(now, token, server)
+  local given, its_lease, more = grant(token, own_shape, server)
   if given == token or not (given or more) then
     return nil
   end
   if stay < 0 then
-    leave(token)
+    leave()
   end
-  return refuse(its_lease or -2, now, given or '')
+  return refuse(its_lease or -2, redis.call('ZRANK', queue, token) or -1, now, given or '')
 end
 )lua";
 
@@ -170,7 +184,7 @@ end
 if not queue then
   return {0, redis.call('PTTL', lock)}
 end
-local shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local own_shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 )lua"} + queue + waiting + R"lua(
 if owner then
   return wait(redis.call('PTTL', lock), owner)
@@ -192,13 +206,14 @@ if redis.call('GET', lock) ~= token then
   end
   return 0
 end
-local waited_for = queue and redis.call('ZCARD', queue) > 0
-redis.call('DEL', lock)
-if not waited_for then
-  return 1
+if not (queue and redis.call('ZCARD', queue) > 0) then
+  return redis.call('DEL', lock)
 end
 )lua"} + queue + R"lua(
-pcall(grant, clock(), nil, server)
+local done, given = pcall(grant, nil, 's', server)
+if not (done and given) then
+  redis.call('DEL', lock)
+end
 return 1
 )lua";
 
@@ -207,13 +222,14 @@ local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 if not redis.call('GET', lock) then
   return 0
 end
-local waited_for = queue and redis.call('ZCARD', queue) > 0
-redis.call('DEL', lock)
-if not waited_for then
-  return 1
+if not (queue and redis.call('ZCARD', queue) > 0) then
+  return redis.call('DEL', lock)
 end
 )lua"} + queue + R"lua(
-pcall(grant, clock(), nil, ARGV[2])
+local done, given = pcall(grant, nil, 's', ARGV[2])
+if not (done and given) then
+  redis.call('DEL', lock)
+end
 return 1
 )lua";
 
@@ -279,7 +295,7 @@ end
 if not queue then
   return {0, ttl}
 end
-local shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local own_shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 )lua"} + queue + waiting + R"lua(
 if free then
   return give_way() or take()
@@ -302,7 +318,7 @@ if not waited_for or redis.call('HLEN', lock) > 0 then
   return 1
 end
 )lua"} + queue + R"lua(
-pcall(grant, clock(), nil, server)
+pcall(grant, nil, 'h', server)
 return 1
 )lua";
 
@@ -317,7 +333,7 @@ if not waited_for then
   return 1
 end
 )lua"} + queue + R"lua(
-pcall(grant, clock(), nil, ARGV[2])
+pcall(grant, nil, 'h', ARGV[2])
 return 1
 )lua";
 
