@@ -21,6 +21,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/standing.hpp
     include/redlatch/core/acquire.hpp
     include/redlatch/core/release.hpp
+    include/redlatch/core/handoff.hpp
     include/redlatch/core/renew.hpp
     # net: talking to one server
     include/redlatch/net/sha1.hpp

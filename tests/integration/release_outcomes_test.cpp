@@ -189,7 +189,8 @@ TEST_F(ReleaseOutcome, an_unlock_tells_the_observer_and_throws_nothing) {
 TEST_F(ReleaseOutcome, a_failed_release_lets_the_next_thread_try) {
     Lock<Simple> lock{client, "job", {.lease = 5s}};
     lock.lock();
-    auto next = in_background([&] { return lock.acquire(); });
+    // With another lease, so that the lock has to pass through the server.
+    auto next = in_background([&] { return lock.acquire({.lease = 6s}); });
     server.freeze();
     EXPECT_FALSE(lock.release().has_value());
     server.thaw();

@@ -52,18 +52,22 @@ struct Guest {
     std::uint64_t id = 1;
     const void* through = &some_handle;
     bool watched = false;
+    // Other than a hold's in these tests: then the lock is released between two of them.
+    Lease lease = 2h;
+    unsigned local_handoffs = 0;
 
     Acquisition acquisition() const { return {id, through, watched}; }
 
     Gate::Admission enter(Gate& gate) const {
-        return gate.enter({.key = key,
-                           .traits = traits,
+        const detail::HoldTerms terms = terms_of({.key = key, .traits = traits, .lease = lease});
+        return gate.enter({.terms = terms,
                            .thread = thread,
                            .wait = wait,
                            .deadline = saturating_add(
                                Clock::now(), std::max(wait.duration(), Clock::duration::zero())),
                            .stop = stop,
-                           .acquisition = acquisition()});
+                           .acquisition = acquisition(),
+                           .local_handoffs = local_handoffs});
     }
 
     Answer ask(Gate& gate) const { return enter(gate).answer; }

@@ -24,16 +24,19 @@ struct HoldRecipe {
     std::string token = "token";
 };
 
+inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
+    return {.keys = std::make_shared<const detail::LockKeys>(recipe.key),
+            .traits = recipe.traits,
+            .lease = recipe.lease,
+            .drift = recipe.drift,
+            .lock_delay = recipe.lock_delay,
+            .max_hold = recipe.max_hold};
+}
+
 /// A hold that is still asked for.
 inline std::shared_ptr<detail::Hold> asked_hold(HoldRecipe recipe = {}) {
-    return std::make_shared<detail::Hold>(
-        detail::HoldTerms{.keys = std::make_shared<const detail::LockKeys>(std::move(recipe.key)),
-                          .traits = recipe.traits,
-                          .lease = recipe.lease,
-                          .drift = recipe.drift,
-                          .lock_delay = recipe.lock_delay,
-                          .max_hold = recipe.max_hold},
-        detail::Token{std::move(recipe.token)}, recipe.thread);
+    return std::make_shared<detail::Hold>(terms_of(recipe), detail::Token{std::move(recipe.token)},
+                                          recipe.thread);
 }
 
 /// A hold whose validity is running.

@@ -16,7 +16,7 @@ enum class Answer {
     any,
     integer,
     ok_or_nil,  ///< a status, or nothing
-    acquired,   ///< two integers, or five from a script that knows of a queue
+    acquired,   ///< two integers, or three or five from a script that knows of a queue
     lock_info,  ///< a string and two integers, or three
 };
 
@@ -60,7 +60,8 @@ public:
             case Answer::any: return true;
             case Answer::integer: return integer().has_value();
             case Answer::ok_or_nil: return is_nil() || is_status("OK");
-            case Answer::acquired: return (size() == 2 || size() == 5) && are_integers(0);
+            case Answer::acquired:
+                return (size() == 2 || size() == 3 || size() == 5) && are_integers(0);
             case Answer::lock_info:
                 return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
         }

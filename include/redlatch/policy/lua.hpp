@@ -175,11 +175,11 @@ if owner == token then
     redis.call('PEXPIRE', lock, lease)
     ttl = lease
   end
-  return {1, ttl}
+  return {1, ttl, queue and redis.call('ZCARD', queue) or 0}
 end
 if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
   redis.call('SET', lock, token, 'PX', lease)
-  return {1, lease}
+  return {1, lease, 0}
 end
 if not queue then
   return {0, redis.call('PTTL', lock)}
@@ -194,7 +194,7 @@ if refusal then
   return refusal
 end
 redis.call('SET', lock, token, 'PX', lease)
-return {1, lease}
+return {1, lease, redis.call('ZCARD', queue)}
 )lua";
 
     const std::string release = std::string{R"lua(
@@ -260,6 +260,24 @@ return {owner, 1, redis.call('PTTL', lock), waiting}
 )lua"},
 
         .force = Script{force},
+
+        .move = Script{R"lua(
+local lock, queue = KEYS[1], KEYS[2]
+local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local owner = redis.call('GET', lock)
+local waiting = queue and redis.call('ZCARD', queue) or 0
+if owner == token then
+  redis.call('SET', lock, next_token, 'PX', lease)
+  return 1 + waiting
+end
+if owner ~= next_token then
+  return 0
+end
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1 + waiting
+)lua"},
     };
 }
 
@@ -283,7 +301,7 @@ local function take()
     end
     ttl = lease
   end
-  return {1, ttl}
+  return {1, ttl, queue and redis.call('ZCARD', queue) or 0}
 end
 
 if free and not (queue and redis.call('ZCARD', queue) > 0) then
@@ -375,6 +393,25 @@ if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
 return 1
+)lua"},
+
+        .move = Script{R"lua(
+local lock, queue = KEYS[1], KEYS[2]
+local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local waiting = queue and redis.call('ZCARD', queue) or 0
+if redis.call('HEXISTS', lock, token) == 1 then
+  redis.call('DEL', lock)
+  redis.call('HSET', lock, next_token, 1)
+  redis.call('PEXPIRE', lock, lease)
+  return 1 + waiting
+end
+if redis.call('HEXISTS', lock, next_token) == 0 then
+  return 0
+end
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1 + waiting
 )lua"},
     };
 }

@@ -12,9 +12,11 @@ namespace redlatch::inline v0 {
 ///
 /// | script  | KEYS | further ARGV       | reply                | run again         | run late (token dead)   |
 /// |---------|------|--------------------|----------------------|-------------------|-------------------------|
-/// | acquire | 1–3  | lease, stay, hears,| {1, ttl} ours        | ours, lease full  | takes a free key, or a  |
+/// | acquire | 1–3  | lease, stay, hears,| {1, ttl, waiting}    | ours, lease full  | takes a free key, or a  |
 /// |         |      | server             | {0, ttl, place, time,| the same place    | place, until it runs    |
 /// |         |      |                    |  grants} another's   |                   | out; released once more |
+/// | move    | 1–2  | lease, next token  | 1 + waiting          | 1 + waiting       | nothing, or the next    |
+/// |         |      |                    | 0 not ours           |                   | token's lease is full   |
 /// | nest    | 1    | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
 /// | extend  | 1    | lease              | 1 done, 0 not ours   | never shorter     | nothing                 |
 /// | release | 1–3  | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
@@ -33,11 +35,11 @@ namespace redlatch::inline v0 {
 /// `release`, `force`, and an `acquire` that finds the key absent give the lock to the first waiter
 /// who can take it, and tell its client. `release` by a token that waits only leaves the queue.
 /// `hears` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
-/// `place` is how many wait in front, -1 without a place; `time` is the server's, in microseconds;
+/// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place; `time` is the server's, in microseconds;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign
 /// client's. `server` is the run id of the server, for the message, `-` if unknown.
-/// With KEYS[1] alone there is no queue; a policy that does without one may answer {0, ttl}, and its
-/// waiters ask again and again.
+/// With KEYS[1] alone there is no queue; a policy that does without one may answer {1, ttl} and
+/// {0, ttl}, and its waiters ask again and again.
 struct LockScripts {
     Script acquire;
     Script extend;
@@ -45,6 +47,7 @@ struct LockScripts {
     Script inspect;
     Script force;
     Script nest{""};  ///< only for a policy that is reentrant
+    Script move{""};  ///< gives the lock to another token; without it every release frees the lock
 };
 
 }  // namespace redlatch::inline v0

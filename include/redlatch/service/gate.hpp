@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/grant.hpp>
+#include <redlatch/core/handoff.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/service/hold.hpp>
@@ -39,6 +40,13 @@ struct Ticket {
     bool unclear_try = false;  ///< as in `Hold`
 };
 
+/// A lock that passes from a thread of this process to the next.
+struct Handed {
+    Token token;
+    TimePoint refreshed;       ///< when the last command went out that gave it its lease
+    bool unclear_try = false;  ///< as in `Hold`
+};
+
 /// The state of every lock inside this process: who holds it, which one thread contends for it at
 /// the server, and who waits behind that one, first come first served. All handles of a client on
 /// one name meet here. Knows nothing of servers; does no I/O and calls no user code. Thread-safe.
@@ -49,19 +57,58 @@ class Gate {
     using Lock = std::unique_lock<std::mutex>;
     using Holds = std::vector<std::shared_ptr<Hold>>;
 
+public:
+    /// Who wants a lock, and how long for.
+    struct Visit {
+        const HoldTerms& terms;
+        ThreadSerial thread;
+        Wait wait;
+        TimePoint deadline;
+        const std::stop_token& stop;
+        Acquisition acquisition;
+        unsigned local_handoffs;
+
+        const std::string& key() const noexcept { return terms.keys->lock; }
+    };
+
+private:
     /// A sleeping thread, and the bell that wakes it alone.
     class Sleeper {
     public:
+        explicit Sleeper(const std::stop_token& stop) {
+            if (stop.stop_possible()) {
+                with_stop_ = std::make_unique<std::condition_variable_any>();
+            }
+        }
+
         /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
         void sleep(Lock& lock, TimePoint until, const std::stop_token& stop) {
+            if (with_stop_ == nullptr) {
+                bell_.wait_until(lock, on_steady_clock(until));
+                return;
+            }
             bool slept = false;
-            bell_.wait_until(lock, stop, on_steady_clock(until),
-                             [&slept] { return std::exchange(slept, true); });
+            with_stop_->wait_until(lock, stop, on_steady_clock(until),
+                                   [&slept] { return std::exchange(slept, true); });
         }
-        void wake() noexcept { bell_.notify_one(); }
+        void wake() noexcept {
+            if (with_stop_ != nullptr) {
+                with_stop_->notify_one();
+            } else {
+                bell_.notify_one();
+            }
+        }
 
     private:
-        std::condition_variable_any bell_;
+        std::condition_variable bell_;
+        std::unique_ptr<std::condition_variable_any> with_stop_;  // costs more than twice as much
+    };
+
+    /// A thread in the queue.
+    struct Waiting {
+        const Visit* visit;
+        Sleeper bell;
+        std::optional<Handed> handed{};
     };
 
     struct Entry {
@@ -74,7 +121,8 @@ class Gate {
         std::optional<Ticket> ticket{};           // under which it waits at the server, if it does
         std::optional<Grant> grant{};             // a message for that ticket
         std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
-        std::list<Sleeper*> queue{};
+        std::list<Waiting*> queue{};
+        Handoffs handoffs{};
 
         bool free() const noexcept { return current == nullptr && !contended; }
         bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
@@ -84,17 +132,6 @@ class Gate {
     using Named = Entries::value_type;  // stays where it is, whatever is added or erased
 
 public:
-    /// Who wants a lock, and how long for.
-    struct Visit {
-        const std::string& key;
-        const PolicyTraits& traits;
-        ThreadSerial thread;
-        Wait wait;
-        TimePoint deadline;
-        const std::stop_token& stop;
-        Acquisition acquisition;
-    };
-
     /// Why a pause has ended.
     enum class Woken {
         in_time,    ///< it was over
@@ -113,7 +150,7 @@ public:
             : gate_(std::exchange(other.gate_, nullptr)), entry_(other.entry_) {}
         Turn& operator=(Turn&&) = delete;
         ~Turn() {
-            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr);
+            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr, std::nullopt);
         }
 
         /// Sleeps until `until`, or until there is something to do.
@@ -158,10 +195,16 @@ public:
             entry_->second.fault = std::move(fault);
         }
 
-        /// The server gave the lock to `hold`. False where the client was closed meanwhile: then
-        /// nothing is held here, and the caller has to release it.
-        bool finish(std::shared_ptr<Hold> hold) {
-            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold));
+        /// The server gave the lock to `hold`, and says whether other processes wait. False where
+        /// the client was closed meanwhile: then nothing is held here, and the caller has to release
+        /// it.
+        bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
+            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold), others_wait);
+        }
+
+        /// The lock that came with the turn is held by `hold` now; else like `finish`.
+        bool follow(std::shared_ptr<Hold> hold) {
+            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold), std::nullopt);
         }
 
     private:
@@ -182,6 +225,7 @@ public:
     struct Admission {
         Answer answer;
         std::optional<Turn> turn{};
+        std::optional<Handed> handed{};        ///< where a turn: the lock comes with it
         std::shared_ptr<Hold> hold{};          ///< where nested
         std::uint64_t count = 0;               ///< where nested: the hold count wanted now
         Holds run_out{};                       ///< found past their validity: to be declared lost
@@ -196,7 +240,7 @@ public:
     Admission enter(const Visit& visit) {
         Lock lock{mutex_};
         if (closed_) return {Answer::closed};
-        Named& entry = *entries_.try_emplace(visit.key).first;
+        Named& entry = *entries_.try_emplace(visit.key()).first;
         Admission admission = admit(lock, entry, visit);
         erase_if_unused(entry);
         return admission;
@@ -208,12 +252,14 @@ public:
             nothing,  ///< there was no such acquisition
             nested,   ///< others of the hold go on
             last,     ///< the hold has to be released at the server
+            handed,   ///< the hold has passed on to the next thread here
             past,     ///< the hold was lost before
         };
         Kind kind = Kind::nothing;
         std::shared_ptr<Hold> hold{};
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watch_ends = false;  ///< where nested: no acquisition that is left is watched
+        bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
     };
 
     /// Ends the innermost acquisition that `thread` made with `lock()` or `try_lock()`.
@@ -242,6 +288,19 @@ public:
     void released(const Hold& hold) {
         const Lock lock{mutex_};
         vacate(hold);
+    }
+
+    /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
+    /// here wants it any more on the terms of `hold`: then the caller has to release that token.
+    bool moved(const Hold& hold, Handed handed, bool others_wait) {
+        const Lock lock{mutex_};
+        const auto entry = entries_.find(hold.key());
+        if (entry == entries_.end() || entry->second.current.get() != &hold) return false;
+        Entry& here = entry->second;
+        here.handoffs.others_wait(others_wait);
+        if (closed_ || !has_heir(here, hold)) return false;
+        hand_on(here, std::move(handed));
+        return true;
     }
 
     /// A hold is over without a release.
@@ -314,7 +373,7 @@ public:
         for (auto& [key, entry] : entries_) {
             if (entry.current != nullptr) holds.push_back(entry.current);
             if (entry.contender != nullptr) entry.contender->wake();
-            for (Sleeper* sleeper : entry.queue) sleeper->wake();
+            for (Waiting* waiting : entry.queue) waiting->bell.wake();
         }
         return holds;
     }
@@ -330,20 +389,20 @@ private:
         Entry& here = entry.second;
         Admission admission{Answer::busy};
         take_run_out(here, admission.run_out);
-        if (here.free() && here.queue.empty()) here.shape = visit.traits.shape;
-        if (here.shape != visit.traits.shape) {
+        if (here.free() && here.queue.empty()) here.shape = visit.terms.traits.shape;
+        if (here.shape != visit.terms.traits.shape) {
             admission.answer = Answer::wrong_shape;
             return admission;
         }
         if (here.current != nullptr && here.current->thread() == visit.thread &&
             here.current->in(Phase::held)) {
-            if (visit.traits.reentrant) return nest(here.current, visit.acquisition);
+            if (visit.terms.traits.reentrant) return nest(here.current, visit.acquisition);
             if (visit.wait.is_unlimited()) return {Answer::deadlock};
         }
         if (here.free() && here.queue.empty()) {
             admission.answer = Answer::turn;
         } else if (!visit.wait.is_none()) {
-            admission.answer = wait_for_turn(lock, here, visit, admission.run_out);
+            admission.answer = wait_for_turn(lock, here, visit, admission);
         }
         if (admission.answer == Answer::busy && here.contended) admission.fault = here.fault;
         if (admission.answer == Answer::turn) {
@@ -358,12 +417,16 @@ private:
         return {.answer = Answer::nested, .hold = hold, .count = hold->nest.size()};
     }
 
-    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Holds& run_out) {
-        Sleeper self;
+    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Admission& admission) {
+        Waiting self{&visit, Sleeper{visit.stop}};
         here.queue.push_back(&self);
         for (;;) {
+            if (self.handed) {
+                admission.handed = std::move(self.handed);
+                return Answer::turn;
+            }
             const bool front = here.queue.front() == &self;
-            if (front) take_run_out(here, run_out);
+            if (front) take_run_out(here, admission.run_out);
             if (closed_) return leave_queue(here, self, Answer::closed);
             if (front && here.free()) {
                 here.queue.pop_front();
@@ -376,20 +439,39 @@ private:
             if (front && here.current != nullptr && here.current->in(Phase::held)) {
                 until = std::min(until, here.current->valid_until());
             }
-            self.sleep(lock, until, visit.stop);
+            self.bell.sleep(lock, until, visit.stop);
         }
     }
 
-    static Answer leave_queue(Entry& here, const Sleeper& self, Answer answer) {
+    static Answer leave_queue(Entry& here, const Waiting& self, Answer answer) {
         const bool was_front = here.queue.front() == &self;
         std::erase(here.queue, &self);
         if (was_front) wake_front(here);
         return answer;
     }
 
+    /// Whether the thread in front would not notice, but for the token, that `hold` was not its own.
+    static bool has_heir(const Entry& here, const Hold& hold) {
+        if (hold.scripts().move.source().empty() || here.queue.empty()) return false;
+        const Visit& next = *here.queue.front()->visit;
+        return hold.terms().same_at_server(next.terms) &&
+               here.handoffs.allowed(next.local_handoffs);
+    }
+
+    /// The thread in front gets the turn, and the lock with it.
+    static void hand_on(Entry& here, Handed handed) {
+        here.current = nullptr;
+        here.contended = true;
+        here.handoffs.count();
+        Waiting& next = *here.queue.front();
+        next.handed = std::move(handed);
+        here.queue.pop_front();
+        next.bell.wake();
+    }
+
     Woken pause(Entry& here, TimePoint until, const std::stop_token& stop) {
         Lock lock{mutex_};
-        Sleeper self;
+        Sleeper self{stop};
         here.contender = &self;
         Woken woken{};
         while (!has_cause(here, until, stop, woken)) {
@@ -437,9 +519,11 @@ private:
         erase_if_unused(entry);
     }
 
-    bool end_turn(Named& entry, std::shared_ptr<Hold> hold) {
+    /// `others_wait`: what the server said, if it was the one to give the lock.
+    bool end_turn(Named& entry, std::shared_ptr<Hold> hold, std::optional<bool> others_wait) {
         const Lock lock{mutex_};
         Entry& here = entry.second;
+        if (others_wait) here.handoffs.begin(*others_wait);
         const bool kept = hold == nullptr || !closed_;
         if (hold != nullptr) here.fault = nullptr;
         if (kept) here.current = std::move(hold);
@@ -454,7 +538,7 @@ private:
         if (entry == entries_.end()) return {};
         Entry& here = entry->second;
         if (here.current != nullptr && take_acquisition(*here.current, matches)) {
-            return end_current(here.current);
+            return end_current(here);
         }
         for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
             if (!take_acquisition(**hold, matches)) continue;
@@ -477,16 +561,26 @@ private:
         return true;
     }
 
-    static Ending end_current(const std::shared_ptr<Hold>& hold) {
+    Ending end_current(Entry& here) {
+        const std::shared_ptr<Hold> hold = here.current;
         Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
         if (!hold->nest.empty()) {
             ending.kind = Ending::Kind::nested;
             ending.watch_ends = std::none_of(hold->nest.begin(), hold->nest.end(),
                                              [](const Acquisition& a) { return a.watched; });
-        } else if (hold->advance(Phase::held, Phase::releasing)) {
-            ending.kind = Ending::Kind::last;
+            return ending;
         }
+        ending.has_heir = !closed_ && has_heir(here, *hold);
+        const bool passes = ending.has_heir && passes_silently(*hold);
+        if (!hold->advance(Phase::held, passes ? Phase::released : Phase::releasing)) return ending;
+        ending.kind = passes ? Ending::Kind::handed : Ending::Kind::last;
+        if (passes) hand_on(here, {hold->token(), hold->refreshed_at(), hold->unclear_try});
         return ending;
+    }
+
+    static bool passes_silently(const Hold& hold) {
+        const TimePoint now = Clock::now();
+        return hold.valid(now) && may_pass_silently(hold.refreshed_at(), now, hold.terms().lease);
     }
 
     /// A hold past its validity blocks nobody here any longer.
@@ -506,7 +600,7 @@ private:
     }
 
     static void wake_front(Entry& here) {
-        if (!here.queue.empty()) here.queue.front()->wake();
+        if (!here.queue.empty()) here.queue.front()->bell.wake();
     }
 
     void erase_if_unused(Named& entry) {

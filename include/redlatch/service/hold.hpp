@@ -58,6 +58,14 @@ struct HoldTerms {
     Drift drift;
     std::chrono::milliseconds lock_delay;
     std::chrono::milliseconds max_hold;
+
+    /// Whether the server can't tell a hold with these terms from one with those: how a hold is
+    /// renewed, and when it has to end, is the client's own business.
+    bool same_at_server(const HoldTerms& other) const noexcept {
+        return traits.scripts == other.traits.scripts && lease == other.lease &&
+               drift.factor == other.drift.factor && drift.floor == other.drift.floor &&
+               lock_delay == other.lock_delay;
+    }
 };
 
 /// One lock as this process holds it, from the outermost acquisition to its end. Shared by its
@@ -95,22 +103,28 @@ public:
     TimePoint taken_at() const noexcept { return taken_at_; }
 
     /// The server gave the lock after `sent`, to a command that went out then or by a grant.
-    void taken(TimePoint sent) noexcept {
-        taken_at_ = sent;
+    void taken(TimePoint sent) noexcept { taken(sent, sent); }
+
+    /// It is ours as of now, by a command of the hold before that went out after `sent`.
+    void taken(TimePoint now, TimePoint sent) noexcept {
+        taken_at_ = now;
         if (terms_.traits.watched) {
-            last_end_ = saturating_add(sent, saturating_cast<Clock::duration>(terms_.max_hold));
+            last_end_ = saturating_add(now, saturating_cast<Clock::duration>(terms_.max_hold));
         }
         confirm(sent, terms_.lease);
         phase_.store(Phase::held, std::memory_order_release);
     }
 
+    /// When the last command went out that gave the lock its full lease.
+    TimePoint refreshed_at() const noexcept {
+        return TimePoint{Clock::duration{refreshed_at_.load(std::memory_order_acquire)}};
+    }
+
     /// The server confirmed `lease` to a command that went out after `sent`. Never shortens.
     void confirm(TimePoint sent, Lease lease) noexcept {
         const TimePoint end = std::min(detail::valid_until(sent, lease, terms_.drift), last_end_);
-        auto old = valid_until_.load(std::memory_order_relaxed);
-        while (old < end.time_since_epoch().count() &&
-               !valid_until_.compare_exchange_weak(old, end.time_since_epoch().count())) {
-        }
+        raise(valid_until_, end);
+        if (lease >= terms_.lease) raise(refreshed_at_, sent);
         uncertain_.store(false, std::memory_order_relaxed);
     }
 
@@ -167,12 +181,20 @@ public:
     std::atomic<bool> watched_by_notifier = false;
 
 private:
+    static void raise(std::atomic<Clock::rep>& at, TimePoint to) noexcept {
+        const Clock::rep wanted = to.time_since_epoch().count();
+        auto old = at.load(std::memory_order_relaxed);
+        while (old < wanted && !at.compare_exchange_weak(old, wanted)) {
+        }
+    }
+
     const HoldTerms terms_;
     const Token token_;
     const ThreadSerial thread_;
     const ::pid_t pid_ = ProcessId::of_this_process();
     std::atomic<Phase> phase_{Phase::acquiring};
     std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
+    std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();

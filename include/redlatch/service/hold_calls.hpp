@@ -31,6 +31,12 @@ inline Call extend_call(const Hold& hold, Lease lease) {
     return {hold.scripts().extend, {hold.key()}, {hold.token().bytes, hold.server_ttl(lease)}};
 }
 
+/// Gives the lock to the next owner for `ttl`.
+inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
+    const LockKeys& keys = hold.keys();
+    return {hold.scripts().move, {keys.lock, keys.queue}, {hold.token().bytes, ttl, next.bytes}};
+}
+
 /// Ends a hold, or leaves the queue.
 inline Call release_call(const Hold& hold) {
     const LockKeys& keys = hold.keys();

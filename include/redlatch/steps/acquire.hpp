@@ -64,16 +64,19 @@ private:
     }
 
     Result<Grip> enter() {
-        auto admission = session_->gate().enter({.key = spec_->key(),
-                                                 .traits = spec_->traits,
+        auto admission = session_->gate().enter({.terms = terms_,
                                                  .thread = thread_,
                                                  .wait = options_->wait,
                                                  .deadline = core_.deadline(),
                                                  .stop = options_->stop,
-                                                 .acquisition = acquisition_});
+                                                 .acquisition = acquisition_,
+                                                 .local_handoffs = spec_->options.local_handoffs});
         for (const auto& hold : admission.run_out) session_->declare_lost(hold);
         switch (admission.answer) {
-            case Gate::Answer::turn: return contend(*std::move(admission.turn));
+            case Gate::Answer::turn:
+                return admission.handed
+                           ? follow(*std::move(admission.turn), *std::move(admission.handed))
+                           : contend(*std::move(admission.turn));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
             case Gate::Answer::busy:
                 return Unexpected{admission.fault ? *admission.fault : core_.out_of_time()};
@@ -86,18 +89,39 @@ private:
         return failed(Errc::protocol, {});
     }
 
+    /// The thread before us has passed the lock on. If that took longer than it lasts, it is worth
+    /// nothing.
+    Result<Grip> follow(Gate::Turn turn, Handed handed) {
+        standing_ = Standing::inherited(std::move(handed.token.bytes), handed.unclear_try);
+        auto hold = new_hold();
+        if (auto enlisted = enlist(*hold); !enlisted) {
+            return give_up(std::move(turn), hold, std::move(enlisted).error());
+        }
+        const TimePoint now = Clock::now();
+        if (now >= valid_until(handed.refreshed, lease_, terms_.drift)) {
+            abandon(hold);
+            return contend(std::move(turn));
+        }
+        hold->taken(now, handed.refreshed);
+        watch_over(hold, handed.refreshed);
+        if (turn.follow(hold)) return Grip{std::move(hold), acquisition_.id};
+        return closed_meanwhile(*hold);
+    }
+
     /// Asks the server until the core is content or gives up.
     Result<Grip> contend(Gate::Turn turn) {
         standing_ = first_standing(turn);
         auto hold = new_hold();
-        if (!hold) return give_up(std::move(turn), nullptr, std::move(hold).error());
+        if (auto enlisted = enlist(*hold); !enlisted) {
+            return give_up(std::move(turn), hold, std::move(enlisted).error());
+        }
         AcquireAction action = core_.begin(Clock::now());
         for (;;) {
             if (auto* over = std::get_if<GiveUp>(&action)) {
-                return give_up(std::move(turn), *hold, std::move(over->error));
+                return give_up(std::move(turn), hold, std::move(over->error));
             }
             if (std::holds_alternative<Granted>(action)) {
-                return keep(std::move(turn), *std::move(hold));
+                return keep(std::move(turn), std::move(hold));
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
                 action = wake(turn, turn.pause(pause->until, options_->stop));
@@ -108,13 +132,15 @@ private:
                 continue;
             }
             if (standing_.dead()) {
-                abandon(*hold);
+                abandon(hold);
                 standing_ = Standing{session_->new_token(thread_).bytes};
                 hold = new_hold();
-                if (!hold) return give_up(std::move(turn), nullptr, std::move(hold).error());
+                if (auto enlisted = enlist(*hold); !enlisted) {
+                    return give_up(std::move(turn), hold, std::move(enlisted).error());
+                }
             }
             const auto& next = std::get<SendTry>(action);
-            action = send_try(turn, **hold, next.last, {next.answer_by, options_->stop});
+            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
         }
     }
@@ -134,10 +160,11 @@ private:
 
     /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
     AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
-        const Drift& drift = spec_->options.drift;
+        const Drift& drift = terms_.drift;
         const auto since = grant ? standing_.granted(*grant, now, drift.factor) : std::nullopt;
         if (!since || now >= valid_until(*since, lease_, drift)) return core_.pause_over(now);
         fault_ = nullptr;
+        others_wait_ = true;  // as they did when we began to; the next command will tell
         sent_ = *since;
         return core_.taken(sent_, now);
     }
@@ -150,20 +177,12 @@ private:
         return Standing{session_->new_token(thread_).bytes};
     }
 
-    /// A hold for the token. Where it will be renewed, that is made ready before it is asked for.
-    Result<std::shared_ptr<Hold>> new_hold() {
-        auto hold = std::make_shared<Hold>(HoldTerms{.keys = spec_->keys,
-                                                     .traits = spec_->traits,
-                                                     .lease = lease_,
-                                                     .drift = spec_->options.drift,
-                                                     .lock_delay = spec_->options.lock_delay,
-                                                     .max_hold = spec_->options.max_hold},
-                                           Token{standing_.token()}, thread_);
+    std::shared_ptr<Hold> new_hold() {
         announced_ = false;
-        if (auto enlisted = enlist(*hold); !enlisted) return Unexpected{enlisted.error()};
-        return hold;
+        return std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
     }
 
+    /// Where the hold will be renewed, that is made ready before it is asked for.
     Result<void> enlist(Hold& hold) {
         if (!acquisition_.watched) return {};
         hold.renewed_by_watchdog = true;
@@ -172,13 +191,10 @@ private:
 
     /// The lock was not had. Whoever waits behind us in this process goes on with our place.
     Result<Grip> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
-        const bool goes_on = standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear());
-        if (hold != nullptr) {
-            if (goes_on) {
-                session_->dismiss(*hold);
-            } else {
-                abandon(hold);
-            }
+        if (standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear())) {
+            session_->dismiss(*hold);
+        } else {
+            abandon(hold);
         }
         return Unexpected{std::move(error)};
     }
@@ -200,16 +216,24 @@ private:
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
         hold->taken(sent_);
+        watch_over(hold, sent_);
+        if (turn.finish(hold, others_wait_)) return Grip{std::move(hold), acquisition_.id};
+        return closed_meanwhile(*hold);
+    }
+
+    /// What has to be in place before anybody can see the hold.
+    void watch_over(const std::shared_ptr<Hold>& hold, TimePoint refreshed) {
         hold->unclear_try = standing_.unclear();
         hold->nest.push_back(acquisition_);
-        if (hold->renewed_by_watchdog) session_->renewal().arm(hold, sent_);
+        if (hold->renewed_by_watchdog) session_->renewal().arm(hold, refreshed);
         if (session_->observed()) session_->watch_clock(hold);
-        if (turn.finish(hold)) return Grip{std::move(hold), acquisition_.id};
+    }
 
-        // The client was closed while the answer was on its way.
-        session_->dismiss(*hold);
-        release_now(*hold);
-        hold->advance(Phase::held, Phase::released);
+    /// The client was closed while the answer was on its way.
+    Result<Grip> closed_meanwhile(Hold& hold) {
+        session_->dismiss(hold);
+        release_now(hold);
+        hold.advance(Phase::held, Phase::released);
         return failed(Errc::cancelled, by_close);
     }
 
@@ -253,6 +277,7 @@ private:
         fault_ = nullptr;
         if (reply->repeated) standing_.repeated();
         const ReplyView answer = reply->view();
+        others_wait_ = answer.size() == 3 && answer[2].integer() > 0;
         if (answer.is_status("OK")) return taken(now);
         if (answer.fits(Answer::acquired)) {
             if (answer[0].integer() == 1) return taken(now);
@@ -267,7 +292,7 @@ private:
         const ReplyView answer = reply.view();
         const auto number = [&answer](std::size_t i) { return *answer[i].integer(); };
         Refusal refusal{.ttl = std::chrono::milliseconds{number(1)}};
-        const std::int64_t place = answer.size() == 2 ? -1 : number(2);
+        const std::int64_t place = answer.size() == 5 ? number(2) : -1;
         if (place < 0) {
             standing_.refused(place);
             return refusal;
@@ -398,6 +423,12 @@ private:
     const LockSpec* spec_;
     const Lease lease_;
     const AcquireOptions* options_;
+    const HoldTerms terms_{.keys = spec_->keys,
+                           .traits = spec_->traits,
+                           .lease = lease_,
+                           .drift = spec_->options.drift,
+                           .lock_delay = spec_->options.lock_delay,
+                           .max_hold = spec_->options.max_hold};
     const TimePoint started_ = Clock::now();
     const ThreadSerial thread_ = this_thread_serial();
     const Acquisition acquisition_;
@@ -407,6 +438,7 @@ private:
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
     Standing standing_{{}};                    // of the token that we ask with
     bool announced_ = false;                   // the gate knows that token
+    bool others_wait_ = false;                 // other processes, as the server said last
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <redlatch/core/release.hpp>
+#include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -24,7 +26,8 @@ public:
             case Gate::Ending::Kind::nothing: return Release::not_held;
             case Gate::Ending::Kind::past: return tell(*ending.hold, Release::expired);
             case Gate::Ending::Kind::nested: return end_nested(ending);
-            case Gate::Ending::Kind::last: return end_last(ending.hold);
+            case Gate::Ending::Kind::handed: return end_handed(*ending.hold);
+            case Gate::Ending::Kind::last: return end_last(ending);
         }
         return Release::not_held;
     }
@@ -44,9 +47,21 @@ private:
         return tell(hold, Release::still_held);
     }
 
-    Result<Release> end_last(const std::shared_ptr<Hold>& hold) {
+    /// The next thread here has the lock already.
+    Result<Release> end_handed(const Hold& hold) {
+        session_->dismiss(hold);
+        return tell(hold, Release::released);
+    }
+
+    Result<Release> end_last(const Gate::Ending& ending) {
+        const std::shared_ptr<Hold>& hold = ending.hold;
         session_->dismiss(*hold);
-        Result<Release> outcome = send_until_answered(*hold);
+        const Limit limit = Limit::in(session_->command_timeout());
+        ReleaseCore core{Clock::now() < hold->valid_until()};
+        if (ending.has_heir && Clock::now() < hold->valid_until()) {
+            if (auto outcome = move_on(*hold, core, limit)) return tell(*hold, *std::move(outcome));
+        }
+        Result<Release> outcome = send_until_answered(*hold, core, limit);
         hold->advance(Phase::releasing, Phase::released);
         session_->gate().released(*hold);
         if (!outcome || hold->unclear_try) {
@@ -55,10 +70,35 @@ private:
         return tell(*hold, std::move(outcome));
     }
 
-    Result<Release> send_until_answered(const Hold& hold) {
-        const Limit limit = Limit::in(session_->command_timeout());
+    /// Has the server give the lock to a token that the next thread here goes on with. Nothing where
+    /// it didn't answer: whether or not it did so, both tokens have to be released.
+    std::optional<Result<Release>> move_on(Hold& hold, ReleaseCore& core, const Limit& limit) {
+        const auto next =
+            std::make_shared<Hold>(hold.terms(), session_->new_token(hold.thread()), hold.thread());
+        const TimePoint sent = Clock::now();
+        const Call call = move_call(hold, next->token(), next->server_ttl(next->terms().lease));
+        auto reply = run(hold, call, limit);
+        if (!reply) {
+            if (reply.error().maybe_executed) core.unclear_try();
+            const Clock::duration pause{session_->command_timeout()};
+            session_->renewal().bury(next, {Clock::duration::zero(), pause});
+            return std::nullopt;
+        }
+        const std::int64_t answer = reply->view().integer().value_or(0);
+        const bool others_wait = answer > 1;
+        const bool unclear = hold.unclear_try || reply->repeated;
+        hold.advance(Phase::releasing, Phase::released);
+        if (answer > 0 &&
+            session_->gate().moved(hold, {next->token(), sent, unclear}, others_wait)) {
+            return Release::released;
+        }
+        if (answer > 0) static_cast<void>(send_until_answered(*next, ReleaseCore{true}, limit));
+        session_->gate().released(hold);
+        return answer > 0 ? Release::released : Release::expired;
+    }
+
+    Result<Release> send_until_answered(const Hold& hold, ReleaseCore core, const Limit& limit) {
         const Call call = release_call(hold);
-        ReleaseCore core{Clock::now() < hold.valid_until()};
         for (;;) {
             auto reply = run(hold, call, limit);
             const TimePoint now = Clock::now();

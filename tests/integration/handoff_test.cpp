@@ -1,0 +1,239 @@
+// A lock that passes from thread to thread inside one process: without a command, or by one that gives
+// it to the next thread's token.
+
+#include "fault_tools.hpp"
+#include "lock_test.hpp"
+#include "support/proxy.hpp"
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+/// How long the server will keep the lock.
+template <class Policy>
+std::chrono::milliseconds held_ttl(Lock<Policy>& lock) {
+    return lock.inspect().value().ttl.value_or(0ms);
+}
+
+template <class Policy>
+class HandOff : public LockTest {
+protected:
+    /// Commands that lock or unlock, as the server counts them.
+    long long lock_commands() {
+        return redis_.command_calls("evalsha") + redis_.command_calls("eval");
+    }
+};
+TYPED_TEST_SUITE(HandOff, AllPolicies);
+
+TYPED_TEST(HandOff, of_short_sections_costs_next_to_no_commands) {
+    constexpr int threads = 4;
+    constexpr int rounds = 500;
+    std::atomic<int> inside{0};
+    std::atomic<int> overlaps{0};
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < threads; ++i) {
+        workers.emplace_back([&] {
+            Lock<TypeParam> lock{this->client_, "job"};
+            for (int round = 0; round < rounds; ++round) {
+                lock.lock();
+                if (++inside != 1) ++overlaps;
+                --inside;
+                lock.unlock();
+            }
+        });
+    }
+    workers.clear();
+    EXPECT_EQ(overlaps, 0);
+    EXPECT_LT(this->lock_commands(), threads * rounds) << "half of what it costs without";
+    EXPECT_TRUE(this->redis_.keys().empty());
+}
+
+TYPED_TEST(HandOff, tells_the_truth_to_each_holder) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 10s}};
+    Held first = lock.acquire().value();
+    const std::string token{first.token()};
+    std::atomic<bool> asked{false};
+    auto next = in_background([&] {
+        asked = true;
+        return lock.acquire();
+    });
+    ASSERT_TRUE(eventually([&] { return asked.load(); }));
+    std::this_thread::sleep_for(50ms);  // not for sure, but most often, it waits by now
+    const std::stop_token lost = first.lost();
+
+    EXPECT_EQ(first.release().value(), Release::released);
+    EXPECT_FALSE(first.held());
+    EXPECT_EQ(first.remaining(), 0ms);
+    EXPECT_EQ(first.state(), HoldState::none);
+    EXPECT_FALSE(lost.stop_requested()) << "a normal end is no loss";
+    EXPECT_EQ(code_of(first.extend(10s)), Errc::not_held);
+    EXPECT_EQ(first.release().value(), Release::not_held);
+
+    Result<Held> second = next.get();
+    ASSERT_TRUE(succeeds(second));
+    EXPECT_TRUE(second->held());
+    EXPECT_EQ(second->state(), HoldState::held);
+    EXPECT_LE(second->remaining(), 10s);
+    EXPECT_GT(second->remaining(), 5s);
+    EXPECT_EQ(lock.inspect().value().owner, second->token());
+    EXPECT_FALSE(lost.stop_requested());
+    EXPECT_EQ(second->release().value(), Release::released);
+    EXPECT_TRUE(this->redis_.keys().empty());
+}
+
+TYPED_TEST(HandOff, over_many_leases_keeps_each_holder_valid) {
+    constexpr std::chrono::milliseconds lease = 300ms;
+    constexpr int threads = 3;
+    std::atomic<int> bad{0};
+    std::atomic<int> sections{0};
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < threads; ++i) {
+        workers.emplace_back([&] {
+            Lock<TypeParam> lock{this->client_, "job", {.lease = lease}};
+            for (int round = 0; round < 12; ++round) {
+                Held held = lock.acquire().value();
+                // The server may keep the key longer, never shorter.
+                const auto remaining = held.remaining();
+                const auto ttl = held_ttl(lock);
+                if (remaining > ttl + 1ms || remaining < lease / 2) ++bad;
+                std::this_thread::sleep_for(30ms);
+                if (!held.held()) ++bad;
+                if (held.release().value() != Release::released) ++bad;
+                ++sections;
+            }
+        });
+    }
+    workers.clear();
+    EXPECT_EQ(sections, threads * 12);
+    EXPECT_EQ(bad, 0);
+    EXPECT_TRUE(this->redis_.keys().empty());
+}
+
+TYPED_TEST(HandOff, with_another_lease_goes_through_the_server) {
+    Lock<TypeParam> lock{this->client_, "job", {.lease = 10s}};
+    Held first = lock.acquire().value();
+    std::atomic<bool> asked{false};
+    auto next = in_background([&] {
+        asked = true;
+        return lock.acquire({.lease = 60s});
+    });
+    ASSERT_TRUE(eventually([&] { return asked.load(); }));
+    std::this_thread::sleep_for(50ms);
+    static_cast<void>(first.release());
+    Held second = next.get().value();
+    EXPECT_GT(second.remaining(), 50s);
+    EXPECT_GT(this->redis_.pttl("job"), 50'000);
+}
+
+TYPED_TEST(HandOff, gives_way_to_others_who_wait) {
+    constexpr unsigned limit = 2;
+    std::atomic<bool> stop{false};
+    std::atomic<int> sections{0};
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < 4; ++i) {
+        workers.emplace_back([&] {
+            Lock<TypeParam> lock{this->client_, "job", {.local_handoffs = limit}};
+            while (!stop) {
+                lock.lock();
+                ++sections;
+                std::this_thread::sleep_for(2ms);
+                lock.unlock();
+            }
+        });
+    }
+    ASSERT_TRUE(eventually([&] { return sections > 20; }));
+    Lock<TypeParam> other{this->other_client_, "job"};
+    other.acquire().value().release().value();  // subscribes
+    for (int round = 0; round < 10; ++round) {
+        const int before = sections;
+        Held held = other.acquire().value();
+        // What passes until the process is told, and then at most `limit` more.
+        EXPECT_LE(sections - before, 12);
+        EXPECT_TRUE(stays([&, during = sections.load()] { return sections == during; }, 10ms));
+    }
+    stop = true;
+    workers.clear();
+    EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
+}
+
+using LocalHandOff = LockTest;
+
+TEST_F(LocalHandOff, ends_the_renewal_where_the_next_hold_is_not_watched) {
+    Lock<Watchdog<Simple>> watched{client_, "job", {.lease = 300ms}};
+    Lock<Simple> plain{client_, "job", {.lease = 300ms}};
+    Held first = watched.acquire().value();
+    auto next = in_background([&] { return plain.acquire(); });
+    std::this_thread::sleep_for(100ms);
+    static_cast<void>(first.release());
+    Held second = next.get().value();
+    EXPECT_TRUE(fires(second.lost()));
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
+TEST_F(LocalHandOff, begins_the_renewal_where_the_next_hold_is_watched) {
+    Lock<Simple> plain{client_, "job", {.lease = 300ms}};
+    Lock<Watchdog<Simple>> watched{client_, "job", {.lease = 300ms}};
+    Held first = plain.acquire().value();
+    auto next = in_background([&] { return watched.acquire(); });
+    std::this_thread::sleep_for(50ms);
+    static_cast<void>(first.release());
+    Held second = next.get().value();
+    EXPECT_TRUE(stays([&] { return second.held(); }, 1s));
+}
+
+TEST_F(LocalHandOff, of_a_lost_lock_does_not_happen) {
+    Lock<Reentrant> lock{client_, "job", {.lease = 10s}};
+    Held first = lock.acquire().value();
+    auto next = in_background([&] { return lock.acquire(); });
+    std::this_thread::sleep_for(50ms);
+    redis_.del("job");
+    EXPECT_EQ(code_of(first.extend(10s)), Errc::lost);
+    Held second = next.get().value();
+    EXPECT_EQ(lock.inspect().value().owner, second.token()) << "it was taken anew";
+}
+
+TEST_F(LocalHandOff, after_nesting_leaves_a_plain_hold) {
+    Lock<Reentrant> lock{client_, "job", {.lease = 10s}};
+    lock.lock();
+    lock.lock();
+    lock.unlock();
+    auto next = in_background([&] { return lock.acquire(); });
+    std::this_thread::sleep_for(50ms);
+    lock.unlock();
+    Held second = next.get().value();
+    EXPECT_EQ(lock.inspect().value().hold_count, 1U);
+    EXPECT_EQ(second.release().value(), Release::released);
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+/// Behind a proxy, to lose the answer to the command that moves a lock on.
+class MoveFault : public ::testing::Test {
+protected:
+    RedisServer server_;
+    RawRedis redis_{server_};
+    Proxy proxy_{server_.uri()};
+    Client client_{options_for(proxy_.uri())};
+};
+
+TEST_F(MoveFault, that_loses_the_answer_leaves_nobody_with_two_locks_and_nobody_without) {
+    for (int round = 0; round < 5; ++round) {
+        Lock<Simple> lock{client_, "job", {.lease = 10s}};
+        Held first = lock.acquire().value();
+        auto next = in_background([&] { return lock.acquire({.wait = 20s}); });
+        std::this_thread::sleep_for(50ms);  // too old by now to pass on without a command
+        proxy_.drop_replies_once(1, std::string{lua::on_string().move.sha()});
+        EXPECT_TRUE(is_outcome(first.release(), Release::released));
+        auto second = next.get();
+        ASSERT_TRUE(succeeds(second));
+        EXPECT_EQ(redis_.get("job").value_or(""), second->token());
+        EXPECT_TRUE(is_outcome(second->release(), Release::released));
+    }
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+}
+
+}  // namespace
+}  // namespace redlatch::test
