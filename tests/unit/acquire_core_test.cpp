@@ -300,6 +300,97 @@ TEST(Acquire, wait_just_below_unlimited_keeps_its_deadline) {
     EXPECT_EQ(core.deadline(), TimePoint::max() - 1000s);
 }
 
+TEST(Acquire, place_in_the_queue_is_rechecked_and_not_polled) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        AcquireCore core{plan(Wait::unlimited()), start, seed};
+        static_cast<void>(core.begin(start));
+        const auto of_first = as<Pause>(core.refused(start, {.ttl = 20s, .place = 0})).until;
+        EXPECT_GE(of_first, start + 1s);
+        EXPECT_LT(of_first, start + 2s);
+        static_cast<void>(core.pause_over(of_first));
+        const auto of_third = as<Pause>(core.refused(start, {.ttl = no_ttl, .place = 2})).until;
+        EXPECT_GE(of_third, start + 5s);
+        EXPECT_LT(of_third, start + 10s);
+    }
+}
+
+TEST(Acquire, place_in_the_queue_is_rechecked_when_the_holder_may_be_dead) {
+    AcquireCore core{plan(Wait::unlimited()), start, 1};
+    static_cast<void>(core.begin(start));
+    const auto until = as<Pause>(core.refused(start, {.ttl = 300ms, .place = 0})).until;
+    EXPECT_GE(until, start + 301ms);
+    EXPECT_LT(until, start + 311ms);
+}
+
+TEST(Acquire, recheck_comes_at_the_deadline_at_the_latest) {
+    for (const std::int64_t place : {0, 1, 50}) {
+        AcquireCore core{plan(400ms), start, 1};
+        static_cast<void>(core.begin(start));
+        EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = 20s, .place = place})).until,
+                  start + 400ms);
+        EXPECT_TRUE(as<SendTry>(core.pause_over(start + 400ms)).last);
+        EXPECT_EQ(as<GiveUp>(core.refused(start + 401ms, {.ttl = 20s, .place = place})).error.code,
+                  Errc::timed_out);
+    }
+}
+
+TEST(Acquire, place_is_of_no_use_after_the_deadline_or_without_a_wait) {
+    AcquireCore late{plan(400ms), start, 1};
+    static_cast<void>(late.begin(start));
+    EXPECT_EQ(as<GiveUp>(late.refused(start + 400ms, {.ttl = 20s, .place = 0})).error.code,
+              Errc::timed_out);
+    AcquireCore hasty{plan(Wait::none()), start, 1};
+    EXPECT_TRUE(as<SendTry>(hasty.begin(start)).last);
+    EXPECT_EQ(as<GiveUp>(hasty.refused(start, {.ttl = 20s, .place = 0})).error.code,
+              Errc::timed_out);
+}
+
+TEST(Acquire, rechecks_do_not_slow_down_the_backoff) {
+    AcquireCore core{plan(Wait::unlimited()), start, 1};
+    static_cast<void>(core.begin(start));
+    for (int i = 0; i < 20; ++i) static_cast<void>(core.refused(start, {.ttl = 20s, .place = 0}));
+    EXPECT_LT(as<Pause>(core.refused(start, {.ttl = 20s})).until, start + 30ms);
+}
+
+TEST(Acquire, only_the_try_at_the_deadline_is_the_last) {
+    AcquireCore core{plan(400ms), start, 1};
+    EXPECT_FALSE(as<SendTry>(core.begin(start)).last);
+    EXPECT_FALSE(as<SendTry>(core.pause_over(start + 399ms)).last);
+    EXPECT_TRUE(as<SendTry>(core.pause_over(start + 400ms)).last);
+    AcquireCore endless{plan(Wait::unlimited()), start, 1};
+    EXPECT_FALSE(as<SendTry>(endless.begin(start + 24h)).last);
+}
+
+TEST(Acquire, may_be_silent_for_three_rechecks) {
+    for (const Wait wait : {Wait::unlimited(), Wait{24h}, Wait{29s}}) {
+        EXPECT_EQ((AcquireCore{plan(wait), start, 1}.silence(start)), 30s);
+    }
+}
+
+TEST(Acquire, may_be_silent_for_three_of_its_own_pauses_where_those_are_longer) {
+    AcquirePlan slow = plan(Wait::unlimited());
+    slow.backoff = {1s, 60s};
+    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), 180s);
+    slow.wait = 100s;
+    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), 101s);
+    slow.wait = Wait::unlimited();
+    slow.backoff = {1ms, std::chrono::days{24}};
+    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), std::chrono::days{72});
+}
+
+TEST(Acquire, is_not_taken_for_alive_much_longer_than_it_waits) {
+    const AcquireCore core{plan(10s), start, 1};
+    EXPECT_EQ(core.silence(start), 11s);
+    EXPECT_EQ(core.silence(start + 9s), 2s);
+    EXPECT_EQ(core.silence(start + 9s + 1ns), 2s) << "rounded up";
+    EXPECT_EQ(core.silence(start + 10s), 1s);
+    EXPECT_EQ(core.silence(start + 24h), 1s) << "never in the past";
+    EXPECT_EQ(core.silence(TimePoint::max()), 1s);
+    EXPECT_EQ((AcquireCore{plan(1ns), start, 1}.silence(start)), 1001ms);
+    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.silence(start)), 1s);
+    EXPECT_EQ((AcquireCore{plan(std::chrono::hours::min()), start, 1}.silence(start)), 1s);
+}
+
 /// Plays one acquisition with a server that does anything, and checks what always has to hold.
 class Play {
 public:
@@ -349,6 +440,8 @@ private:
             EXPECT_LE(try_out.answer_by, std::max(core_.deadline(), now_) + 50ms);
         }
         was_last_try_ = now_ >= core_.deadline();
+        EXPECT_EQ(try_out.last, was_last_try_);
+        longest_pause_ = plan_.backoff.max;
         sent_ = now_;
         now_ += Clock::duration{random_.between(0, (try_out.answer_by - now_).count() + 1)};
         if (below(10) == 0) now_ += 3ms;  // the thread woke up late
@@ -370,7 +463,10 @@ private:
         event_ = Event::refused;
         const std::optional<milliseconds> ttls[] = {std::nullopt, -1ms, 0ms,
                                                     1ms,          40ms, milliseconds{24h}};
-        return core_.refused(now_, {.ttl = ttls[below(6)]});
+        const std::optional<std::int64_t> places[] = {std::nullopt, 0, 1, 500};
+        const auto place = places[below(4)];
+        if (place) longest_pause_ = 10s;
+        return core_.refused(now_, {.ttl = ttls[below(6)], .place = place});
     }
 
     AcquireAction rest(const Pause& pause) {
@@ -380,7 +476,7 @@ private:
         EXPECT_FALSE(was_last_try_);
         EXPECT_GT(pause.until, now_);
         EXPECT_LE(pause.until, core_.deadline());
-        EXPECT_LE(pause.until, now_ + plan_.backoff.max);
+        EXPECT_LE(pause.until, now_ + longest_pause_);
         if (below(40) == 0) {
             event_ = Event::cancelled;
             return core_.cancelled("enough");
@@ -424,6 +520,7 @@ private:
     AcquireCore core_;
     Event event_ = Event::none;
     bool was_last_try_ = false;
+    milliseconds longest_pause_{};
     unsigned tries_ = 0;
     int steps_ = 0;
 };

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -28,6 +29,7 @@ using namespace redlatch::test;
 using namespace std::chrono_literals;
 using detail::Acquisition;
 using detail::Gate;
+using detail::Grant;
 using detail::Hold;
 using detail::Phase;
 using detail::PolicyTraits;
@@ -463,6 +465,396 @@ TEST(Gate, pausing_thread_keeps_its_turn) {
     waiter.wait_until_asleep();
     EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
     source.request_stop();
+}
+
+Grant grant_for(std::string token, std::string key = "key") {
+    return {.ttl = 1h,
+            .time = 1s,
+            .server = "-",
+            .shape = 's',
+            .token = std::move(token),
+            .key = std::move(key)};
+}
+
+TEST(Gate, grant_before_the_pause_begins_is_not_missed) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    auto& turn = *admission.turn;
+    EXPECT_FALSE(gate.deliver(grant_for("mine"))) << "not announced yet";
+    turn.announce(*asked_hold({.token = "mine"}));
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    EXPECT_EQ(turn.pause(TimePoint::max(), {}), Woken::granted);
+    const auto grant = turn.take_grant();
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->token, "mine");
+    EXPECT_EQ(grant->ttl, 1h);
+    EXPECT_FALSE(turn.take_grant()) << "only once";
+    EXPECT_EQ(turn.pause(Clock::now(), {}), Woken::in_time);
+}
+
+TEST(Gate, grant_ends_the_pause) {
+    Gate gate;
+    Woken woken{};
+    std::optional<Grant> grant;
+    Waiter waiter{[&] {
+        auto admission = Guest{}.enter(gate);
+        admission.turn->announce(*asked_hold({.token = "mine"}));
+        woken = admission.turn->pause(TimePoint::max(), {});
+        grant = admission.turn->take_grant();
+    }};
+    waiter.wait_until_asleep();
+    EXPECT_FALSE(gate.deliver(grant_for("yours")));
+    EXPECT_FALSE(gate.deliver(grant_for("mine", "other key")));
+    EXPECT_FALSE(gate.deliver(grant_for("")));
+    EXPECT_FALSE(waiter.done());
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    waiter.join();
+    EXPECT_EQ(woken, Woken::granted);
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->token, "mine");
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, grant_wakes_nobody_else) {
+    Gate gate;
+    std::stop_source source;
+    Woken woken{};
+    Waiter waiter{[&] {
+        auto admission = Guest{.key = "other"}.enter(gate);
+        admission.turn->announce(*asked_hold({.key = "other", .token = "other"}));
+        woken = admission.turn->pause(TimePoint::max(), source.get_token());
+    }};
+    waiter.wait_until_asleep();
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "mine"}));
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    source.request_stop();
+    waiter.join();
+    EXPECT_EQ(woken, Woken::cancelled);
+}
+
+TEST(Gate, announced_anew_knows_the_new_token_only) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "old"}));
+    admission.turn->announce(*asked_hold({.token = "new"}));
+    EXPECT_FALSE(gate.deliver(grant_for("old")));
+    EXPECT_TRUE(gate.deliver(grant_for("new")));
+}
+
+TEST(Gate, grant_for_what_is_held_is_known_and_disturbs_nobody) {
+    Gate gate;
+    const auto hold = taken_hold({.token = "mine"});
+    Guest{}.take(gate, hold);
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    EXPECT_FALSE(gate.deliver(grant_for("yours")));
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_EQ(gate.size(), 0U);
+
+    auto next = Guest{}.enter(gate);
+    EXPECT_EQ(next.turn->pause(Clock::now(), {}), Woken::in_time) << "nothing of it is left";
+}
+
+TEST(Gate, grant_is_unknown_after_the_hold) {
+    Gate gate;
+    Guest{}.take(gate, taken_hold({.token = "mine"}));
+    EXPECT_EQ(unlock(gate), Kind::last);
+    EXPECT_FALSE(gate.deliver(grant_for("mine")));
+
+    const auto lost = taken_hold({.token = "mine"});
+    Guest{}.take(gate, lost);
+    lost->advance(Phase::held, Phase::lost);
+    gate.lost(lost);
+    EXPECT_EQ(gate.size(), 1U) << "it has yet to be returned";
+    EXPECT_FALSE(gate.deliver(grant_for("mine")));
+}
+
+TEST(Gate, grant_is_unknown_after_the_turn) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "mine"}));
+    admission.turn.reset();
+    EXPECT_FALSE(gate.deliver(grant_for("mine")));
+    EXPECT_EQ(gate.size(), 0U);
+    Guest{}.take(gate, taken_hold({.token = "other"}));
+    EXPECT_FALSE(gate.deliver(grant_for("mine")));
+}
+
+TEST(Gate, closing_and_a_stop_come_before_a_grant) {
+    std::stop_source source;
+    source.request_stop();
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "mine"}));
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    EXPECT_EQ(admission.turn->pause(TimePoint::max(), source.get_token()), Woken::cancelled);
+    static_cast<void>(gate.close());
+    EXPECT_EQ(admission.turn->pause(TimePoint::max(), {}), Woken::closed);
+}
+
+TEST(Gate, recheck_ends_the_pause_of_who_waits_at_the_server) {
+    Gate gate;
+    Woken first{};
+    Woken second{};
+    Waiter waiter{[&] {
+        auto admission = Guest{}.enter(gate);
+        admission.turn->announce(*asked_hold({.token = "mine"}));
+        first = admission.turn->pause(TimePoint::max(), {});
+        second = admission.turn->pause(Clock::now(), {});
+    }};
+    waiter.wait_until_asleep();
+    gate.recheck_all(Clock::now());
+    waiter.join();
+    EXPECT_EQ(first, Woken::recheck);
+    EXPECT_EQ(second, Woken::in_time) << "once is enough";
+}
+
+TEST(Gate, recheck_asked_for_before_the_pause_is_not_missed) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "mine"}));
+    gate.recheck_all(Clock::now());
+    EXPECT_EQ(admission.turn->pause(TimePoint::max(), {}), Woken::recheck);
+}
+
+TEST(Gate, recheck_does_not_concern_who_has_no_place) {
+    Gate gate;
+    gate.recheck_all(Clock::now());
+    auto admission = Guest{}.enter(gate);
+    gate.recheck_all(Clock::now() - 1h);
+    EXPECT_EQ(admission.turn->pause(Clock::now(), {}), Woken::in_time);
+    Guest{.key = "held"}.take(gate, taken_hold({.key = "held"}));
+    gate.recheck_all(Clock::now() - 1h);
+    EXPECT_EQ(unlock(gate, "held"), Kind::last);
+}
+
+TEST(Gate, recheck_does_not_outlive_its_turn) {
+    Gate gate;
+    const auto hold = taken_hold({.token = "mine"});
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*hold);
+    gate.recheck_all(Clock::now() - 1h);
+    hold->nest.push_back(Guest{}.acquisition());
+    ASSERT_TRUE(admission.turn->finish(hold));
+    EXPECT_EQ(unlock(gate), Kind::last);
+    auto next = Guest{}.enter(gate);
+    EXPECT_EQ(next.turn->pause(Clock::now(), {}), Woken::in_time);
+}
+
+TEST(Gate, recheck_of_many_is_spread_over_a_second) {
+    constexpr int names = 1000;
+    Gate gate;
+    std::vector<Gate::Admission> admissions;
+    for (int i = 0; i < names; ++i) {
+        const std::string key = std::to_string(i);
+        admissions.push_back(Guest{.key = key}.enter(gate));
+        admissions.back().turn->announce(*asked_hold({.key = key}));
+    }
+    // How many are to ask by now, if that began a while ago.
+    const auto due_after = [&](Clock::duration since) {
+        gate.recheck_all(Clock::now() - since);
+        return std::count_if(admissions.begin(), admissions.end(), [](auto& admission) {
+            return admission.turn->pause(TimePoint::min(), {}) == Woken::recheck;
+        });
+    };
+    EXPECT_EQ(due_after(-1h), 0);
+    EXPECT_GT(due_after(500ms), names / 3);
+    EXPECT_EQ(due_after(1s), names);
+    // This thread may be late itself.
+    EXPECT_TRUE(eventually([&] { return due_after(100ms) < names / 3; })) << "not all at once";
+}
+
+TEST(Gate, knows_whether_there_are_heirs) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    EXPECT_FALSE(first.turn->has_heirs());
+    std::stop_source source;
+    Waiter heir{[&] { EXPECT_EQ(Guest{.stop = source.get_token()}.ask(gate), Answer::cancelled); }};
+    heir.wait_until_asleep();
+    EXPECT_TRUE(first.turn->has_heirs());
+    Guest{.key = "other"}.take(gate, taken_hold({.key = "other"}));
+    source.request_stop();
+    heir.join();
+    EXPECT_FALSE(first.turn->has_heirs());
+}
+
+TEST(Gate, fresh_turn_inherits_nothing) {
+    Gate gate;
+    EXPECT_FALSE(Guest{}.enter(gate).turn->inherited());
+}
+
+TEST(Gate, heir_gets_the_place_in_the_servers_queue) {
+    for (const bool unclear : {false, true}) {
+        Gate gate;
+        const auto hold = asked_hold({.token = "mine"});
+        auto first = Guest{}.enter(gate);
+        first.turn->announce(*hold);
+        std::optional<detail::Ticket> ticket;
+        Waiter heir{[&] {
+            auto admission = Guest{}.enter(gate);
+            ASSERT_EQ(admission.answer, Answer::turn);
+            ticket = admission.turn->inherited();
+        }};
+        heir.wait_until_asleep();
+        EXPECT_TRUE(first.turn->bequeath(unclear));
+        heir.join();
+        ASSERT_TRUE(ticket);
+        EXPECT_EQ(ticket->token.bytes, "mine");
+        EXPECT_EQ(ticket->scripts, &hold->scripts());
+        EXPECT_EQ(ticket->unclear_try, unclear);
+        EXPECT_EQ(gate.size(), 0U) << "the heir left no heir";
+    }
+}
+
+TEST(Gate, place_goes_through_many_hands) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*asked_hold({.token = "mine"}));
+    std::vector<std::unique_ptr<Waiter>> heirs;
+    std::vector<std::string> tokens(4);
+    std::vector<char> bequeathed(4);
+    for (std::size_t i = 0; i < 4; ++i) {
+        heirs.push_back(std::make_unique<Waiter>([&, i] {
+            auto admission = Guest{}.enter(gate);
+            const auto ticket = admission.turn->inherited();
+            if (ticket) tokens[i] = ticket->token.bytes;
+            bequeathed[i] = admission.turn->bequeath(true) ? 'y' : 'n';
+        }));
+        heirs.back()->wait_until_asleep();
+    }
+    EXPECT_TRUE(first.turn->bequeath(false));
+    for (const auto& heir : heirs) heir->join();
+    EXPECT_EQ(tokens, (std::vector<std::string>{"mine", "mine", "mine", "mine"}));
+    EXPECT_EQ(bequeathed, (std::vector{'y', 'y', 'y', 'n'}));
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, grant_during_the_handover_reaches_the_heir) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*asked_hold({.token = "mine"}));
+    std::atomic<bool> go{false};
+    Woken woken{};
+    Waiter heir{[&] {
+        auto admission = Guest{}.enter(gate);
+        EXPECT_TRUE(eventually([&go] { return go.load(); }));
+        woken = admission.turn->pause(TimePoint::max(), {});
+    }};
+    heir.wait_until_asleep();
+    EXPECT_TRUE(first.turn->bequeath(false));
+    EXPECT_TRUE(gate.deliver(grant_for("mine"))) << "whether the heir is awake by now or not";
+    go = true;
+    heir.join();
+    EXPECT_EQ(woken, Woken::granted);
+}
+
+TEST(Gate, grant_for_the_one_before_is_not_inherited) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*asked_hold({.token = "mine"}));
+    EXPECT_TRUE(gate.deliver(grant_for("mine")));
+    Woken woken{};
+    Waiter heir{[&] { woken = Guest{}.enter(gate).turn->pause(Clock::now(), {}); }};
+    heir.wait_until_asleep();
+    EXPECT_TRUE(first.turn->bequeath(false));
+    heir.join();
+    EXPECT_EQ(woken, Woken::in_time) << "the heir asks the server first, by its own measure";
+}
+
+TEST(Gate, without_heirs_nothing_is_bequeathed) {
+    Gate gate;
+    auto admission = Guest{}.enter(gate);
+    admission.turn->announce(*asked_hold({.token = "mine"}));
+    EXPECT_FALSE(admission.turn->bequeath(true));
+    EXPECT_EQ(gate.size(), 0U);
+    EXPECT_FALSE(gate.deliver(grant_for("mine")));
+    EXPECT_FALSE(Guest{}.enter(gate).turn->inherited());
+}
+
+TEST(Gate, without_a_place_the_heir_gets_the_turn_only) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    bool inherited = true;
+    Waiter heir{[&] { inherited = Guest{}.enter(gate).turn->inherited().has_value(); }};
+    heir.wait_until_asleep();
+    EXPECT_FALSE(first.turn->bequeath(true));
+    heir.join();
+    EXPECT_FALSE(inherited);
+}
+
+TEST(Gate, turn_that_just_ends_leaves_no_place) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*asked_hold({.token = "mine"}));
+    bool inherited = true;
+    Waiter heir{[&] { inherited = Guest{}.enter(gate).turn->inherited().has_value(); }};
+    heir.wait_until_asleep();
+    first.turn.reset();
+    heir.join();
+    EXPECT_FALSE(inherited);
+}
+
+TEST(Gate, hold_leaves_no_place) {
+    Gate gate;
+    const auto hold = taken_hold({.token = "mine"});
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*hold);
+    hold->nest.push_back(Guest{}.acquisition());
+    bool inherited = true;
+    Waiter heir{[&] { inherited = Guest{}.enter(gate).turn->inherited().has_value(); }};
+    heir.wait_until_asleep();
+    ASSERT_TRUE(first.turn->finish(hold));
+    EXPECT_TRUE(gate.deliver(grant_for("mine"))) << "late, but known";
+    EXPECT_EQ(unlock(gate), Kind::last);
+    heir.join();
+    EXPECT_FALSE(inherited);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, closed_bequeaths_nothing) {
+    Gate gate;
+    auto first = Guest{}.enter(gate);
+    first.turn->announce(*asked_hold({.token = "mine"}));
+    Answer answer{};
+    Waiter heir{[&] { answer = Guest{}.ask(gate); }};
+    heir.wait_until_asleep();
+    static_cast<void>(gate.close());
+    EXPECT_FALSE(first.turn->bequeath(false));
+    heir.join();
+    EXPECT_EQ(answer, Answer::closed);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, heir_takes_the_place_even_if_it_has_just_been_stopped_or_run_out_of_time) {
+    // Else the place would be nobody's. Who is faster, differs from round to round.
+    for (int round = 0; round < 60; ++round) {
+        Gate gate;
+        auto first = Guest{}.enter(gate);
+        first.turn->announce(*asked_hold({.token = "mine"}));
+        std::stop_source source;
+        Answer answer{};
+        bool inherited = false;
+        const Wait wait = round % 2 == 0 ? Wait{5ms} : Wait::unlimited();
+        Waiter heir{[&] {
+            auto admission = Guest{.wait = wait, .stop = source.get_token()}.enter(gate);
+            answer = admission.answer;
+            inherited = admission.turn && admission.turn->inherited();
+        }};
+        if (round % 2 == 0) {
+            EXPECT_TRUE(eventually([&] { return first.turn->has_heirs() || heir.done(); }));
+            const TimePoint about_its_end = Clock::now() + 4700us + round * 10us;
+            while (Clock::now() < about_its_end) {
+            }
+        } else {
+            EXPECT_TRUE(eventually([&] { return first.turn->has_heirs(); }));
+            source.request_stop();
+        }
+        const bool bequeathed = first.turn->bequeath(false);
+        heir.join();
+        ASSERT_EQ(inherited, bequeathed);
+        ASSERT_TRUE(!bequeathed || answer == Answer::turn);
+        ASSERT_EQ(gate.size(), 0U);
+    }
 }
 
 const PolicyTraits& nesting() {
