@@ -57,6 +57,9 @@ public:
     /// Sends all commands at once and reads their replies.
     std::vector<RawReply> pipeline(const std::vector<Command>& commands);
 
+    /// Waits for what the server says unasked, such as a message of a channel.
+    RawReply next() { return read_reply(); }
+
     void ping();
     void auth(std::string_view password);
     void auth(std::string_view user, std::string_view password);

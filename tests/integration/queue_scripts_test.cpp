@@ -1,0 +1,899 @@
+// The Lua of the queue on a real server: who is served, in which order, and what is left behind.
+
+#include "lock_test.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using detail::Grant;
+using detail::LockKeys;
+using detail::parse_grant;
+using Tokens = std::vector<std::string>;
+
+/// A token as clients make it, of a client whose id is that digit all over.
+std::string token(char digit) {
+    return std::string(32, digit) + ":client:1:1";
+}
+
+std::string channel(const std::string& token) {
+    return "redlatch:client:" + token.substr(0, 32);
+}
+
+const std::string holder = token('0');
+const std::string a = token('a');
+const std::string b = token('b');
+const std::string c = token('c');
+const std::string run_id(40, '7');
+
+/// What an `acquire` asks for; one that has to ask from time to time, unless told otherwise.
+struct Asking {
+    std::string token;
+    int lease = 60'000;
+    int stay = 30'000;
+    bool hears = false;
+};
+
+/// What an `acquire` is answered.
+struct Answered {
+    bool ours = false;
+    long long ttl = 0;
+    long long place = -1;
+    long long time = 0;
+    bool grants = false;
+};
+
+struct Terms {
+    std::string shape;
+    long long lease = 0;
+    long long seen_until = 0;
+    std::string hears;
+};
+
+std::string to_string(Shape shape) {
+    return shape == Shape::string ? "s" : "h";
+}
+
+const LockScripts& scripts_on(Shape shape) {
+    return shape == Shape::string ? lua::on_string() : lua::on_hash();
+}
+
+/// A client's ear: subscribed to the channel of a token.
+class Listener {
+public:
+    Listener(const RedisServer& server, const std::string& token) : connection_{server} {
+        connection_.command({"SUBSCRIBE", channel(token)});
+    }
+
+    /// The next message, which has been or will be published.
+    std::string next() {
+        const RawReply message = connection_.next();
+        EXPECT_EQ(message.elements.size(), 3U);
+        return message.elements.size() == 3 ? message.elements[2].text : "";
+    }
+    std::optional<Grant> next_grant() { return parse_grant(next()); }
+
+    /// Nothing was published up to now that was not read.
+    bool silent() { return connection_.command({"PING"}).elements.at(0).text == "pong"; }
+
+private:
+    RawRedis connection_;
+};
+
+class Queue : public ::testing::TestWithParam<Shape> {
+protected:
+    RawReply run(const Script& script, const std::vector<std::string>& arguments) {
+        RawRedis::Command command{
+            "EVAL", std::string{script.source()}, "3", keys_.lock, keys_.queue, keys_.waiters};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return redis_.command(command);
+    }
+    long long number(const Script& script, const std::vector<std::string>& arguments) {
+        const RawReply reply = run(script, arguments);
+        EXPECT_EQ(reply.type, RawReply::Type::integer) << reply.text;
+        return reply.integer;
+    }
+
+    Answered acquire(const Asking& asking) { return acquire(asking, GetParam()); }
+    Answered acquire(const Asking& asking, Shape shape) {
+        const RawReply reply = run(scripts_on(shape).acquire,
+                                   {asking.token, std::to_string(asking.lease),
+                                    std::to_string(asking.stay), asking.hears ? "1" : "0", run_id});
+        const auto& answer = reply.elements;
+        const bool ours = answer.size() == 2 && answer[0].integer == 1;
+        EXPECT_TRUE(ours || (answer.size() == 5 && answer[0].integer == 0)) << reply.text;
+        if (ours) return {.ours = true, .ttl = answer[1].integer};
+        if (answer.size() != 5) return {};
+        EXPECT_TRUE(answer[4].integer == 0 || answer[4].integer == 1);
+        return {.ours = false,
+                .ttl = answer[1].integer,
+                .place = answer[2].integer,
+                .time = answer[3].integer,
+                .grants = answer[4].integer == 1};
+    }
+    /// Somebody holds the lock.
+    void hold() { ASSERT_TRUE(acquire({.token = holder}).ours); }
+    /// The same in any shape, whatever was there.
+    void hold_by_hand(Shape shape, const std::string& token = holder) {
+        redis_.del(keys_.lock);
+        if (shape == Shape::string) {
+            redis_.set(keys_.lock, token);
+        } else {
+            redis_.command({"HSET", keys_.lock, token, "1"});
+        }
+    }
+
+    long long release(const std::string& token) {
+        return number(scripts_.release, {token, run_id});
+    }
+    long long force() { return number(scripts_.force, {"", run_id}); }
+    long long waiters() { return run(scripts_.inspect, {""}).elements.at(3).integer; }
+
+    Shape shape() { return redis_.type(keys_.lock) == "hash" ? Shape::hash : Shape::string; }
+    std::string owner() {
+        if (shape() == Shape::string) return redis_.get(keys_.lock).value_or("");
+        const auto fields = redis_.hgetall(keys_.lock);
+        return fields.size() == 1 ? fields.begin()->first : "several";
+    }
+    void expect_owner(const std::string& token, int lease) {
+        EXPECT_EQ(owner(), token);
+        EXPECT_LE(redis_.pttl(keys_.lock), lease);
+        EXPECT_GT(redis_.pttl(keys_.lock), lease - 8000);
+        if (shape() == Shape::hash) {
+            EXPECT_EQ(redis_.hgetall(keys_.lock).at(token), "1");
+        }
+    }
+    void expect_free() { EXPECT_FALSE(redis_.exists(keys_.lock)); }
+
+    Tokens queue() {
+        Tokens tokens;
+        for (const RawReply& token : redis_.command({"ZRANGE", keys_.queue, "0", "-1"}).elements) {
+            tokens.push_back(token.text);
+        }
+        return tokens;
+    }
+    std::string score(const std::string& token) {
+        return redis_.command({"ZSCORE", keys_.queue, token}).text;
+    }
+    bool has_terms(const std::string& token) {
+        return redis_.hgetall(keys_.waiters).contains(token);
+    }
+    Terms terms(const std::string& token) {
+        std::istringstream words{redis_.hgetall(keys_.waiters)[token]};
+        Terms terms;
+        words >> terms.shape >> terms.lease >> terms.seen_until >> terms.hears;
+        return terms;
+    }
+    /// In the queue, in that order, with terms, and nobody else.
+    void expect_queue(const Tokens& expected) {
+        EXPECT_EQ(queue(), expected);
+        EXPECT_EQ(redis_.hgetall(keys_.waiters).size(), expected.size());
+        for (const std::string& token : expected) EXPECT_TRUE(has_terms(token)) << token;
+    }
+    /// A place by hand, at the end.
+    void put(const std::string& token, const std::string& terms) {
+        const std::string last = std::to_string(1000 + queue().size());
+        redis_.command({"ZADD", keys_.queue, last, token});
+        redis_.command({"HSET", keys_.waiters, token, terms});
+    }
+    void put_dead(int count) {
+        for (int i = 0; i < count; ++i) {
+            put("dead" + std::to_string(i), to_string(GetParam()) + " 60000 1 0");
+        }
+    }
+
+    /// The server's clock, in microseconds.
+    long long now() {
+        const RawReply time = redis_.command({"TIME"});
+        return std::stoll(time.elements.at(0).text) * 1'000'000 +
+               std::stoll(time.elements.at(1).text);
+    }
+
+    /// All there is, but for the time that is left.
+    std::string state() {
+        std::ostringstream out;
+        out << redis_.type(keys_.lock) << ' ' << owner() << " ttl "
+            << (redis_.pttl(keys_.lock) > 0);
+        if (shape() == Shape::hash) out << ' ' << redis_.hgetall(keys_.lock).begin()->second;
+        for (const std::string& waiter : queue()) {
+            const Terms known = terms(waiter);
+            out << '\n' << score(waiter) << waiter << known.shape << known.lease << known.hears;
+        }
+        for (const std::string& key : redis_.keys()) out << '\n' << key;
+        return out.str();
+    }
+
+    RedisServer server_;
+    RawRedis redis_{server_};
+    LockKeys keys_{"job"};
+    const LockScripts& scripts_ = scripts_on(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(On, Queue, ::testing::Values(Shape::string, Shape::hash),
+                         [](const auto& shape) -> std::string {
+                             return shape.param == Shape::string ? "string" : "hash";
+                         });
+
+TEST_P(Queue, refused_wait_in_the_order_of_their_coming) {
+    hold();
+    EXPECT_EQ(acquire({.token = c}).place, 0);
+    EXPECT_EQ(acquire({.token = a}).place, 1);
+    EXPECT_EQ(acquire({.token = b}).place, 2);
+    expect_queue({c, a, b});
+    EXPECT_EQ(owner(), holder);
+}
+
+TEST_P(Queue, refusal_tells_ttl_and_time_and_that_the_owner_is_one_of_us) {
+    ASSERT_TRUE(acquire({.token = holder, .lease = 20'000}).ours);
+    const long long before = now();
+    const Answered refused = acquire({.token = a});
+    EXPECT_LE(refused.ttl, 20'000);
+    EXPECT_GT(refused.ttl, 12'000);
+    EXPECT_GE(refused.time, before);
+    EXPECT_LE(refused.time, now());
+    EXPECT_TRUE(refused.grants);
+}
+
+TEST_P(Queue, asking_again_keeps_the_place_and_updates_the_terms) {
+    hold();
+    acquire({.token = a, .lease = 60'000, .stay = 20'000});
+    acquire({.token = b});
+    const std::string before = score(a);
+    EXPECT_EQ(terms(a).lease, 60'000);
+    EXPECT_EQ(terms(a).hears, "0");
+    EXPECT_EQ(terms(a).shape, to_string(GetParam()));
+
+    const Answered refused = acquire({.token = a, .lease = 5'000, .stay = 90'000, .hears = true});
+    EXPECT_EQ(refused.place, 0);
+    EXPECT_EQ(score(a), before);
+    EXPECT_EQ(terms(a).lease, 5'000);
+    EXPECT_EQ(terms(a).hears, "1");
+    EXPECT_EQ(terms(a).seen_until, refused.time + 90'000'000);
+    expect_queue({a, b});
+}
+
+TEST_P(Queue, nobody_overtakes_however_the_clock_is_set) {
+    hold();
+    acquire({.token = c});
+    constexpr long long in_the_future = 4'000'000'000'000'000;
+    redis_.command({"ZADD", keys_.queue, "XX", std::to_string(in_the_future), c});
+    EXPECT_EQ(acquire({.token = b}).place, 1);
+    EXPECT_EQ(acquire({.token = a}).place, 2);
+    EXPECT_EQ(score(b), std::to_string(in_the_future + 1));
+    EXPECT_EQ(score(a), std::to_string(in_the_future + 2));
+    EXPECT_EQ(acquire({.token = b}).place, 1);
+    expect_queue({c, b, a});
+}
+
+TEST_P(Queue, release_gives_the_lock_to_the_first_for_exactly_its_lease) {
+    hold();
+    acquire({.token = a, .lease = 20'000});
+    acquire({.token = b, .lease = 90'000});
+    EXPECT_EQ(release(holder), 1);
+    expect_owner(a, 20'000);
+    expect_queue({b});
+    EXPECT_EQ(redis_.type(keys_.lock), GetParam() == Shape::string ? "string" : "hash");
+    EXPECT_EQ(release(a), 1);
+    expect_owner(b, 90'000);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"}) << "nothing else is left";
+    EXPECT_EQ(release(b), 1);
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+TEST_P(Queue, release_tells_the_one_who_has_the_lock_now) {
+    Listener ear{server_, a};
+    Listener other_ear{server_, b};
+    hold();
+    const Answered refused = acquire({.token = a, .lease = 20'000, .hears = true});
+    acquire({.token = b, .hears = true});
+    EXPECT_TRUE(ear.silent());
+    EXPECT_EQ(release(holder), 1);
+    const auto grant = ear.next_grant();
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->token, a);
+    EXPECT_EQ(grant->key, "job");
+    EXPECT_EQ(grant->ttl, 20s);
+    EXPECT_EQ(grant->server, run_id);
+    EXPECT_EQ(std::string{grant->shape}, to_string(GetParam()));
+    EXPECT_GT(grant->time.count(), refused.time);
+    EXPECT_LE(grant->time.count(), now());
+    EXPECT_TRUE(ear.silent()) << "once";
+    EXPECT_TRUE(other_ear.silent());
+}
+
+TEST_P(Queue, message_carries_any_bytes) {
+    const std::string bytes{" a\r\n\0{b} 5 s\xff", 14};
+    keys_ = LockKeys{bytes};
+    const std::string mine = std::string(32, 'd') + ": a\r\n" + bytes;
+    Listener ear{server_, mine};
+    hold();
+    acquire({.token = mine, .hears = true});
+    EXPECT_EQ(release(holder), 1);
+    const auto grant = ear.next_grant();
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->token, mine);
+    EXPECT_EQ(grant->key, bytes);
+    EXPECT_EQ(owner(), mine);
+}
+
+TEST_P(Queue, who_does_not_hear_is_given_the_lock_without_a_word) {
+    Listener ear{server_, a};
+    hold();
+    acquire({.token = a, .hears = false});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), a);
+    EXPECT_TRUE(ear.silent());
+}
+
+TEST_P(Queue, who_cannot_be_told_just_now_is_passed_over_and_keeps_the_place) {
+    hold();
+    acquire({.token = a, .lease = 20'000, .stay = 30'000, .hears = true});
+    acquire({.token = b, .stay = 1'000, .hears = true});
+    acquire({.token = c});
+    const Terms hurried = terms(b);
+    const long long before = now();
+    EXPECT_EQ(release(holder), 1);
+    const long long after = now();
+    EXPECT_EQ(owner(), c);
+    expect_queue({a, b});
+    EXPECT_GE(terms(a).seen_until, before + 5'000'000);
+    EXPECT_LE(terms(a).seen_until, after + 5'000'000);
+    EXPECT_EQ(terms(a).lease, 20'000);
+    EXPECT_EQ(terms(a).hears, "1");
+    EXPECT_EQ(terms(a).shape, to_string(GetParam()));
+    EXPECT_EQ(terms(b).seen_until, hurried.seen_until) << "never lengthened";
+
+    Listener ear{server_, a};
+    EXPECT_EQ(release(c), 1);
+    expect_owner(a, 20'000);
+    EXPECT_TRUE(ear.next_grant());
+    expect_queue({b});
+}
+
+TEST_P(Queue, who_was_passed_over_is_alive_again_when_it_asks) {
+    hold();
+    acquire({.token = a, .hears = true});
+    EXPECT_EQ(release(holder), 1);
+    expect_free();
+    ASSERT_TRUE(acquire({.token = b, .stay = 0}).ours) << "nobody else could take it";
+    expect_queue({a});
+    const Answered refused = acquire({.token = a, .stay = 30'000, .hears = true});
+    EXPECT_EQ(refused.place, 0);
+    EXPECT_EQ(terms(a).seen_until, refused.time + 30'000'000);
+}
+
+TEST_P(Queue, others_channels_and_patterns_are_no_subscribers) {
+    Listener other_ear{server_, b};
+    RawRedis monitor{server_};
+    monitor.command({"PSUBSCRIBE", "redlatch:*"});
+    hold();
+    acquire({.token = a, .hears = true});
+    EXPECT_EQ(release(holder), 1);
+    expect_free();
+    expect_queue({a});
+}
+
+TEST_P(Queue, who_was_not_heard_of_for_too_long_is_removed) {
+    hold();
+    put(a, to_string(GetParam()) + " 60000 " + std::to_string(now() - 1) + " 0");
+    put(b, to_string(GetParam()) + " 60000 1 1");
+    put(c, to_string(GetParam()) + " 60000 " + std::to_string(now() + 60'000'000) + " 0");
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), c);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, who_has_no_terms_that_make_sense_is_removed) {
+    const std::string later = std::to_string(now() + 60'000'000);
+    hold();
+    for (const std::string& nonsense :
+         {std::string{}, std::string{"hello"}, "s -5 " + later + " 0", "s 60000 " + later,
+          "s 60000 " + later + " 0 more", "s  60000 " + later + " 0", " s 60000 " + later + " 0"}) {
+        put("nonsense" + std::to_string(queue().size()), nonsense);
+    }
+    put("none", "");
+    redis_.command({"HDEL", keys_.waiters, "none"});
+    EXPECT_EQ(acquire({.token = a}).place, 8);
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, one_run_clears_sixty_four_dead_and_the_next_goes_on) {
+    hold();
+    put_dead(70);
+    EXPECT_EQ(release(holder), 1);
+    expect_free();
+    EXPECT_EQ(queue().size(), 6U);
+    EXPECT_EQ(queue().front(), "dead64");
+    EXPECT_EQ(redis_.hgetall(keys_.waiters).size(), 6U);
+    EXPECT_TRUE(acquire({.token = a, .stay = 0}).ours);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, sixty_three_dead_are_no_obstacle_and_sixty_four_are) {
+    for (const int count : {63, 64}) {
+        redis_.flushall();
+        hold();
+        put_dead(count);
+        acquire({.token = a});
+        EXPECT_EQ(release(holder), 1);
+        EXPECT_EQ(owner(), count == 63 ? a : "");
+        EXPECT_EQ(queue().size(), count == 63 ? 0U : 1U);
+        EXPECT_EQ(acquire({.token = a}).ours, true);
+        EXPECT_EQ(redis_.keys(), Tokens{"job"});
+    }
+}
+
+TEST_P(Queue, free_lock_behind_too_many_dead_is_nobodys_yet) {
+    put_dead(130);
+    Answered refused = acquire({.token = a, .stay = 0});
+    EXPECT_FALSE(refused.ours);
+    EXPECT_EQ(refused.ttl, -2);
+    EXPECT_EQ(refused.place, -1);
+    EXPECT_FALSE(refused.grants) << "has to ask again";
+    EXPECT_EQ(queue().size(), 66U);
+    refused = acquire({.token = a});
+    EXPECT_FALSE(refused.ours);
+    EXPECT_EQ(refused.ttl, -2);
+    EXPECT_EQ(refused.place, 2);
+    EXPECT_FALSE(refused.grants);
+    expect_free();
+    EXPECT_TRUE(acquire({.token = a}).ours);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, acquire_that_finds_the_key_absent_serves_those_who_waited) {
+    Listener ear{server_, a};
+    for (const int stay : {30'000, 0, -1}) {
+        redis_.flushall();
+        hold();
+        acquire({.token = a, .lease = 20'000, .hears = true});
+        acquire({.token = b});
+        redis_.del(keys_.lock);  // its lease has ended
+        const Answered refused = acquire({.token = c, .stay = stay});
+        EXPECT_FALSE(refused.ours);
+        EXPECT_EQ(refused.ttl, 20'000);
+        EXPECT_EQ(refused.place, stay > 0 ? 1 : -1);
+        EXPECT_TRUE(refused.grants);
+        expect_owner(a, 20'000);
+        expect_queue(stay > 0 ? Tokens{b, c} : Tokens{b});
+        const auto grant = ear.next_grant();
+        ASSERT_TRUE(grant);
+        EXPECT_EQ(grant->token, a);
+        EXPECT_EQ(grant->server, run_id);
+        EXPECT_EQ(grant->time.count(), refused.time);
+    }
+}
+
+TEST_P(Queue, acquire_that_finds_the_key_absent_takes_it_where_nobody_alive_waits) {
+    for (const int stay : {30'000, 0, -1}) {
+        redis_.flushall();
+        put_dead(5);
+        EXPECT_TRUE(acquire({.token = c, .lease = 20'000, .stay = stay}).ours);
+        expect_owner(c, 20'000);
+        EXPECT_EQ(redis_.keys(), Tokens{"job"});
+
+        redis_.flushall();
+        hold();
+        acquire({.token = a, .hears = true});  // without a subscriber
+        redis_.del(keys_.lock);
+        EXPECT_TRUE(acquire({.token = c, .lease = 20'000, .stay = stay}).ours);
+        expect_owner(c, 20'000);
+        expect_queue({a});
+    }
+}
+
+TEST_P(Queue, acquire_by_the_first_takes_what_is_free) {
+    for (const int stay : {30'000, 0, -1}) {
+        redis_.flushall();
+        hold();
+        acquire({.token = a, .lease = 90'000, .hears = true});
+        acquire({.token = b});
+        redis_.del(keys_.lock);
+        const Answered taken = acquire({.token = a, .lease = 20'000, .stay = stay, .hears = true});
+        EXPECT_TRUE(taken.ours) << "whether its client listens or not";
+        EXPECT_EQ(taken.ttl, 20'000);
+        expect_owner(a, 20'000);
+        expect_queue({b});
+    }
+}
+
+TEST_P(Queue, acquire_by_the_second_gives_way_to_the_first) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    redis_.del(keys_.lock);
+    const Answered refused = acquire({.token = b, .stay = -1});
+    EXPECT_FALSE(refused.ours);
+    EXPECT_EQ(refused.place, -1) << "it has left";
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, acquire_by_the_one_who_was_given_the_lock_says_ours) {
+    hold();
+    acquire({.token = a, .lease = 20'000});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_TRUE(acquire({.token = a, .lease = 20'000}).ours);
+    expect_owner(a, 20'000);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, negative_stay_leaves_and_none_changes_nothing) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    const std::string before = state();
+    EXPECT_EQ(acquire({.token = c, .stay = 0}).place, -1);
+    EXPECT_EQ(acquire({.token = b, .lease = 5'000, .stay = 0, .hears = true}).place, 1);
+    EXPECT_EQ(acquire({.token = c, .stay = -1}).place, -1);
+    EXPECT_EQ(state(), before);
+    EXPECT_EQ(acquire({.token = a, .stay = -1}).place, -1);
+    expect_queue({b});
+    EXPECT_EQ(acquire({.token = b, .stay = -1}).place, -1);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+    EXPECT_EQ(owner(), holder);
+}
+
+TEST_P(Queue, release_by_one_who_waits_leaves_the_queue_only) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    EXPECT_EQ(release(a), 0);
+    expect_queue({b});
+    expect_owner(holder, 60'000);
+    EXPECT_EQ(release(a), 0);
+    expect_queue({b});
+    EXPECT_EQ(release(c), 0) << "known to nobody";
+    expect_queue({b});
+    EXPECT_EQ(release(b), 0);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, release_by_one_who_waits_for_an_absent_key_leaves_the_queue_only) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    redis_.del(keys_.lock);
+    EXPECT_EQ(release(a), 0);
+    expect_queue({b});
+    expect_free();
+}
+
+TEST_P(Queue, without_waiters_nothing_is_left_behind) {
+    hold();
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_TRUE(redis_.keys().empty());
+    EXPECT_EQ(release(holder), 0);
+    EXPECT_EQ(force(), 0);
+    EXPECT_TRUE(redis_.keys().empty());
+    hold();
+    EXPECT_EQ(force(), 1);
+    EXPECT_TRUE(redis_.keys().empty());
+    EXPECT_EQ(waiters(), 0);
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+TEST_P(Queue, companions_always_expire) {
+    const auto ends_within = [this](long long low, long long high) {
+        for (const std::string& key : {keys_.queue, keys_.waiters}) {
+            EXPECT_GT(redis_.pttl(key), low) << key;
+            EXPECT_LE(redis_.pttl(key), high) << key;
+        }
+    };
+    hold();
+    acquire({.token = a, .stay = 60'000, .hears = true});
+    ends_within(50'000, 60'000);
+    acquire({.token = b, .stay = 20'000});
+    ends_within(50'000, 60'000);
+    acquire({.token = c, .stay = 90'000});
+    ends_within(80'000, 90'000);
+    acquire({.token = a, .stay = 1'000, .hears = true});
+    ends_within(80'000, 90'000);
+    EXPECT_EQ(release(holder), 1) << "which passes one over and removes another";
+    EXPECT_EQ(owner(), b);
+    ends_within(80'000, 90'000);
+    EXPECT_EQ(release(a), 0);
+    ends_within(80'000, 90'000);
+    acquire({.token = a, .stay = 200'000});
+    ends_within(190'000, 200'000);
+    EXPECT_EQ(force(), 1);
+    EXPECT_EQ(owner(), c);
+    ends_within(190'000, 200'000);
+}
+
+TEST_P(Queue, forgotten_queue_vanishes_by_itself) {
+    hold();
+    acquire({.token = a, .stay = 50});
+    EXPECT_TRUE(eventually([this] { return redis_.keys() == Tokens{"job"}; }));
+}
+
+TEST_P(Queue, each_is_given_the_lock_in_its_own_shape) {
+    for (const auto& [waiter, shape] :
+         {std::pair{a, Shape::hash}, std::pair{b, Shape::string}, std::pair{c, Shape::hash}}) {
+        hold_by_hand(shape);
+        acquire({.token = waiter}, shape);
+    }
+    hold_by_hand(GetParam());
+    EXPECT_EQ(release(holder), 1);
+    for (const std::string& next : {a, b, c}) {
+        EXPECT_EQ(shape(), next == b ? Shape::string : Shape::hash);
+        expect_owner(next, 60'000);
+        EXPECT_EQ(number(scripts_on(shape()).release, {next, run_id}), 1);
+    }
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+TEST_P(Queue, acquire_of_an_absent_key_serves_one_of_the_other_shape_too) {
+    const Shape other = GetParam() == Shape::string ? Shape::hash : Shape::string;
+    hold_by_hand(other);
+    acquire({.token = a, .lease = 20'000}, other);
+    redis_.del(keys_.lock);
+    const Answered refused = acquire({.token = b});
+    EXPECT_FALSE(refused.ours);
+    EXPECT_EQ(refused.ttl, 20'000);
+    EXPECT_EQ(shape(), other);
+    expect_owner(a, 20'000);
+}
+
+TEST_P(Queue, lock_alone_does_without_one) {
+    const auto alone = [this](const Script& script, std::vector<std::string> arguments) {
+        RawRedis::Command command{"EVAL", std::string{script.source()}, "1", keys_.lock};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return redis_.command(command);
+    };
+    const auto ask = [&](const std::string& token) {
+        return alone(scripts_.acquire, {token, "60000", "30000", "1", run_id});
+    };
+    EXPECT_EQ(ask(holder).elements.at(0).integer, 1);
+    const RawReply refused = ask(a);
+    ASSERT_EQ(refused.elements.size(), 2U);
+    EXPECT_EQ(refused.elements[0].integer, 0);
+    EXPECT_GT(refused.elements[1].integer, 50'000);
+    EXPECT_EQ(alone(scripts_.inspect, {""}).elements.at(3).integer, 0);
+    EXPECT_EQ(alone(scripts_.release, {a, run_id}).integer, 0);
+    EXPECT_EQ(owner(), holder);
+    EXPECT_EQ(alone(scripts_.release, {holder, run_id}).integer, 1);
+    EXPECT_TRUE(redis_.keys().empty());
+    EXPECT_EQ(ask(a).elements.at(0).integer, 1);
+    EXPECT_EQ(alone(scripts_.force, {"", run_id}).integer, 1);
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
+TEST_P(Queue, foreign_owner_gives_the_lock_to_nobody) {
+    const std::string id(32, 'f');
+    const std::map<std::string, bool> owners{{holder, true},
+                                             {std::string(32, 'F') + ":", true},
+                                             {"foreign", false},
+                                             {"1", false},
+                                             {id, false},
+                                             {id.substr(1) + ":x", false},
+                                             {id + "f:x", false},
+                                             {std::string(32, 'g') + ":x", false},
+                                             {"x" + id + ":x", false},
+                                             {"8743c9c0-0795-4907-87fd-6c719a6b4586:1", false}};
+    for (const auto& [owner, is_ours] : owners) {
+        redis_.flushall();
+        hold_by_hand(GetParam(), owner);
+        const Answered refused = acquire({.token = a});
+        EXPECT_EQ(refused.grants, is_ours) << owner;
+        EXPECT_EQ(refused.place, 0);
+        EXPECT_EQ(refused.ttl, -1);
+    }
+}
+
+TEST_P(Queue, waits_for_a_foreign_lock_and_is_served_when_it_is_gone) {
+    hold_by_hand(GetParam(), "foreign");
+    acquire({.token = a, .lease = 20'000});
+    acquire({.token = b});
+    redis_.del(keys_.lock);
+    EXPECT_EQ(acquire({.token = b}).place, 0);
+    expect_owner(a, 20'000);
+}
+
+TEST_P(Queue, key_of_another_type_changes_nothing) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    redis_.del(keys_.lock);
+    redis_.command({"RPUSH", keys_.lock, "data"});
+    const auto dump = [this] {
+        std::vector<std::string> all;
+        for (const std::string& key : redis_.keys())
+            all.push_back(redis_.command({"DUMP", key}).text);
+        return all;
+    };
+    const auto before = dump();
+    ASSERT_EQ(before.size(), 3U);
+    for (const std::string& token : {a, b, c, holder}) {
+        for (const std::string stay : {"30000", "0", "-1"}) {
+            EXPECT_TRUE(
+                run(scripts_.acquire, {token, "60000", stay, "1", run_id}).text.find("WRONGTYPE") !=
+                std::string::npos);
+        }
+        for (const Script* script :
+             {&scripts_.release, &scripts_.extend, &scripts_.inspect, &scripts_.force}) {
+            EXPECT_NE(run(*script, {token, "60000"}).text.find("WRONGTYPE"), std::string::npos);
+        }
+    }
+    EXPECT_EQ(dump(), before);
+}
+
+TEST_P(Queue, inspect_counts_and_changes_nothing) {
+    EXPECT_EQ(waiters(), 0);
+    hold();
+    EXPECT_EQ(waiters(), 0);
+    acquire({.token = a});
+    acquire({.token = b});
+    const std::string before = state();
+    EXPECT_EQ(waiters(), 2);
+    EXPECT_EQ(state(), before);
+    redis_.del(keys_.lock);
+    const RawReply reply = run(scripts_.inspect, {""});
+    EXPECT_EQ(reply.elements.at(0).text, "");
+    EXPECT_EQ(reply.elements.at(2).integer, -2);
+    EXPECT_EQ(reply.elements.at(3).integer, 2) << "they wait for nobody";
+    expect_free();
+}
+
+TEST_P(Queue, force_serves_the_next) {
+    Listener ear{server_, a};
+    hold();
+    acquire({.token = a, .lease = 20'000, .hears = true});
+    acquire({.token = b});
+    EXPECT_EQ(force(), 1);
+    expect_owner(a, 20'000);
+    expect_queue({b});
+    const auto grant = ear.next_grant();
+    ASSERT_TRUE(grant);
+    EXPECT_EQ(grant->token, a);
+    EXPECT_EQ(grant->server, run_id);
+}
+
+TEST_P(Queue, force_of_an_absent_lock_leaves_the_queue_alone) {
+    hold();
+    acquire({.token = a});
+    redis_.del(keys_.lock);
+    EXPECT_EQ(force(), 0);
+    expect_free();
+    expect_queue({a});
+}
+
+TEST_P(Queue, scripts_of_the_holder_do_not_disturb_it) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    const std::string before = state();
+    EXPECT_TRUE(acquire({.token = holder}).ours);
+    EXPECT_EQ(number(scripts_.extend, {holder, "90000"}), 1);
+    EXPECT_EQ(number(scripts_.extend, {a, "90000"}), 0);
+    if (GetParam() == Shape::hash) {
+        EXPECT_EQ(number(scripts_.nest, {a, "2", "60000"}), 0);
+        EXPECT_EQ(number(scripts_.nest, {holder, "2", "60000"}), 1);
+        EXPECT_EQ(number(scripts_.nest, {holder, "1", "60000"}), 1);
+    }
+    EXPECT_EQ(state(), before);
+}
+
+TEST_P(Queue, scripts_run_twice_leave_the_same_as_once) {
+    const auto ask = [this](Asking asking) { return [this, asking] { acquire(asking); }; };
+    const std::map<std::string, std::function<void()>> steps{
+        {"acquire by the holder", ask({.token = holder})},
+        {"acquire by the first", ask({.token = a, .hears = true})},
+        {"acquire by the second", ask({.token = b})},
+        {"acquire by a new one", ask({.token = c})},
+        {"acquire by a new one that will not wait", ask({.token = c, .stay = 0})},
+        {"acquire by the second that will not wait", ask({.token = b, .stay = 0})},
+        {"acquire by the second that leaves", ask({.token = b, .stay = -1})},
+        {"release by the holder", [this] { release(holder); }},
+        {"release by the first", [this] { release(a); }},
+        {"release by the second", [this] { release(b); }},
+        {"release by nobody", [this] { release(c); }},
+        {"extend",
+         [this] {
+             run(scripts_.extend, {holder, "90000"});
+         }},
+        {"inspect", [this] { waiters(); }},
+    };
+    Listener ear{server_, a};
+    for (const bool absent : {false, true}) {
+        for (const auto& [name, step] : steps) {
+            redis_.flushall();
+            hold();
+            acquire({.token = a, .hears = true});
+            acquire({.token = b});
+            if (absent) redis_.del(keys_.lock);
+            step();
+            const std::string once = state();
+            if (owner() == a) {
+                // A grant is told once, and never to who has just asked.
+                if (name != "acquire by the first") {
+                    EXPECT_TRUE(ear.next_grant()) << name;
+                }
+            }
+            step();
+            EXPECT_EQ(state(), once) << name << (absent ? ", key absent" : "");
+            EXPECT_TRUE(ear.silent()) << name << (absent ? ", key absent" : "");
+        }
+    }
+}
+
+TEST_P(Queue, release_run_again_answers_zero_and_leaves_the_next_ones_alone) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    EXPECT_EQ(release(holder), 1);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(release(holder), 0);
+    EXPECT_EQ(owner(), a);
+    expect_queue({b});
+}
+
+TEST_P(Queue, acquire_run_late_takes_a_place_until_it_runs_out_or_is_released_once_more) {
+    hold();
+    acquire({.token = a});
+    EXPECT_EQ(release(a), 0);
+    EXPECT_EQ(acquire({.token = a}).place, 0) << "it was still on its way";
+    EXPECT_EQ(release(a), 0);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+    acquire({.token = a, .stay = 20});
+    acquire({.token = b});
+    const long long end = terms(a).seen_until;
+    EXPECT_TRUE(eventually([&] { return now() > end; }));
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), b);
+}
+
+TEST_P(Queue, run_late_by_the_dead_one_who_was_given_the_lock_frees_it_for_the_next) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(release(a), 1) << "it gave up meanwhile";
+    EXPECT_EQ(owner(), b);
+}
+
+/// Users to whom one thing is forbidden each.
+class QueueOfTheLimited : public Queue {
+protected:
+    void expect_served_without(const std::string& forbidden, bool is_told) {
+        redis_.auth("default", "");
+        redis_.flushall();
+        redis_.command({"ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all"});
+        EXPECT_FALSE(redis_.command({"ACL", "SETUSER", "limited", forbidden}).is_error());
+        Listener ear{server_, a};
+        redis_.auth("limited", "any");
+        hold();
+        acquire({.token = a, .lease = 20'000, .hears = true});
+        EXPECT_EQ(release(holder), 1) << forbidden;
+        expect_owner(a, 20'000);
+        EXPECT_EQ(redis_.keys(), Tokens{"job"});
+        EXPECT_EQ(ear.silent(), !is_told) << forbidden;
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(On, QueueOfTheLimited, ::testing::Values(Shape::string, Shape::hash),
+                         [](const auto& shape) -> std::string {
+                             return shape.param == Shape::string ? "string" : "hash";
+                         });
+
+TEST_P(QueueOfTheLimited, is_served_without_a_word_where_publish_is_forbidden) {
+    expect_served_without("-publish", false);
+    expect_served_without("resetchannels", false);
+}
+
+TEST_P(QueueOfTheLimited, is_served_where_subscribers_cannot_be_counted) {
+    expect_served_without("-pubsub", true);
+}
+
+}  // namespace
+}  // namespace redlatch::test
