@@ -234,6 +234,7 @@ TEST_P(Queue, refusal_tells_ttl_and_time_and_that_the_owner_is_one_of_us) {
     ASSERT_TRUE(acquire({.token = holder, .lease = 20'000}).ours);
     const long long before = now();
     const Answered refused = acquire({.token = a});
+    EXPECT_EQ(score(a), std::to_string(refused.time)) << "its place, too";
     EXPECT_LE(refused.ttl, 20'000);
     EXPECT_GT(refused.ttl, 12'000);
     EXPECT_GE(refused.time, before);
@@ -649,7 +650,9 @@ TEST_P(Queue, lock_alone_does_without_one) {
     const auto alone = [this](const Script& script, std::vector<std::string> arguments) {
         RawRedis::Command command{"EVAL", std::string{script.source()}, "1", keys_.lock};
         command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis_.command(command);
+        RawReply reply = redis_.command(command);
+        EXPECT_FALSE(reply.is_error()) << reply.text;
+        return reply;
     };
     const auto ask = [&](const std::string& token) {
         return alone(scripts_.acquire, {token, "60000", "30000", "1", run_id});
@@ -698,6 +701,16 @@ TEST_P(Queue, waits_for_a_foreign_lock_and_is_served_when_it_is_gone) {
     redis_.del(keys_.lock);
     EXPECT_EQ(acquire({.token = b}).place, 0);
     expect_owner(a, 20'000);
+}
+
+TEST_P(Queue, release_gives_nothing_away_while_another_owns_the_hash_too) {
+    if (GetParam() == Shape::string) return;  // a string has one owner
+    hold();
+    redis_.command({"HSET", keys_.lock, "foreign:1", "2"});
+    acquire({.token = a});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), "foreign:1");
+    expect_queue({a});
 }
 
 TEST_P(Queue, key_of_another_type_changes_nothing) {
@@ -877,7 +890,20 @@ protected:
         EXPECT_EQ(release(holder), 1) << forbidden;
         expect_owner(a, 20'000);
         EXPECT_EQ(redis_.keys(), Tokens{"job"});
-        EXPECT_EQ(ear.silent(), !is_told) << forbidden;
+        if (is_told) {
+            EXPECT_TRUE(ear.next_grant());
+        }
+        EXPECT_TRUE(ear.silent()) << forbidden;
+
+        acquire({.token = b, .lease = 20'000, .hears = true});
+        Listener other_ear{server_, b};
+        redis_.del(keys_.lock);
+        EXPECT_FALSE(acquire({.token = c, .stay = 0}).ours) << forbidden;
+        expect_owner(b, 20'000);
+        if (is_told) {
+            EXPECT_TRUE(other_ear.next_grant());
+        }
+        EXPECT_TRUE(other_ear.silent()) << forbidden;
     }
 };
 
