@@ -166,12 +166,14 @@ TEST_P(Scripts, inspect_reads_only) {
     EXPECT_EQ(dump().text, before.text);
 }
 
-TEST_P(Scripts, force_removes_anybodys_once) {
-    EXPECT_EQ(number(scripts_.force, {""}), 0);
+TEST_P(Scripts, force_removes_the_owner_that_was_seen_and_no_other) {
+    EXPECT_EQ(number(scripts_.force, {"me"}), 0);
     acquire("me", "5000");
-    EXPECT_EQ(number(scripts_.force, {""}), 1);
+    EXPECT_EQ(number(scripts_.force, {"me"}), 1);
     EXPECT_TRUE(absent());
-    EXPECT_EQ(number(scripts_.force, {""}), 0);
+    acquire("other", "5000");
+    EXPECT_EQ(number(scripts_.force, {"me"}), 0);
+    EXPECT_EQ(owner(), "other");
 }
 
 TEST_P(Scripts, nest_sets_the_count_however_often_it_runs) {

@@ -11,9 +11,10 @@
 namespace redlatch::inline v0::detail {
 
 /// Who waits in the server's queue is told when the lock is his. In case that word is lost, or
-/// that the holder dies, he asks by himself at times: the first in the queue twice as often as these
-/// say, all the others more seldom, since there is little that they could do.
-inline constexpr std::chrono::seconds longest_recheck_of_first{2};
+/// that a holder dies, he asks by himself at times: those in front more often, as they may be the
+/// first by now without having heard of it; the others more seldom.
+inline constexpr std::int64_t places_in_front = 8;
+inline constexpr std::chrono::seconds longest_recheck_in_front{2};
 inline constexpr std::chrono::seconds longest_recheck{10};
 
 /// How long the server counts a waiter as alive who was not heard of again.
@@ -25,13 +26,15 @@ inline constexpr std::chrono::seconds longest_silence = 3 * longest_recheck;
 inline std::chrono::nanoseconds recheck_pause(std::optional<std::chrono::milliseconds> ttl,
                                               std::int64_t place, Random& random) noexcept {
     using namespace std::chrono_literals;
-    const std::chrono::nanoseconds cap = place == 0 ? longest_recheck_of_first : longest_recheck;
+    const std::chrono::nanoseconds cap =
+        place < places_in_front ? longest_recheck_in_front : longest_recheck;
     const std::chrono::nanoseconds pause{random.between((cap / 2).count(), cap.count())};
-    if (!ttl || *ttl < 0ms || *ttl > cap) return pause;
+    if (!ttl || *ttl < 0ms) return pause;
+    const auto end = std::min(saturating_cast<std::chrono::nanoseconds>(*ttl), cap);
     const auto turn = 100ms * std::min<std::int64_t>(place, 100);
     const std::chrono::nanoseconds jitter{
         random.between(0, std::chrono::nanoseconds{10ms}.count())};
-    return std::min<std::chrono::nanoseconds>(pause, *ttl + 1ms + turn + jitter);
+    return std::min<std::chrono::nanoseconds>(pause, end + 1ms + turn + jitter);
 }
 
 }  // namespace redlatch::inline v0::detail

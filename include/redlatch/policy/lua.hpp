@@ -101,21 +101,29 @@ local function add_to_queue(now)
   return redis.call('ZRANK', queue, token)
 end
 
--- Takes a place in the queue, or keeps it. Returns how many wait in front.
-local function join(now)
-  local mine = terms(own_shape, ARGV[2], now + stay * 1000, hears)
-  local is_new = redis.call('HSET', waiters, token, mine)
-  local place = is_new == 0 and redis.call('ZRANK', queue, token) or add_to_queue(now)
-  if redis.call('PTTL', queue) < stay then
-    redis.call('PEXPIRE', queue, 2 * stay)
-    redis.call('PEXPIRE', waiters, 2 * stay)
-  end
-  return place
-end
-
 local function leave()
   redis.call('ZREM', queue, token)
   redis.call('HDEL', waiters, token)
+end
+
+-- Takes a place in the queue, or keeps it. Returns how many wait in front, or the error of an ACL
+-- that allows no end for the keys: without one they would stay for ever.
+local function join(now)
+  -- Never shorter: this may be an old command that arrives late.
+  local before = redis.call('HGET', waiters, token)
+  local seen_until = tonumber(before and string.match(before, '^%a %d+ (%d+) %d$') or 0)
+  local mine = terms(own_shape, ARGV[2], math.max(now + stay * 1000, seen_until), hears)
+  redis.call('HSET', waiters, token, mine)
+  local place = before and redis.call('ZRANK', queue, token) or add_to_queue(now)
+  if redis.call('PTTL', queue) < stay then
+    local done = redis.pcall('PEXPIRE', queue, 2 * stay)
+    if type(done) == 'table' then
+      leave()
+      return nil, done
+    end
+    redis.call('PEXPIRE', waiters, 2 * stay)
+  end
+  return place
 end
 
 -- The answer to a token that has to wait. Of our tokens, the colon is the 33rd character.
@@ -127,7 +135,8 @@ end
 local function wait(ttl, owner)
   local now = clock()
   if stay > 0 then
-    return refuse(ttl, join(now), now, owner)
+    local place, forbidden = join(now)
+    return forbidden or refuse(ttl, place, now, owner)
   end
   if stay < 0 then
     leave()
@@ -140,7 +149,10 @@ end
 local function give_way()
   local now = clock()
   if stay > 0 then
-    join(now)
+    local _, forbidden = join(now)
+    if forbidden then
+      return forbidden
+    end
   end
   local given, its_lease, more = grant(token, own_shape, server)
   if given == token or not (given or more) then
@@ -210,6 +222,8 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
 )lua"} + queue + R"lua(
+-- A late command may have given its own token a place.
+redis.call('ZREM', queue, token)
 local done, given = pcall(grant, nil, 's', server)
 if not (done and given) then
   redis.call('DEL', lock)
@@ -219,7 +233,7 @@ return 1
 
     const std::string force = std::string{R"lua(
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
-if not redis.call('GET', lock) then
+if redis.call('GET', lock) ~= ARGV[1] then
   return 0
 end
 if not (queue and redis.call('ZCARD', queue) > 0) then
@@ -336,13 +350,15 @@ if not waited_for or redis.call('HLEN', lock) > 0 then
   return 1
 end
 )lua"} + queue + R"lua(
+-- A late command may have given its own token a place.
+redis.call('ZREM', queue, token)
 pcall(grant, nil, 'h', server)
 return 1
 )lua";
 
     const std::string force = std::string{R"lua(
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
-if redis.call('HLEN', lock) == 0 then
+if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
   return 0
 end
 local waited_for = queue and redis.call('ZCARD', queue) > 0

@@ -22,8 +22,8 @@ namespace redlatch::inline v0 {
 /// | release | 1–3  | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
 /// | inspect | 1–3  | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
 /// |         |      |                    |  waiters}            |                   |                         |
-/// | force   | 1–3  | server (token is   | 1 removed, 0 absent  | 0                 | an operator's own risk  |
-/// |         |      | empty)             |                      |                   |                         |
+/// | force   | 1–3  | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
+/// |         |      | whoever's it was)  |                      |                   |                         |
 ///
 /// Leases and ttls are milliseconds; ttl is PTTL's answer. A lease of 0 leaves the ttl alone. The
 /// hold count is absolute, so a repetition cannot add up; it is there for people and for other

@@ -132,6 +132,7 @@ public:
     void declare_lost(const std::shared_ptr<Hold>& hold) {
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
+        if (hold->unclear_try) renewal_.bury(hold, {Clock::duration{command_timeout_}});
         gate_.lost(hold);
         notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
         const auto held_for = Clock::now() - hold->taken_at();

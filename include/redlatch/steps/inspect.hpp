@@ -9,13 +9,13 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Runs one of the two scripts that don't care who holds the lock.
-inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const Script& script,
-                                   Answer answer) {
+/// Runs a script about a lock whose owner is somebody else, or nobody (an empty token).
+inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
+                                     std::string_view token, Answer answer, const Limit& limit) {
     const LockKeys& keys = *spec.keys;
     const Call call{
-        script, {keys.lock, keys.queue, keys.waiters}, {"", Argument::server()}, answer};
-    auto reply = session.master_of(spec.key()).run(call, Limit::in(session.command_timeout()));
+        script, {keys.lock, keys.queue, keys.waiters}, {token, Argument::server()}, answer};
+    auto reply = session.master_of(spec.key()).run(call, limit);
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
     error.key = spec.key();
@@ -23,8 +23,9 @@ inline Result<Reply> run_ownerless(Session& session, const LockSpec& spec, const
     return Unexpected{std::move(error)};
 }
 
-inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
-    auto reply = run_ownerless(session, spec, spec.traits.scripts->inspect, Answer::lock_info);
+inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
+    auto reply =
+        run_on_anybodys(session, spec, spec.traits.scripts->inspect, {}, Answer::lock_info, limit);
     if (!reply) return Unexpected{std::move(reply).error()};
     const ReplyView answer = reply->view();
     LockInfo info;
@@ -41,18 +42,33 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
     return info;
 }
 
-/// Deletes a lock whoever holds it. A holder in this process learns of it at once, also of a lock
-/// that turns out to be gone already. Where an earlier try got no answer, only a hold that was valid
-/// until then tells whether it was that try which removed the lock.
+inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
+    return inspect_lock(session, spec, Limit::in(session.command_timeout()));
+}
+
+/// Deletes a lock whoever holds it: looks who does, and removes that one, so that a command that is
+/// sent twice does not remove the next owner too. A holder in this process learns of it at once, also
+/// of a lock that turns out to be gone already. Where an earlier try got no answer, only a hold that
+/// was valid until then tells whether it was that try which removed the lock.
 inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
-    const auto hold = session.gate().current(spec.key());
-    auto reply = run_ownerless(session, spec, spec.traits.scripts->force, Answer::integer);
-    if (!reply) return Unexpected{std::move(reply).error()};
-    const bool removed = *reply->view().integer() != 0;
-    const bool was_held = hold != nullptr && hold->valid(Clock::now());
-    if (hold != nullptr) session.declare_lost(hold);
-    const bool by_first_try = reply->repeated && was_held;
-    return removed || by_first_try ? Forced::removed : Forced::absent;
+    const Limit limit = Limit::in(session.command_timeout());
+    for (;;) {
+        const auto hold = session.gate().current(spec.key());
+        const bool was_held = hold != nullptr && hold->valid(Clock::now());
+        auto seen = inspect_lock(session, spec, limit);
+        if (!seen) return Unexpected{std::move(seen).error()};
+        if (!seen->locked) {
+            if (hold != nullptr) session.declare_lost(hold);
+            return Forced::absent;
+        }
+        auto reply = run_on_anybodys(session, spec, spec.traits.scripts->force, seen->owner,
+                                     Answer::integer, limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);
+        if (!removed && !reply->repeated && !limit.over()) continue;  // it has gone to the next one
+        if (hold != nullptr) session.declare_lost(hold);
+        return removed ? Forced::removed : Forced::absent;
+    }
 }
 
 }  // namespace redlatch::inline v0::detail
