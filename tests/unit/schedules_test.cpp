@@ -5,6 +5,7 @@
 //
 // REDLATCH_SCHEDULES says how many schedules, REDLATCH_SEED which is the first. A failure prints
 // the seed of its schedule and what happened: REDLATCH_SEED=n REDLATCH_SCHEDULES=1 plays it again.
+// REDLATCH_TRACE prints also what happened where a mistake was found.
 
 #include "schedules/schedule.hpp"
 #include "support/sanitizers.hpp"
@@ -71,6 +72,40 @@ TEST(Schedules, keep_every_promise) {
     }
     std::cout << steps << " steps in " << count << " schedules\n";
 }
+
+struct Control {
+    const char* name;
+    Bug bug;
+};
+
+/// The checker finds mistakes: each of these is put in on purpose.
+class Mistake : public ::testing::TestWithParam<Control> {};
+
+TEST_P(Mistake, is_found) {
+    constexpr std::uint64_t most = 20'000;
+    for (std::uint64_t seed = 1; seed <= most; ++seed) {
+        const auto wrong = violation(seed, GetParam().bug);
+        if (!wrong) continue;
+        std::cout << "in schedule " << seed << ": " << *wrong << '\n';
+        if (std::getenv("REDLATCH_TRACE") != nullptr) std::cout << trace(seed, GetParam().bug);
+        return;
+    }
+    FAIL() << "not in " << most << " schedules";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, Mistake,
+    ::testing::Values(Control{"late_grant_believed", Bug::late_grant_believed},
+                      Control{"lease_shortened", Bug::lease_shortened},
+                      Control{"anchor_kept_over_failover", Bug::anchor_kept},
+                      Control{"dead_token_used", Bug::dead_token_used},
+                      Control{"plain_delete", Bug::plain_delete},
+                      Control{"counted_from_arrival", Bug::counted_from_arrival},
+                      Control{"no_recheck", Bug::no_recheck},
+                      Control{"unknown_grant_ignored", Bug::unknown_grant_ignored},
+                      Control{"shared_queue", Bug::shared_queue},
+                      Control{"last_come_first_served", Bug::last_come_first_served}),
+    [](const auto& instance) { return std::string{instance.param.name}; });
 
 }  // namespace
 }  // namespace redlatch::test::schedules
