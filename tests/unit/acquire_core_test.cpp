@@ -308,9 +308,9 @@ TEST(Acquire, place_in_the_queue_is_rechecked_and_not_polled) {
         EXPECT_GE(of_first, start + 1s);
         EXPECT_LT(of_first, start + 2s);
         static_cast<void>(core.pause_over(of_first));
-        const auto of_third = as<Pause>(core.refused(start, {.ttl = no_ttl, .place = 2})).until;
-        EXPECT_GE(of_third, start + 5s);
-        EXPECT_LT(of_third, start + 10s);
+        const auto of_ninth = as<Pause>(core.refused(start, {.ttl = no_ttl, .place = 8})).until;
+        EXPECT_GE(of_ninth, start + 5s);
+        EXPECT_LT(of_ninth, start + 10s);
     }
 }
 

@@ -48,8 +48,7 @@ end
 -- Gives the lock to the first waiter who can take it, and takes him out of the queue. Whose client
 -- is not there just now keeps the place for a moment. Returns who it was, for how long, and, where
 -- it was nobody, whether more wait than one run may look at. To `me` it gives only the word.
-local function grant(me, own_shape, server)
-  local now = clock()
+local function grant(now, me, own_shape, server)
   local kept = {}
   local given, its_lease
   local more = true
@@ -82,8 +81,9 @@ local function grant(me, own_shape, server)
   for _, entry in ipairs(kept) do
     redis.call('ZADD', queue, entry[2], entry[1])
   end
+  -- To take out the last one and to put him back makes a key without an end.
   if #kept > 0 and redis.call('PTTL', queue) < 0 then
-    redis.call('PEXPIRE', queue, 30000)
+    redis.call('PEXPIRE', queue, math.max(redis.call('PTTL', waiters), 1))
   end
   if given and given == me then
     redis.call('HDEL', waiters, me)
@@ -115,7 +115,7 @@ local function join(now)
   local mine = terms(own_shape, ARGV[2], math.max(now + stay * 1000, seen_until), hears)
   redis.call('HSET', waiters, token, mine)
   local place = before and redis.call('ZRANK', queue, token) or add_to_queue(now)
-  if redis.call('PTTL', queue) < stay then
+  if redis.call('PTTL', queue) < stay or redis.call('PTTL', waiters) < stay then
     local done = redis.pcall('PEXPIRE', queue, 2 * stay)
     if type(done) == 'table' then
       leave()
@@ -126,9 +126,10 @@ local function join(now)
   return place
 end
 
--- The answer to a token that has to wait. Of our tokens, the colon is the 33rd character.
+-- The answer to a token that has to wait.
 local function refuse(ttl, place, now, owner)
-  return {0, ttl, place, now, string.sub(owner, 33, 33) == ':' and 1 or 0}
+  local grants = string.find(owner, '^' .. string.rep('%x', 32) .. ':') and 1 or 0
+  return {0, ttl, place, now, grants}
 end
 
 -- The lock is held by `owner`.
@@ -154,7 +155,7 @@ local function give_way()
       return forbidden
     end
   end
-  local given, its_lease, more = grant(token, own_shape, server)
+  local given, its_lease, more = grant(now, token, own_shape, server)
   if given == token or not (given or more) then
     return nil
   end
@@ -223,8 +224,11 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
 end
 )lua"} + queue + R"lua(
 -- A late command may have given its own token a place.
-redis.call('ZREM', queue, token)
-local done, given = pcall(grant, nil, 's', server)
+if redis.call('ZREM', queue, token) > 0 then
+  redis.call('HDEL', waiters, token)
+end
+local now = clock()
+local done, given = pcall(grant, now, nil, 's', server)
 if not (done and given) then
   redis.call('DEL', lock)
 end
@@ -240,7 +244,8 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
 )lua"} + queue + R"lua(
-local done, given = pcall(grant, nil, 's', ARGV[2])
+local now = clock()
+local done, given = pcall(grant, now, nil, 's', ARGV[2])
 if not (done and given) then
   redis.call('DEL', lock)
 end
@@ -344,15 +349,20 @@ if redis.call('HEXISTS', lock, token) == 0 then
   end
   return 0
 end
-local waited_for = queue and redis.call('ZCARD', queue) > 0
-redis.call('HDEL', lock, token)
-if not waited_for or redis.call('HLEN', lock) > 0 then
-  return 1
+if not (queue and redis.call('ZCARD', queue) > 0) then
+  return redis.call('HDEL', lock, token)
 end
 )lua"} + queue + R"lua(
+local now = clock()
+redis.call('HDEL', lock, token)
+if redis.call('HLEN', lock) > 0 then
+  return 1
+end
 -- A late command may have given its own token a place.
-redis.call('ZREM', queue, token)
-pcall(grant, nil, 'h', server)
+if redis.call('ZREM', queue, token) > 0 then
+  redis.call('HDEL', waiters, token)
+end
+pcall(grant, now, nil, 'h', server)
 return 1
 )lua";
 
@@ -361,13 +371,13 @@ local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
   return 0
 end
-local waited_for = queue and redis.call('ZCARD', queue) > 0
-redis.call('DEL', lock)
-if not waited_for then
-  return 1
+if not (queue and redis.call('ZCARD', queue) > 0) then
+  return redis.call('DEL', lock)
 end
 )lua"} + queue + R"lua(
-pcall(grant, nil, 'h', ARGV[2])
+local now = clock()
+redis.call('DEL', lock)
+pcall(grant, now, nil, 'h', ARGV[2])
 return 1
 )lua";
 

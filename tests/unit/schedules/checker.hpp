@@ -74,12 +74,9 @@ public:
     }
 
     /// A hold was found past its validity: nobody releases it. A late command may have renewed it.
-    /// A known weakness: the token is not released once more even where a try of it was unclear, so
-    /// a place that it gets late is left to its time. Remove that line when `declare_lost` does it.
     void runs_out(const std::shared_ptr<Hold>& hold) {
         dies(hold->token);
         damage_until(lock_of(*hold).owner.end);
-        if (hold->unclear) tidy_ = false;
         ends(hold);
     }
 
@@ -135,7 +132,6 @@ public:
         here.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
         if (command.asks() && owner.token == command.token) came_late(command.token);
-        if (command.kind == Command::Kind::acquire) set_terms(command);
         if (command.kind == Command::Kind::acquire) note_asked(here, command, value);
         if (command.kind == Command::Kind::release) std::erase(here.order, command.token);
         for (const auto& hold : here.holds) check_end(*hold);
@@ -171,8 +167,6 @@ private:
         bool dead = false;
         int burials = 0;     ///< planned and not yet sent
         int generation = 0;  ///< of the server that gave it the lock
-        std::uint64_t last_asked = 0;
-        Moment seen_until{0};
     };
     struct Lock {
         std::vector<std::shared_ptr<Hold>> holds{};
@@ -215,7 +209,6 @@ private:
         if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
         if (plan_->faults.none() && command.kind != Command::Kind::set) check_order(here, to);
-        if (command.kind == Command::Kind::set) took_while_queued(here, to);
         std::erase(here.order, to);
     }
 
@@ -227,31 +220,6 @@ private:
         (*trace_)("  a dead token has it");
         damaged(timeline_->now());
         if (token.burials == 0) tidy_ = false;
-    }
-
-    /// A known weakness: a late try of the thread before puts back the terms of who inherited its
-    /// place, and with a shorter `stay` he counts as dead too soon. Then he loses his place, and
-    /// asks anew at his next re-check only. Remove this when `join` no longer shortens.
-    void set_terms(const Command& command) {
-        Token& token = tokens_[command.token];
-        const Moment seen_until = timeline_->now() + command.stay;
-        const bool late = command.number < token.last_asked;
-        if (late && command.stay > 0ms && seen_until < token.seen_until) {
-            (*trace_)("  shortens the terms");
-            damaged(token.seen_until);
-        }
-        token.last_asked = std::max(token.last_asked, command.number);
-        token.seen_until = seen_until;
-    }
-
-    /// A known weakness: a late plain SET can take the lock for a token that queues, and neither
-    /// `acquire`, which finds it the owner, nor `release` takes it out of the queue: the lock may
-    /// be given to it once more. Remove this when a release leaves the queue as well.
-    void took_while_queued(const Lock& here, const std::string& token) {
-        if (std::ranges::find(here.order, token) == here.order.end()) return;
-        (*trace_)("  takes the lock, and keeps its place");
-        damaged(timeline_->now() + plan_->longest_lease);
-        tidy_ = false;
     }
 
     void note_asked(Lock& here, const Command& command, const ModelRedis::Value& value) {

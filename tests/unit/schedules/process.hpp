@@ -98,6 +98,9 @@ public:
         const auto hold = std::exchange(here.current, nullptr);
         hold->phase = Hold::Phase::over;
         world_->checker->runs_out(hold);
+        if (!hold->unclear) return;
+        bury({.token = hold->token, .lock = hold->lock, .lease = hold->lease},
+             {Moment{world_->plan->command_timeout}});
     }
 
     void vacate(const Hold& hold) {

@@ -43,7 +43,7 @@ public:
         }
         pass(200ms);
         checker_.check_end_of_use();
-        pass(1min);
+        pass(2min);
         checker_.check_quiet();
     }
 

@@ -67,7 +67,7 @@ private:
             patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
         }
         if (bug == Bug::last_come_first_served) {
-            patch(made.acquire, "math.max(now, tonumber(last) + 1)", "-now");
+            patch(made.acquire, "math.max(now, last + 1)", "-now");
         }
         return made;
     }
