@@ -50,7 +50,8 @@ struct LockOptions {
     WaitStrategy wait_strategy = WaitStrategy::granted;
 
     /// How often in a row the lock may pass from thread to thread inside this process while other
-    /// processes wait in the queue; while none do, there is no limit. Default: 4.
+    /// processes wait in the queue; while none do, there is no limit. With `WaitStrategy::polling`
+    /// nobody knows who waits, and the limit always holds. Default: 4.
     unsigned local_handoffs = 4;
 
     /// The pauses of a waiter that polls, or that a fault made wait. Default: 10 ms to 100 ms.

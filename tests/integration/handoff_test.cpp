@@ -160,6 +160,29 @@ TYPED_TEST(HandOff, gives_way_to_others_who_wait) {
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
 
+TYPED_TEST(HandOff, starves_no_other_process_that_polls) {
+    const LockOptions polling{.wait_strategy = WaitStrategy::polling,
+                              .local_handoffs = 3,
+                              .backoff = {.min = 1ms, .max = 2ms}};
+    std::atomic<bool> stop{false};
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < 4; ++i) {
+        workers.emplace_back([&] {
+            Lock<TypeParam> lock{this->client_, "job", polling};
+            while (!stop) {
+                lock.lock();
+                lock.unlock();
+            }
+        });
+    }
+    Lock<TypeParam> other{this->other_client_, "job", polling};
+    for (int round = 0; round < 5; ++round) {
+        auto held = other.acquire({.wait = 20s});
+        EXPECT_TRUE(succeeds(held));
+    }
+    stop = true;
+}
+
 using LocalHandOff = LockTest;
 
 TEST_F(LocalHandOff, ends_the_renewal_where_the_next_hold_is_not_watched) {

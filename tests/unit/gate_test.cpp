@@ -57,6 +57,7 @@ struct Guest {
     // Other than a hold's in these tests: then the lock is released between two of them.
     Lease lease = 2h;
     unsigned local_handoffs = 0;
+    bool others_poll = false;
 
     Acquisition acquisition() const { return {id, through, watched}; }
 
@@ -69,7 +70,7 @@ struct Guest {
                                Clock::now(), std::max(wait.duration(), Clock::duration::zero())),
                            .stop = stop,
                            .acquisition = acquisition(),
-                           .local_handoffs = local_handoffs});
+                           .handoffs = {.in_row = local_handoffs, .others_poll = others_poll}});
     }
 
     Answer ask(Gate& gate) const { return enter(gate).answer; }

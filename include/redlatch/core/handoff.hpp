@@ -21,27 +21,42 @@ inline bool may_pass_silently(TimePoint refreshed, TimePoint now, Lease lease) n
     return saturating_sub(now, refreshed) < longest;
 }
 
-/// Keeps a process from passing a lock on among its own threads while others wait: at most so often
-/// in a row.
+/// How often a lock may pass on inside a process in a row.
+struct HandoffLimit {
+    unsigned in_row;
+    /// Other processes poll, so that the server knows nothing of them: the limit always holds, and
+    /// not only while others wait in the queue.
+    bool others_poll;
+};
+
+/// Keeps a process from passing a lock on among its own threads while others wait.
 class Handoffs {
 public:
-    /// The server says how many others wait.
+    /// The server says whether others wait.
     void others_wait(bool they_do) noexcept {
-        if (!they_do) in_row_ = 0;
+        if (!they_do) while_others_wait_ = 0;
         others_wait_ = they_do;
     }
 
     /// The server gave the lock to this process.
     void begin(bool they_wait) noexcept {
-        in_row_ = 0;
+        *this = {};
         others_wait_ = they_wait;
     }
 
-    bool allowed(unsigned limit) const noexcept { return !others_wait_ || in_row_ < limit; }
-    void count() noexcept { in_row_ += others_wait_ ? 1U : 0U; }
+    bool allowed(const HandoffLimit& limit) const noexcept {
+        if (limit.others_poll) return in_row_ < limit.in_row;
+        return !others_wait_ || while_others_wait_ < limit.in_row;
+    }
+
+    void count() noexcept {
+        ++in_row_;
+        while_others_wait_ += others_wait_ ? 1U : 0U;
+    }
 
 private:
     unsigned in_row_ = 0;
+    unsigned while_others_wait_ = 0;
     bool others_wait_ = false;
 };
 

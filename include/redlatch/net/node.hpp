@@ -52,6 +52,11 @@ public:
         return connection;
     }
 
+    /// Whether scripts may use more keys than the first, as far as is known.
+    bool allows_all_keys() const noexcept {
+        return !first_key_only_.load(std::memory_order_relaxed);
+    }
+
     /// How a call has to be written for this server.
     Wiring wiring_for(const Connection& connection) const noexcept {
         Wiring wiring{.first_key_only = first_key_only_.load(std::memory_order_relaxed)};

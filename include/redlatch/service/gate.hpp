@@ -66,7 +66,7 @@ public:
         TimePoint deadline;
         const std::stop_token& stop;
         Acquisition acquisition;
-        unsigned local_handoffs;
+        HandoffLimit handoffs;
 
         const std::string& key() const noexcept { return terms.keys->lock; }
     };
@@ -455,7 +455,7 @@ private:
         if (hold.scripts().move.source().empty() || here.queue.empty()) return false;
         const Visit& next = *here.queue.front()->visit;
         return hold.terms().same_at_server(next.terms) &&
-               here.handoffs.allowed(next.local_handoffs);
+               here.handoffs.allowed(next.handoffs);
     }
 
     /// The thread in front gets the turn, and the lock with it.

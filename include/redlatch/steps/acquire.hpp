@@ -63,6 +63,12 @@ private:
                 .command_timeout = session_->command_timeout()};
     }
 
+    HandoffLimit handoff_limit() const {
+        const bool polls = spec_->options.wait_strategy == WaitStrategy::polling;
+        return {.in_row = spec_->options.local_handoffs,
+                .others_poll = polls || !session_->master_of(spec_->key()).allows_all_keys()};
+    }
+
     Result<Grip> enter() {
         auto admission = session_->gate().enter({.terms = terms_,
                                                  .thread = thread_,
@@ -70,7 +76,7 @@ private:
                                                  .deadline = core_.deadline(),
                                                  .stop = options_->stop,
                                                  .acquisition = acquisition_,
-                                                 .local_handoffs = spec_->options.local_handoffs});
+                                                 .handoffs = handoff_limit()});
         for (const auto& hold : admission.run_out) session_->declare_lost(hold);
         switch (admission.answer) {
             case Gate::Answer::turn:
