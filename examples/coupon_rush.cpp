@@ -175,8 +175,8 @@ enum class Way { without_lock, polling, granted };
 /// One process of the rush: a client, a lock, and four threads that share them.
 void buy_in_threads(const std::string& uri, Way way, Rush& rush, int process) {
     redlatch::Client redis{uri};
-    const auto strategy = way == Way::polling ? redlatch::WaitStrategy::polling
-                                              : redlatch::WaitStrategy::granted;
+    const auto strategy =
+        way == Way::polling ? redlatch::WaitStrategy::polling : redlatch::WaitStrategy::granted;
     redlatch::Lock<redlatch::Reentrant> lock{redis, "coupon_rush", {.wait_strategy = strategy}};
     std::vector<std::jthread> running;
     for (int i = 0; i < threads; ++i) {

@@ -454,8 +454,7 @@ private:
     static bool has_heir(const Entry& here, const Hold& hold) {
         if (hold.scripts().move.source().empty() || here.queue.empty()) return false;
         const Visit& next = *here.queue.front()->visit;
-        return hold.terms().same_at_server(next.terms) &&
-               here.handoffs.allowed(next.handoffs);
+        return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
     }
 
     /// The thread in front gets the turn, and the lock with it.
