@@ -98,7 +98,8 @@ struct ClientOptions {
     /// Default (empty): host name and process id, as `host:pid`.
     std::string client_name{};
 
-    /// The most connections at once for commands, at least 1; renewal has one more of its own.
+    /// The most connections at once for commands, at least 1; renewal has one more of its own, and
+    /// so have the messages for waiters, from the first wait for another process on.
     /// There are never more than commands under way at once. Default: 64.
     std::size_t max_connections = 64;
 

@@ -142,8 +142,8 @@ public:
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
-    /// with `Errc::cancelled`. Takes at most four command timeouts: one for a subscription that is
-    /// just being made, one for what the renewal is just doing, one for the releases, one for
+    /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
+    /// just doing (and for a subscription that is just being made), one for the releases, one for
     /// callbacks that run.
     void close() {
         if (closed_.exchange(true)) return;
@@ -151,8 +151,9 @@ public:
             declare_lost(hold);
             renewal_.bury(hold, {Clock::duration::zero()});
         }
-        subscription_.close();
+        subscription_.begin_to_close();
         renewal_.close();
+        subscription_.close();
         notifier_.close(command_timeout_);
     }
 

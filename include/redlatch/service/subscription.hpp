@@ -58,14 +58,19 @@ public:
     /// They do, or may do in a moment.
     bool is_possible() const noexcept { return allowed_.load(std::memory_order_relaxed); }
 
-    /// Ends the thread. Takes at most twice the time for one command.
-    void close() {
+    /// Tells the thread to end, which takes at most the time for one command. Returns at once.
+    void begin_to_close() {
         {
             const std::lock_guard lock{mutex_};
             closing_ = true;
             if (socket_.valid()) ::shutdown(socket_.get(), SHUT_RDWR);
         }
         wake_.notify_one();
+    }
+
+    /// Ends the thread.
+    void close() {
+        begin_to_close();
         if (thread_.joinable()) thread_.join();
     }
 
