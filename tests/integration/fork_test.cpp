@@ -18,6 +18,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -58,6 +61,18 @@ std::string in_child(Body body) {
     return status->success() ? line : line + ", and it ended badly";
 }
 
+/// Whether every other thread of this process sleeps.
+bool others_sleep() {
+    for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
+        if (task.path().filename() == std::to_string(::gettid())) continue;
+        std::ifstream file{task.path() / "stat"};
+        std::string stat{std::istreambuf_iterator<char>{file}, {}};
+        const std::size_t end_of_name = stat.rfind(") ");  // a name may contain anything
+        if (end_of_name != std::string::npos && stat[end_of_name + 2] != 'S') return false;
+    }
+    return true;
+}
+
 /// A process with everything running: locks held by this thread and others, renewal and callbacks
 /// on their threads, one thread in a wait.
 class Fork : public testing::Test {
@@ -75,6 +90,13 @@ protected:
         held = watched->acquire().value();
         static_cast<void>(simple->lost());
         waiting = in_background([this] { return watched->acquire({.stop = stop.get_token()}); });
+        // What happens in the middle of other threads' work is the subject of ForkInTheMiddle; and
+        // ASan does not survive it.
+        EXPECT_TRUE(eventually([] {
+            if (!others_sleep()) return false;
+            std::this_thread::sleep_for(10ms);
+            return others_sleep();
+        }));
     }
     ~Fork() override { stop.request_stop(); }
 

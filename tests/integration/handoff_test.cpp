@@ -185,6 +185,32 @@ TYPED_TEST(HandOff, starves_no_other_process_that_polls) {
 
 using LocalHandOff = LockTest;
 
+TEST_F(LocalHandOff, of_nested_holds_gives_way_to_others_who_wait) {
+    std::atomic<bool> stop{false};
+    std::atomic<int> sections{0};
+    std::vector<std::jthread> workers;
+    for (int i = 0; i < 4; ++i) {
+        workers.emplace_back([&] {
+            Lock<Reentrant> lock{client_, "job"};
+            while (!stop) {
+                lock.lock();
+                lock.lock();  // which gives the lock its lease anew each time
+                ++sections;
+                lock.unlock();
+                lock.unlock();
+            }
+        });
+    }
+    ASSERT_TRUE(eventually([&] { return sections > 20; }));
+    Lock<Reentrant> other{other_client_, "job"};
+    for (int round = 0; round < 5; ++round) {
+        const auto began = Clock::now();
+        EXPECT_TRUE(succeeds(other.acquire({.wait = 20s})));
+        EXPECT_LT(Clock::now() - began, 5s);
+    }
+    stop = true;
+}
+
 TEST_F(LocalHandOff, ends_the_renewal_where_the_next_hold_is_not_watched) {
     Lock<Watchdog<Simple>> watched{client_, "job", {.lease = 300ms}};
     Lock<Simple> plain{client_, "job", {.lease = 300ms}};

@@ -8,17 +8,23 @@
 
 namespace redlatch::inline v0::detail {
 
-/// How long after the server's last word a lock may pass from thread to thread without asking it.
-/// The next holder starts with so much less than its lease, and so late may this process learn that
-/// others have begun to wait. A tenth of what would still be safe: it costs 200 commands a second
-/// at most, and a process that comes along waits no longer for being noticed than for its turn.
-inline constexpr std::chrono::milliseconds longest_silent_handoff{5};
+/// How long after a lock got its lease it may pass from thread to thread without a command: the next
+/// holder starts with so much less.
+inline constexpr std::chrono::milliseconds longest_unrefreshed{50};
 
-/// Whether the lock may pass on at `now` without a command, last refreshed by one sent at `refreshed`.
-inline bool may_pass_silently(TimePoint refreshed, TimePoint now, Lease lease) noexcept {
+/// How long the lock may pass on without asking whether other processes have begun to wait. It costs
+/// 200 commands a second at most, and one that comes along is noticed as soon.
+inline constexpr std::chrono::milliseconds longest_without_news{5};
+
+/// Whether the lock may pass on at `now` without a command. `refreshed` is when the last command went
+/// out that gave it its lease, `news` when the last one did that told of waiters; renewals and nested
+/// holds tell nothing of them.
+inline bool may_pass_silently(TimePoint refreshed, TimePoint news, TimePoint now,
+                              Lease lease) noexcept {
     const auto longest =
-        std::min<Clock::duration>(longest_silent_handoff, Clock::duration{lease.duration()} / 3);
-    return saturating_sub(now, refreshed) < longest;
+        std::min<Clock::duration>(longest_unrefreshed, Clock::duration{lease.duration()} / 3);
+    return saturating_sub(now, refreshed) < longest &&
+           saturating_sub(now, news) < longest_without_news;
 }
 
 /// How often a lock may pass on inside a process in a row.
@@ -32,17 +38,21 @@ struct HandoffLimit {
 /// Keeps a process from passing a lock on among its own threads while others wait.
 class Handoffs {
 public:
-    /// The server says whether others wait.
-    void others_wait(bool they_do) noexcept {
+    /// A command that went out at `sent` says whether others wait.
+    void others_wait(bool they_do, TimePoint sent) noexcept {
         if (!they_do) while_others_wait_ = 0;
         others_wait_ = they_do;
+        news_ = sent;
     }
 
-    /// The server gave the lock to this process.
-    void begin(bool they_wait) noexcept {
+    /// The server gave the lock to this process, and says so.
+    void begin(bool they_wait, TimePoint sent) noexcept {
         *this = {};
-        others_wait_ = they_wait;
+        others_wait(they_wait, sent);
     }
+
+    /// When the last command went out that told of waiters.
+    TimePoint news() const noexcept { return news_; }
 
     bool allowed(const HandoffLimit& limit) const noexcept {
         if (limit.others_poll) return in_row_ < limit.in_row;
@@ -58,6 +68,7 @@ private:
     unsigned in_row_ = 0;
     unsigned while_others_wait_ = 0;
     bool others_wait_ = false;
+    TimePoint news_ = TimePoint::min();
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -297,7 +297,7 @@ public:
         const auto entry = entries_.find(hold.key());
         if (entry == entries_.end() || entry->second.current.get() != &hold) return false;
         Entry& here = entry->second;
-        here.handoffs.others_wait(others_wait);
+        here.handoffs.others_wait(others_wait, handed.refreshed);
         if (closed_ || !has_heir(here, hold)) return false;
         hand_on(here, std::move(handed));
         return true;
@@ -522,7 +522,9 @@ private:
     bool end_turn(Named& entry, std::shared_ptr<Hold> hold, std::optional<bool> others_wait) {
         const Lock lock{mutex_};
         Entry& here = entry.second;
-        if (others_wait) here.handoffs.begin(*others_wait);
+        if (others_wait && hold != nullptr) {
+            here.handoffs.begin(*others_wait, hold->refreshed_at());
+        }
         const bool kept = hold == nullptr || !closed_;
         if (hold != nullptr) here.fault = nullptr;
         if (kept) here.current = std::move(hold);
@@ -570,16 +572,17 @@ private:
             return ending;
         }
         ending.has_heir = !closed_ && has_heir(here, *hold);
-        const bool passes = ending.has_heir && passes_silently(*hold);
+        const bool passes = ending.has_heir && passes_silently(here, *hold);
         if (!hold->advance(Phase::held, passes ? Phase::released : Phase::releasing)) return ending;
         ending.kind = passes ? Ending::Kind::handed : Ending::Kind::last;
         if (passes) hand_on(here, {hold->token(), hold->refreshed_at(), hold->unclear_try});
         return ending;
     }
 
-    static bool passes_silently(const Hold& hold) {
+    static bool passes_silently(const Entry& here, const Hold& hold) {
         const TimePoint now = Clock::now();
-        return hold.valid(now) && may_pass_silently(hold.refreshed_at(), now, hold.terms().lease);
+        return hold.valid(now) && may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now,
+                                                    hold.terms().lease);
     }
 
     /// A hold past its validity blocks nobody here any longer.
