@@ -255,6 +255,11 @@ TYPED_TEST(Granted, waiters_behind_a_foreign_holder_keep_their_order) {
     take_as_foreigner<TypeParam>(this->redis_);
     auto first = this->enqueue_other();
     auto second = enqueue<TypeParam>(this->redis_, this->client_);
+    // Who does not listen yet is passed over.
+    ASSERT_TRUE(eventually([this] {
+        const RawReply channels = this->redis_.command({"PUBSUB", "CHANNELS", "redlatch:client:*"});
+        return channels.elements.size() == 2;
+    }));
     this->redis_.del("job");
     ASSERT_TRUE(finishes(first));
     EXPECT_EQ(second.wait_for(300ms), std::future_status::timeout);
