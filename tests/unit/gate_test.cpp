@@ -456,6 +456,28 @@ TEST(Gate, pause_is_cut_short_by_closing) {
     EXPECT_EQ(woken, Woken::closed);
 }
 
+TEST(Gate, late_message_about_a_lock_on_its_way_to_the_next_thread_is_no_stranger) {
+    Gate gate;
+    const auto hold = taken_hold({.lease = 2h, .token = "t"});
+    Guest{}.take(gate, hold);
+    std::atomic<bool> known{false};
+    Waiter heir{[&] {
+        const auto admission = Guest{.thread = another_thread()}.enter(gate);
+        if (!admission.handed) return;
+        const detail::Grant late{
+            .ttl = 1s, .time = 1us, .server = "-", .shape = 's', .token = "t", .key = "key"};
+        known = gate.deliver(late);
+    }};
+    heir.wait_until_asleep();
+    const auto ending = gate.end_innermost("key", detail::this_thread_serial());
+    ASSERT_TRUE(ending.kind == Kind::handed || ending.has_heir);
+    if (ending.kind == Kind::last) {
+        EXPECT_TRUE(gate.moved(*hold, {hold->token(), Clock::now()}, false));
+    }
+    heir.join();
+    EXPECT_TRUE(known);
+}
+
 TEST(Gate, pausing_thread_keeps_its_turn) {
     Gate gate;
     std::stop_source source;

@@ -123,6 +123,7 @@ private:
         std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
         std::list<Waiting*> queue{};
         Handoffs handoffs{};
+        std::string passing{};  // the token of a lock on its way from one thread to the next
 
         bool free() const noexcept { return current == nullptr && !contended; }
         bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
@@ -349,6 +350,7 @@ public:
             return true;
         }
         // The answer to its own question was faster than the message.
+        if (!here.passing.empty() && here.passing == grant.token) return true;
         return here.current != nullptr && here.current->token().bytes == grant.token;
     }
 
@@ -463,6 +465,7 @@ private:
         here.contended = true;
         here.handoffs.count();
         Waiting& next = *here.queue.front();
+        here.passing = handed.token.bytes;
         next.handed = std::move(handed);
         here.queue.pop_front();
         next.bell.wake();
@@ -511,6 +514,7 @@ private:
     void hand_turn_on(Named& entry, bool with_ticket) {
         Entry& here = entry.second;
         here.contended = false;
+        here.passing.clear();
         here.recheck_at = TimePoint::max();
         here.grant.reset();
         if (!with_ticket) here.ticket.reset();
