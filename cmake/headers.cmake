@@ -29,6 +29,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/script.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp
+    include/redlatch/net/owed.hpp
     include/redlatch/net/connection.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
@@ -50,6 +51,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/hold.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
+    include/redlatch/service/collector.hpp
     include/redlatch/service/gate.hpp
     include/redlatch/service/subscription.hpp
     include/redlatch/service/notifier.hpp

@@ -35,6 +35,10 @@ inline Result<ClientSetup> check(ClientOptions options) {
     constexpr std::chrono::milliseconds longest = Lease::max().duration();  // for ever, in effect
     options.connect_timeout = std::min(options.connect_timeout, longest);
     options.command_timeout = std::min(options.command_timeout, longest);
+    if (options.busy_wait < std::chrono::microseconds::zero() ||
+        options.busy_wait > std::chrono::milliseconds{10}) {
+        return Unexpected{invalid("busy_wait is not between 0 and 10 ms")};
+    }
     if (options.max_connections == 0) {
         return Unexpected{invalid("max_connections must be at least 1")};
     }
@@ -112,8 +116,8 @@ struct Access;
 ///
 /// The destructor fires `lost()` of every lock still held, releases it, and makes everybody who
 /// waits return with `Errc::cancelled`; it takes at most three times `command_timeout`, the time
-/// that it gives to callbacks included. Handles may outlive their client, and then fail in the
-/// same way.
+/// that it gives to callbacks included, and four times where releases were only sent. Handles may
+/// outlive their client, and then fail in the same way.
 ///
 /// In a forked child, a client works with connections and an owner's identity of its own: it holds
 /// none of its parent's locks and cannot touch them.

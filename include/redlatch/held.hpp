@@ -43,16 +43,20 @@ public:
     /// Holds nothing.
     Held() = default;
     Held(Held&& other) noexcept
-        : client_(std::move(other.client_)), grip_(std::exchange(other.grip_, {})) {}
+        : client_(std::move(other.client_)),
+          grip_(std::exchange(other.grip_, {})),
+          release_mode_(other.release_mode_) {}
     Held& operator=(Held&& other) noexcept {
         if (this != &other) {
             end();
             client_ = std::move(other.client_);
             grip_ = std::exchange(other.grip_, {});
+            release_mode_ = other.release_mode_;
         }
         return *this;
     }
-    /// Releases, as `release()` does. The outcome goes to the observer.
+    /// Releases, as `release()` does, and waits as `LockOptions::release_mode` says. The outcome goes
+    /// to the observer.
     ~Held() { end(); }
 
     /// Ends this acquisition; the lock is free if it was the last one of its hold. Blocks for at
@@ -109,17 +113,24 @@ public:
 private:
     friend struct detail::Access;
 
-    Held(std::shared_ptr<detail::SharedClient> client, detail::Grip grip)
-        : client_(std::move(client)), grip_(std::move(grip)) {}
+    Held(std::shared_ptr<detail::SharedClient> client, detail::Grip grip, ReleaseMode release_mode)
+        : client_(std::move(client)), grip_(std::move(grip)), release_mode_(release_mode) {}
 
     static bool is_ours(const detail::Grip& grip) noexcept {
         return grip.hold != nullptr && grip.hold->is_of_this_process();
     }
 
-    void end() noexcept { static_cast<void>(release()); }
+    void end() noexcept {
+        const detail::Grip grip = std::exchange(grip_, {});
+        if (!is_ours(grip)) return;
+        detail::Session& session = client_->session();
+        detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id),
+                                       release_mode_);
+    }
 
     std::shared_ptr<detail::SharedClient> client_;
     detail::Grip grip_;
+    ReleaseMode release_mode_ = ReleaseMode::confirmed;
 };
 
 namespace detail {
@@ -129,8 +140,8 @@ struct Access {
     static const std::shared_ptr<SharedClient>& shared(const Client& client) {
         return client.shared_;
     }
-    static Held held(std::shared_ptr<SharedClient> client, Grip grip) {
-        return Held{std::move(client), std::move(grip)};
+    static Held held(std::shared_ptr<SharedClient> client, Grip grip, ReleaseMode release_mode) {
+        return Held{std::move(client), std::move(grip), release_mode};
     }
 };
 

@@ -48,8 +48,8 @@ public:
                     .value()) {}
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
-    /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked. Blocks for
-    /// at most `command_timeout`.
+    /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`
+    /// does.
     ~Lock() {
         detail::Session* const session = spec_.client->existing_session();
         if (session == nullptr) return;
@@ -57,7 +57,9 @@ public:
         detail::Gate::Ending last;
         for (;;) {
             auto ending = session->gate().end_one_through(spec_.key(), this);
-            if (ending.hold != last.hold) static_cast<void>(detail::Releasing{*session}.end(last));
+            if (ending.hold != last.hold) {
+                detail::Releasing{*session}.end(last, spec_.options.release_mode);
+            }
             if (ending.kind == detail::Gate::Ending::Kind::nothing) return;
             last = std::move(ending);
         }
@@ -96,16 +98,22 @@ public:
         return try_take({.wait = wait, .lease = lease});
     }
 
-    /// Ends the calling thread's innermost hold, as `release()` does. The outcome goes to the
+    /// Ends the calling thread's innermost hold, as `release()` does, and waits as
+    /// `LockOptions::release_mode` says: for at most `command_timeout`. The outcome goes to the
     /// observer.
-    void unlock() noexcept { static_cast<void>(release()); }
+    void unlock() noexcept {
+        detail::Session& session = spec_.client->session();
+        detail::Releasing{session}.end(
+            session.gate().end_innermost(spec_.key(), detail::this_thread_serial()),
+            spec_.options.release_mode);
+    }
 
     /// Takes the lock as an object that owns it. Never throws; the error tells contention
     /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.
     [[nodiscard]] Result<Held> acquire(const AcquireOptions& options = {}) noexcept {
         auto grip = acquire_grip(options, nullptr);
         if (!grip) return Unexpected{std::move(grip).error()};
-        return detail::Access::held(spec_.client, *std::move(grip));
+        return detail::Access::held(spec_.client, *std::move(grip), spec_.options.release_mode);
     }
 
     /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors

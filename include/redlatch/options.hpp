@@ -34,6 +34,18 @@ enum class WaitStrategy {
     polling,
 };
 
+/// How a lock is released where nobody asks for the outcome: by `unlock()`, and by destructors.
+enum class ReleaseMode {
+    /// Waits for the server's answer: then the lock is free for whoever comes next.
+    confirmed,
+    /// Only sends. The client's next command goes out behind it on the same connection, and both
+    /// answers are read in order, so that a lock and unlock takes one round trip instead of two; a
+    /// thread of the client's own reads what nobody else does. The outcome goes to the observer, and
+    /// what may not have arrived is sent again. For a moment other threads and processes may find the
+    /// lock still taken, and a nested hold is always confirmed.
+    sent,
+};
+
 /// How much of a lease the holder does not rely on, because the two clocks may run at different
 /// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `floor ≥ 0`.
 struct Drift {
@@ -53,6 +65,10 @@ struct LockOptions {
     /// processes wait in the queue; while none do, there is no limit. With `WaitStrategy::polling`
     /// nobody knows who waits, and the limit always holds. Default: 4.
     unsigned local_handoffs = 4;
+
+    /// What `unlock()` and destructors wait for; `release()` always confirms. Default:
+    /// `ReleaseMode::confirmed`.
+    ReleaseMode release_mode = ReleaseMode::confirmed;
 
     /// The pauses of a waiter that polls, or that a fault made wait. Default: 10 ms to 100 ms.
     Backoff backoff{};
@@ -102,6 +118,11 @@ struct ClientOptions {
     /// so have the messages for waiters, from the first wait for another process on.
     /// There are never more than commands under way at once. Default: 64.
     std::size_t max_connections = 64;
+
+    /// How long a thread that waits for an answer looks for it without sleep before it blocks, at
+    /// most 10 ms: saves the time to fall asleep and to wake, and costs a core meanwhile. Worth it
+    /// for few threads and a server that is near. Default: 0, not at all.
+    std::chrono::microseconds busy_wait{0};
 
     /// Is told what happens to locks, on a thread of the client's own. Default: nobody.
     std::shared_ptr<Observer> observer{};

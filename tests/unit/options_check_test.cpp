@@ -117,6 +117,19 @@ TEST(ClientOptions, at_least_one_connection) {
     EXPECT_TRUE(accepted(detail::check(options)));
 }
 
+TEST(ClientOptions, busy_wait_is_short) {
+    auto options = client_options();
+    for (const std::chrono::microseconds good : {0us, 1us, 10'000us}) {
+        options.busy_wait = good;
+        EXPECT_TRUE(accepted(detail::check(options))) << good.count();
+    }
+    for (const std::chrono::microseconds bad :
+         {-1us, 10'001us, std::chrono::microseconds::max(), std::chrono::microseconds::min()}) {
+        options.busy_wait = bad;
+        EXPECT_TRUE(refused(detail::check(options), "busy_wait")) << bad.count();
+    }
+}
+
 TEST(ClientOptions, client_name_is_printable_without_space) {
     for (const std::string& good :
          {std::string{}, std::string{"a"}, std::string{"web-1:4711!~"}, std::string(64, 'x')}) {

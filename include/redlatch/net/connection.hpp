@@ -2,6 +2,7 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
+#include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/resolve.hpp>
 #include <redlatch/net/script.hpp>
@@ -9,13 +10,17 @@
 
 #include <hiredis/hiredis.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
@@ -59,6 +64,9 @@ public:
     /// Alive, and nothing unread that would be taken for the answer to the next command.
     bool idle() const noexcept { return alive() && context_->reader->pos == context_->reader->len; }
 
+    /// From now on a receive looks for the answer without sleep for that long before it blocks.
+    void busy_wait(std::chrono::microseconds time) noexcept { busy_wait_ = time; }
+
     /// Sends one command and returns its reply, an error reply as a `Fault`.
     Expected<Reply, Fault> call(std::string_view command, const Limit& limit) {
         if (auto sent = send(command, limit); !sent) {
@@ -88,8 +96,44 @@ public:
         return {};
     }
 
-    /// The next reply. An error reply comes as a `Fault` too, but leaves the connection usable.
+    /// A script that the server knows now, and lets us run.
+    void note_run(const Script* script) {
+        if (!has_run(script)) scripts_run_.push_back(script);
+    }
+    bool has_run(const Script* script) const noexcept {
+        return std::find(scripts_run_.begin(), scripts_run_.end(), script) != scripts_run_.end();
+    }
+
+    /// Leaves the answer to the command that was sent last to whoever receives next.
+    void owe(Answer answer, Awaiting awaiting) {
+        owed_.add(answer, Clock::now(), std::move(awaiting));
+    }
+
+    /// Whether answers are owed; if so, since when at most.
+    bool owes() const noexcept { return !owed_.empty(); }
+    TimePoint owes_since() const noexcept { return owed_.since(); }
+
+    /// Receives what is owed, and passes it on.
+    Expected<void, Fault> settle(const Limit& limit) {
+        while (owes()) {
+            auto reply = receive_next(limit);
+            if (!alive()) return Unexpected{std::move(reply).error()};
+            if (!owed_.settle(std::move(reply))) return close(unexpected_reply(), true);
+        }
+        return {};
+    }
+
+    /// The reply to the command that was sent last. An error reply comes as a `Fault` too, but leaves
+    /// the connection usable.
     Expected<Reply, Fault> receive(const Limit& limit) {
+        if (auto settled = settle(limit); !settled) {
+            return Unexpected{std::move(settled).error()};
+        }
+        return receive_next(limit);
+    }
+
+private:
+    Expected<Reply, Fault> receive_next(const Limit& limit) {
         for (;;) {
             void* raw = nullptr;
             if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) {
@@ -102,7 +146,6 @@ public:
         }
     }
 
-private:
     /// No reply to a command of ours is near this; a server that sends more is not Redis.
     static constexpr std::size_t largest_reply = std::size_t{1} << 20U;
 
@@ -128,21 +171,31 @@ private:
         context_.reset();
         fault.error.node = node_;
         fault.maybe_executed = maybe_executed;
+        owed_.fail(fault);
         return Unexpected{std::move(fault)};
     }
 
     Expected<void, Fault> read_some(const Limit& limit) {
         std::array<char, std::size_t{16} * 1024> buffer;
-        for (bool block = limit.left() > blocking_receive;; block = false) {
-            if (!block) {
+        bool block = limit.left() > blocking_receive;
+        bool awake = busy_wait_ > busy_wait_.zero();
+        const TimePoint asleep_at = awake ? Clock::now() + busy_wait_ : TimePoint::min();
+        for (;;) {
+            awake = awake && Clock::now() < std::min(asleep_at, limit.at);
+            if (!awake && !block) {
                 if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
             }
-            const ssize_t n =
-                ::recv(context_->fd, buffer.data(), buffer.size(), block ? 0 : MSG_DONTWAIT);
+            const int flags = block && !awake ? 0 : MSG_DONTWAIT;
+            const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), flags);
             if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
             if (n == 0) return Unexpected{broken("the server closed the connection")};
             if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
                 return Unexpected{broken("receive: " + system_message(errno))};
+            }
+            if (awake) {
+                std::this_thread::yield();  // the server may be waiting for this core
+            } else {
+                block = false;
             }
         }
     }
@@ -247,6 +300,9 @@ private:
     std::unique_ptr<redisContext, Free> context_;
     std::string node_;
     std::shared_ptr<const std::string> server_;
+    std::chrono::microseconds busy_wait_{0};
+    std::vector<const Script*> scripts_run_;
+    Owed owed_;
 };
 
 }  // namespace redlatch::inline v0::detail

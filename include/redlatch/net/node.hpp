@@ -45,6 +45,28 @@ public:
         return run(call, call, limit);
     }
 
+    /// Sends `call` and does not wait for the answer: `awaiting` is called with it by whoever uses the
+    /// connection next, or by `collect`. False where it was not sent, and never will be: so it is with
+    /// a script, too, that was never carried out on that connection.
+    bool post(const Call& call, Awaiting awaiting, const Limit& limit) {
+        auto loan = pool_.borrow(limit);
+        if (!loan || !(*loan)->has_run(call.script())) return false;
+        Connection& connection = **loan;
+        if (!connection.send(call.wire(wiring_for(connection)), limit)) return false;
+        connection.owe(call.answer(), std::move(awaiting));
+        return true;
+    }
+
+    /// Receives, on connections that lie idle, the answers owed since `since` or longer; each is given
+    /// `command_timeout` from when its command was sent. Whether younger ones are left.
+    bool collect(TimePoint since) {
+        while (auto loan = pool_.borrow_owing(since)) {
+            const Limit limit{saturating_add((*loan)->owes_since(), command_timeout_)};
+            static_cast<void>((*loan)->settle(limit));
+        }
+        return pool_.owed();
+    }
+
     /// A connection outside the pool, for a service that must never wait for a place.
     Expected<Connection, Fault> connect(const Limit& limit) {
         auto connection = pool_.dial().open(limit);
@@ -76,6 +98,7 @@ private:
             reply = exchange(connection, call, wiring, limit);
             if (reply) first_key_only_ = true;
         }
+        if (reply && call.is_script()) connection.note_run(call.script());
         if (reply && !reply->view().fits(call.answer())) {
             connection.discard();
             reply = Unexpected{unexpected_reply()};

@@ -3,6 +3,7 @@
 #include <redlatch/core/limit.hpp>
 #include <redlatch/net/connection.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -20,6 +21,7 @@ struct Dial {
     Endpoint endpoint;
     std::string client_name;
     std::chrono::milliseconds connect_timeout;
+    std::chrono::microseconds busy_wait{0};  ///< for answers to commands
 
     Expected<Connection, Fault> open(const Limit& limit) const {
         return Connection::open(endpoint, client_name, limit.within(connect_timeout));
@@ -91,6 +93,26 @@ public:
         return borrow(limit);
     }
 
+    /// An idle connection on which an answer is owed since `since` or longer; nothing where there is
+    /// none.
+    std::optional<Loan> borrow_owing(TimePoint since) {
+        const std::lock_guard lock{mutex_};
+        const auto found = std::find_if(idle_.begin(), idle_.end(), [since](const Connection& c) {
+            return c.owes() && c.owes_since() <= since;
+        });
+        if (found == idle_.end()) return std::nullopt;
+        std::optional<Loan> loan{std::in_place, *this, std::move(*found), true};
+        idle_.erase(found);
+        ++in_use_;
+        return loan;
+    }
+
+    /// Whether an answer is owed on an idle connection.
+    bool owed() {
+        const std::lock_guard lock{mutex_};
+        return std::any_of(idle_.begin(), idle_.end(), [](const auto& c) { return c.owes(); });
+    }
+
 private:
     Expected<Loan, Fault> open_new(const Limit& limit) {
         auto connection = dial_.open(limit);
@@ -98,6 +120,7 @@ private:
             give_up_place();
             return Unexpected{std::move(connection).error()};
         }
+        connection->busy_wait(dial_.busy_wait);
         return Loan{*this, *std::move(connection), false};
     }
 

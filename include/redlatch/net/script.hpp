@@ -93,6 +93,7 @@ public:
     Answer answer() const noexcept { return answer_; }
 
     bool is_script() const noexcept { return script_ != nullptr; }
+    const Script* script() const noexcept { return script_; }
     bool has_further_keys() const noexcept { return keys_ > 1; }
 
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own

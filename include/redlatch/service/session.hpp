@@ -2,6 +2,7 @@
 
 #include <redlatch/observer.hpp>
 #include <redlatch/options.hpp>
+#include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/gate.hpp>
 #include <redlatch/service/notifier.hpp>
@@ -74,7 +75,8 @@ public:
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
           token_prefix_(id_ + ":" + client_name_ + ":"),
-          topology_(Dial{setup.endpoint, client_name_, setup.options.connect_timeout},
+          topology_(Dial{setup.endpoint, client_name_, setup.options.connect_timeout,
+                         setup.options.busy_wait},
                     command_timeout_, setup.options.max_connections,
                     [this](const std::string& node) { tell_reconnected(node); }) {}
     Session(const Session&) = delete;
@@ -86,6 +88,7 @@ public:
     Node& master_of(std::string_view key) { return topology_.master_of(key); }
     Gate& gate() noexcept { return gate_; }
     Renewal& renewal() noexcept { return renewal_; }
+    Collector& collector() noexcept { return collector_; }
     Contention& contention() noexcept { return contention_; }
 
     /// What the master for `key` tells this client.
@@ -144,7 +147,7 @@ public:
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
     /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
     /// just doing (and for a subscription that is just being made), one for the releases, one for
-    /// callbacks that run.
+    /// callbacks that run; and one more where releases were only sent.
     void close() {
         if (closed_.exchange(true)) return;
         for (const auto& hold : gate_.close()) {
@@ -152,6 +155,7 @@ public:
             renewal_.bury(hold, {Clock::duration::zero()});
         }
         subscription_.begin_to_close();
+        collector_.close();  // before those that its answers may give something to do
         renewal_.close();
         subscription_.close();
         notifier_.close(command_timeout_);
@@ -215,6 +219,7 @@ private:
                                "redlatch:client:" + id_,
                                {.granted = [this](const Grant& grant) { hear(grant); },
                                 .listening = [this] { gate_.recheck_all(Clock::now()); }}};
+    Collector collector_{command_timeout_};
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -75,6 +75,10 @@ inline Result<void> check_options(const LockSpec& spec) {
         options.wait_strategy != WaitStrategy::polling) {
         return Unexpected{invalid("wait_strategy is none of its enumerators")};
     }
+    if (options.release_mode != ReleaseMode::confirmed &&
+        options.release_mode != ReleaseMode::sent) {
+        return Unexpected{invalid("release_mode is none of its enumerators")};
+    }
     if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
         return Unexpected{invalid("max_hold is shorter than 10 ms")};
     }

@@ -32,6 +32,14 @@ public:
         return Release::not_held;
     }
 
+    /// The same for who does not wait for the outcome. With `ReleaseMode::sent` the release of the
+    /// lock is only sent, unless a thread here is to have it next.
+    void end(const Gate::Ending& ending, ReleaseMode mode) {
+        const bool waits = mode == ReleaseMode::confirmed ||
+                           ending.kind != Gate::Ending::Kind::last || ending.has_heir;
+        if (waits || !send_last(ending.hold)) static_cast<void>(end(ending));
+    }
+
 private:
     /// The inner hold has ended whatever the server says; the count there is for people.
     Result<Release> end_nested(const Gate::Ending& ending) {
@@ -68,6 +76,42 @@ private:
             session_->renewal().bury(hold, {Clock::duration{session_->command_timeout()}});
         }
         return tell(*hold, std::move(outcome));
+    }
+
+    /// False where it was not sent.
+    bool send_last(const std::shared_ptr<Hold>& hold) {
+        session_->dismiss(*hold);
+        auto awaiting = [session = session_, hold,
+                         ended = Clock::now()](const Expected<Reply, Fault>& reply) {
+            Releasing{*session}.answered(hold, reply, ended);
+        };
+        const Limit limit = Limit::in(session_->command_timeout());
+        if (!session_->collector().post(session_->master_of(hold->key()), release_call(*hold),
+                                        std::move(awaiting), limit)) {
+            return false;
+        }
+        hold->advance(Phase::releasing, Phase::released);
+        session_->gate().released(*hold);
+        return true;
+    }
+
+    /// What has become of a release that was only sent. Without an answer it is sent again, and once
+    /// more.
+    void answered(const std::shared_ptr<Hold>& hold, const Expected<Reply, Fault>& reply,
+                  TimePoint ended) {
+        const Clock::duration pause{session_->command_timeout()};
+        if (reply) {
+            if (hold->unclear_try) session_->renewal().bury(hold, {pause});
+            const bool was_ours = reply->view().integer() != 0;
+            inform(*hold, was_ours ? Release::released : Release::expired, ended);
+            return;
+        }
+        session_->renewal().bury(hold, {Clock::duration::zero(), pause});
+        Error cause = reply.error().error;
+        cause.key = hold->key();
+        session_->tell_error(cause);
+        inform(*hold, Unexpected{Error{Errc::unclear, hold->key(), {}, {}, {std::move(cause)}}},
+               ended);
     }
 
     /// Has the server give the lock to a token that the next thread here goes on with. Nothing where
@@ -126,13 +170,16 @@ private:
     }
 
     Result<Release> tell(const Hold& hold, Result<Release> outcome) {
-        if (session_->observed()) {
-            const auto held_for = Clock::now() - hold.taken_at();
-            session_->observe([key = hold.key(), held_for, outcome](Observer& observer) {
-                observer.released({key, held_for, outcome});
-            });
-        }
+        inform(hold, outcome, Clock::now());
         return outcome;
+    }
+
+    void inform(const Hold& hold, const Result<Release>& outcome, TimePoint ended) {
+        if (!session_->observed()) return;
+        const auto held_for = ended - hold.taken_at();
+        session_->observe([key = hold.key(), held_for, outcome](Observer& observer) {
+            observer.released({key, held_for, outcome});
+        });
     }
 
     Session* session_;
