@@ -97,7 +97,7 @@ TYPED_TEST(HandOff, over_many_leases_keeps_each_holder_valid) {
             for (int round = 0; round < 12; ++round) {
                 Held held = lock.acquire().value();
                 // The server may keep the key longer, never shorter.
-                const TimePoint before = Clock::now();
+                const auto before = Clock::now();
                 const auto remaining = held.remaining();
                 const auto ttl = held_ttl(lock);
                 if (before + remaining > Clock::now() + ttl + 1ms) ++bad;
