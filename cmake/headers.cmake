@@ -48,6 +48,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/process.hpp
     include/redlatch/service/thread.hpp
     include/redlatch/service/schedule.hpp
+    include/redlatch/service/bell.hpp
     include/redlatch/service/hold.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp

@@ -463,7 +463,7 @@ TEST(Gate, late_message_about_a_lock_on_its_way_to_the_next_thread_is_no_strange
     std::atomic<bool> known{false};
     Waiter heir{[&] {
         const auto admission = Guest{.thread = another_thread()}.enter(gate);
-        if (!admission.handed) return;
+        if (admission.answer != Answer::handed) return;
         const detail::Grant late{
             .ttl = 1s, .time = 1us, .server = "-", .shape = 's', .token = "t", .key = "key"};
         known = gate.deliver(late);

@@ -5,11 +5,12 @@
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
+#include <redlatch/service/bell.hpp>
 #include <redlatch/service/hold.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -23,14 +24,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// `at` on the clock that condition variables can wait on, an hour ahead at most: every waiter
-/// here looks at the real clock again when it wakes.
-inline std::chrono::steady_clock::time_point on_steady_clock(TimePoint at) {
-    const Clock::duration left =
-        std::min<Clock::duration>(saturating_sub(at, Clock::now()), std::chrono::hours{1});
-    return std::chrono::steady_clock::now() + left;
-}
 
 /// A process's place in the server's queue. It belongs to no thread: a waiter who leaves bequeaths
 /// it to the next one.
@@ -54,7 +47,32 @@ struct Handed {
 /// A name's entry is there only while somebody holds it, contends for it or waits for it, or has
 /// yet to return an acquisition that was lost.
 class Gate {
-    using Lock = std::unique_lock<std::mutex>;
+    /// The mutex, held. Whom its holder wakes is woken when it is free again: a thread that runs at
+    /// once would only wait here.
+    class Lock {
+    public:
+        explicit Lock(Gate& gate) : gate_(&gate) { lock(); }
+        Lock(const Lock&) = delete;
+        Lock& operator=(const Lock&) = delete;
+        ~Lock() {
+            if (held_) unlock();
+        }
+
+        void lock() {
+            gate_->mutex_.lock();
+            held_ = true;
+        }
+        void unlock() {
+            const Bell::Wake wake = std::exchange(gate_->wake_, {});
+            held_ = false;
+            gate_->mutex_.unlock();
+            wake();
+        }
+
+    private:
+        Gate* gate_;
+        bool held_ = false;
+    };
     using Holds = std::vector<std::shared_ptr<Hold>>;
 
 public:
@@ -72,43 +90,37 @@ public:
     };
 
 private:
-    /// A sleeping thread, and the bell that wakes it alone.
+    /// A sleeping thread.
     class Sleeper {
     public:
         explicit Sleeper(const std::stop_token& stop) {
-            if (stop.stop_possible()) {
-                with_stop_ = std::make_unique<std::condition_variable_any>();
-            }
+            if (stop.stop_possible()) on_stop_.emplace(stop, Ring{&bell_});
         }
 
-        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
-        void sleep(Lock& lock, TimePoint until, const std::stop_token& stop) {
-            if (with_stop_ == nullptr) {
-                bell_.wait_until(lock, on_steady_clock(until));
-                return;
-            }
-            bool slept = false;
-            with_stop_->wait_until(lock, stop, on_steady_clock(until),
-                                   [&slept] { return std::exchange(slept, true); });
+        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less. Holds the
+        /// mutex before.
+        void sleep(Lock& lock, TimePoint until) {
+            lock.unlock();
+            bell_.sleep(until);
         }
-        void wake() noexcept {
-            if (with_stop_ != nullptr) {
-                with_stop_->notify_one();
-            } else {
-                bell_.notify_one();
-            }
-        }
+        [[nodiscard]] Bell::Wake wake() noexcept { return bell_.ring(); }
 
     private:
-        std::condition_variable bell_;
-        std::unique_ptr<std::condition_variable_any> with_stop_;  // costs more than twice as much
+        struct Ring {
+            Bell* bell;
+            void operator()() const noexcept { bell->ring()(); }
+        };
+
+        Bell bell_;
+        std::optional<std::stop_callback<Ring>> on_stop_{};
     };
 
     /// A thread in the queue.
     struct Waiting {
         const Visit* visit;
-        Sleeper bell;
-        std::optional<Handed> handed{};
+        Sleeper sleeper;
+        std::shared_ptr<Hold> hold{};    // that the lock has passed on to
+        std::atomic<bool> given{false};  // it has; the queue has forgotten about this
     };
 
     struct Entry {
@@ -123,7 +135,6 @@ private:
         std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
         std::list<Waiting*> queue{};
         Handoffs handoffs{};
-        std::string passing{};  // the token of a lock on its way from one thread to the next
 
         bool free() const noexcept { return current == nullptr && !contended; }
         bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
@@ -151,7 +162,7 @@ public:
             : gate_(std::exchange(other.gate_, nullptr)), entry_(other.entry_) {}
         Turn& operator=(Turn&&) = delete;
         ~Turn() {
-            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr, std::nullopt);
+            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr, false);
         }
 
         /// Sleeps until `until`, or until there is something to do.
@@ -161,26 +172,26 @@ public:
 
         /// The place in the server's queue that the thread before has left behind.
         std::optional<Ticket> inherited() const {
-            const Lock lock{gate_->mutex_};
+            const Lock lock{*gate_};
             return entry_->second.ticket;
         }
 
         /// Announces the token of a hold that will ask for a place in the server's queue: from now
         /// on a grant for it is known to be ours.
         void announce(const Hold& hold) {
-            const Lock lock{gate_->mutex_};
+            const Lock lock{*gate_};
             entry_->second.ticket = {.token = hold.token(), .scripts = &hold.scripts()};
         }
 
         /// The message that ended the pause.
         std::optional<Grant> take_grant() {
-            const Lock lock{gate_->mutex_};
+            const Lock lock{*gate_};
             return std::exchange(entry_->second.grant, std::nullopt);
         }
 
         /// Whether another thread waits that could inherit the place.
         bool has_heirs() const {
-            const Lock lock{gate_->mutex_};
+            const Lock lock{*gate_};
             return !entry_->second.queue.empty();
         }
 
@@ -192,7 +203,7 @@ public:
 
         /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
         void met(std::shared_ptr<const Error> fault) {
-            const Lock lock{gate_->mutex_};
+            const Lock lock{*gate_};
             entry_->second.fault = std::move(fault);
         }
 
@@ -203,11 +214,6 @@ public:
             return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold), others_wait);
         }
 
-        /// The lock that came with the turn is held by `hold` now; else like `finish`.
-        bool follow(std::shared_ptr<Hold> hold) {
-            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold), std::nullopt);
-        }
-
     private:
         Gate* gate_;
         Named* entry_;
@@ -215,6 +221,7 @@ public:
 
     enum class Answer {
         turn,         ///< contend for it at the server
+        handed,       ///< the thread before us has passed it on
         nested,       ///< this thread holds it already, and may hold it again
         deadlock,     ///< this thread holds it already, may not again, and would wait for ever
         busy,         ///< the wait ended first
@@ -226,8 +233,7 @@ public:
     struct Admission {
         Answer answer;
         std::optional<Turn> turn{};
-        std::optional<Handed> handed{};        ///< where a turn: the lock comes with it
-        std::shared_ptr<Hold> hold{};          ///< where nested
+        std::shared_ptr<Hold> hold{};          ///< where handed: the one we have now; where nested
         std::uint64_t count = 0;               ///< where nested: the hold count wanted now
         Holds run_out{};                       ///< found past their validity: to be declared lost
         std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
@@ -239,12 +245,9 @@ public:
 
     /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us.
     Admission enter(const Visit& visit) {
-        Lock lock{mutex_};
+        Lock lock{*this};
         if (closed_) return {Answer::closed};
-        Named& entry = *entries_.try_emplace(visit.key()).first;
-        Admission admission = admit(lock, entry, visit);
-        erase_if_unused(entry);
-        return admission;
+        return admit(lock, *entries_.try_emplace(visit.key()).first, visit);
     }
 
     /// What a hold loses when one of its acquisitions ends.
@@ -287,14 +290,14 @@ public:
 
     /// The release of a hold has been answered, or given up: the next one's turn.
     void released(const Hold& hold) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         vacate(hold);
     }
 
     /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
     /// here wants it any more on the terms of `hold`: then the caller has to release that token.
     bool moved(const Hold& hold, Handed handed, bool others_wait) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto entry = entries_.find(hold.key());
         if (entry == entries_.end() || entry->second.current.get() != &hold) return false;
         Entry& here = entry->second;
@@ -306,7 +309,7 @@ public:
 
     /// A hold is over without a release.
     void lost(const std::shared_ptr<Hold>& hold) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         if (!hold->nest.empty()) {
             const auto entry = entries_.find(hold->key());
             if (entry != entries_.end() && entry->second.current == hold) {
@@ -318,7 +321,7 @@ public:
 
     /// What `thread` holds under `key`, or held until it was lost; null for nothing.
     std::shared_ptr<Hold> find(const std::string& key, ThreadSerial thread) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto entry = entries_.find(key);
         if (entry == entries_.end()) return nullptr;
         const auto& current = entry->second.current;
@@ -332,7 +335,7 @@ public:
 
     /// Who in this process holds `key`, whichever thread; null for nobody.
     std::shared_ptr<Hold> current(const std::string& key) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto entry = entries_.find(key);
         return entry == entries_.end() ? nullptr : entry->second.current;
     }
@@ -340,49 +343,48 @@ public:
     /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto found = entries_.find(grant.key);
         if (found == entries_.end()) return false;
         Entry& here = found->second;
         if (here.ticket && here.ticket->token.bytes == grant.token) {
             here.grant = grant;
-            if (here.contender != nullptr) here.contender->wake();
+            wake(here.contender);
             return true;
         }
         // The answer to its own question was faster than the message.
-        if (!here.passing.empty() && here.passing == grant.token) return true;
         return here.current != nullptr && here.current->token().bytes == grant.token;
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
     void recheck_all(TimePoint now) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto waiting = static_cast<Clock::rep>(entries_.size());
         const auto span = std::min<Clock::duration>(waiting * std::chrono::milliseconds{1},
                                                     std::chrono::seconds{1});
         for (auto& [key, entry] : entries_) {
             if (!entry.ticket) continue;
             entry.recheck_at = now + Clock::duration{random_.between(0, span.count())};
-            if (entry.contender != nullptr) entry.contender->wake();
+            wake(entry.contender);
         }
     }
 
     /// Ends all waiting, lets nobody in any more, and returns what is held.
     Holds close() {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         closed_ = true;
         Holds holds;
         for (auto& [key, entry] : entries_) {
             if (entry.current != nullptr) holds.push_back(entry.current);
-            if (entry.contender != nullptr) entry.contender->wake();
-            for (Waiting* waiting : entry.queue) waiting->bell.wake();
+            wake(entry.contender);
+            for (Waiting* waiting : entry.queue) wake(&waiting->sleeper);
         }
         return holds;
     }
 
     /// How many names have an entry.
     std::size_t size() {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         return entries_.size();
     }
 
@@ -392,60 +394,72 @@ private:
         Admission admission{Answer::busy};
         take_run_out(here, admission.run_out);
         if (here.free() && here.queue.empty()) here.shape = visit.terms.traits.shape;
+        const bool ours = here.current != nullptr && here.current->thread() == visit.thread &&
+                          here.current->in(Phase::held);
         if (here.shape != visit.terms.traits.shape) {
             admission.answer = Answer::wrong_shape;
-            return admission;
-        }
-        if (here.current != nullptr && here.current->thread() == visit.thread &&
-            here.current->in(Phase::held)) {
-            if (visit.terms.traits.reentrant) return nest(here.current, visit.acquisition);
-            if (visit.wait.is_unlimited()) return {Answer::deadlock};
-        }
-        if (here.free() && here.queue.empty()) {
+        } else if (ours && visit.terms.traits.reentrant) {
+            nest(here.current, visit.acquisition, admission);
+        } else if (ours && visit.wait.is_unlimited()) {
+            admission.answer = Answer::deadlock;
+        } else if (here.free() && here.queue.empty()) {
             admission.answer = Answer::turn;
         } else if (!visit.wait.is_none()) {
-            admission.answer = wait_for_turn(lock, here, visit, admission);
+            wait_for_turn(lock, here, visit, admission);
+            if (admission.answer == Answer::handed) return admission;
         }
         if (admission.answer == Answer::busy && here.contended) admission.fault = here.fault;
         if (admission.answer == Answer::turn) {
             here.contended = true;
             admission.turn.emplace(*this, entry);
         }
+        erase_if_unused(entry);
         return admission;
     }
 
-    Admission nest(const std::shared_ptr<Hold>& hold, const Acquisition& acquisition) {
+    static void nest(const std::shared_ptr<Hold>& hold, const Acquisition& acquisition,
+                     Admission& admission) {
         hold->nest.push_back(acquisition);
-        return {.answer = Answer::nested, .hold = hold, .count = hold->nest.size()};
+        admission.answer = Answer::nested;
+        admission.hold = hold;
+        admission.count = hold->nest.size();
     }
 
-    Answer wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Admission& admission) {
+    void wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Admission& admission) {
         Waiting self{&visit, Sleeper{visit.stop}};
         here.queue.push_back(&self);
-        for (;;) {
-            if (self.handed) {
-                admission.handed = std::move(self.handed);
-                return Answer::turn;
-            }
+        do {
             const bool front = here.queue.front() == &self;
             if (front) take_run_out(here, admission.run_out);
-            if (closed_) return leave_queue(here, self, Answer::closed);
-            if (front && here.free()) {
+            if (front && here.free() && !closed_) {
                 here.queue.pop_front();
-                return Answer::turn;
+                admission.answer = Answer::turn;
+                return;
             }
-            if (visit.stop.stop_requested()) return leave_queue(here, self, Answer::cancelled);
-            if (Clock::now() >= visit.deadline) return leave_queue(here, self, Answer::busy);
-
+            if (const auto end = end_of_wait(visit)) {
+                admission.answer = leave_queue(here, self, *end);
+                return;
+            }
             TimePoint until = visit.deadline;
             if (front && here.current != nullptr && here.current->in(Phase::held)) {
                 until = std::min(until, here.current->valid_until());
             }
-            self.bell.sleep(lock, until, visit.stop);
-        }
+            self.sleeper.sleep(lock, until);
+            if (!self.given.load(std::memory_order_acquire)) lock.lock();
+        } while (!self.given.load(std::memory_order_acquire));
+        // The entry is others' business by now; nor need the mutex be held.
+        admission.answer = Answer::handed;
+        admission.hold = std::move(self.hold);
     }
 
-    static Answer leave_queue(Entry& here, const Waiting& self, Answer answer) {
+    std::optional<Answer> end_of_wait(const Visit& visit) const {
+        if (closed_) return Answer::closed;
+        if (visit.stop.stop_requested()) return Answer::cancelled;
+        if (Clock::now() >= visit.deadline) return Answer::busy;
+        return std::nullopt;
+    }
+
+    Answer leave_queue(Entry& here, const Waiting& self, Answer answer) {
         const bool was_front = here.queue.front() == &self;
         std::erase(here.queue, &self);
         if (was_front) wake_front(here);
@@ -459,25 +473,29 @@ private:
         return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
     }
 
-    /// The thread in front gets the turn, and the lock with it.
-    static void hand_on(Entry& here, Handed handed) {
-        here.current = nullptr;
-        here.contended = true;
-        here.handoffs.count();
+    /// The thread in front holds the lock.
+    void hand_on(Entry& here, Handed handed) {
         Waiting& next = *here.queue.front();
-        here.passing = handed.token.bytes;
-        next.handed = std::move(handed);
         here.queue.pop_front();
-        next.bell.wake();
+        here.handoffs.count();
+        const Visit& visit = *next.visit;
+        here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.thread);
+        here.current->unclear_try = handed.unclear_try;
+        here.current->nest.push_back(visit.acquisition);
+        here.current->taken(Clock::now(), handed.refreshed);
+        next.hold = here.current;
+        wake(&next.sleeper);
+        next.given.store(true, std::memory_order_release);  // it may be gone after this
     }
 
     Woken pause(Entry& here, TimePoint until, const std::stop_token& stop) {
-        Lock lock{mutex_};
+        Lock lock{*this};
         Sleeper self{stop};
         here.contender = &self;
         Woken woken{};
         while (!has_cause(here, until, stop, woken)) {
-            self.sleep(lock, std::min(until, here.recheck_at), stop);
+            self.sleep(lock, std::min(until, here.recheck_at));
+            lock.lock();
         }
         here.contender = nullptr;
         return woken;
@@ -503,7 +521,7 @@ private:
     }
 
     bool bequeath(Named& entry, bool unclear_try) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         Entry& here = entry.second;
         const bool inherited = here.ticket && !here.queue.empty() && !closed_;
         if (inherited) here.ticket->unclear_try = unclear_try;
@@ -514,7 +532,6 @@ private:
     void hand_turn_on(Named& entry, bool with_ticket) {
         Entry& here = entry.second;
         here.contended = false;
-        here.passing.clear();
         here.recheck_at = TimePoint::max();
         here.grant.reset();
         if (!with_ticket) here.ticket.reset();
@@ -522,13 +539,10 @@ private:
         erase_if_unused(entry);
     }
 
-    /// `others_wait`: what the server said, if it was the one to give the lock.
-    bool end_turn(Named& entry, std::shared_ptr<Hold> hold, std::optional<bool> others_wait) {
-        const Lock lock{mutex_};
+    bool end_turn(Named& entry, std::shared_ptr<Hold> hold, bool others_wait) {
+        const Lock lock{*this};
         Entry& here = entry.second;
-        if (others_wait && hold != nullptr) {
-            here.handoffs.begin(*others_wait, hold->refreshed_at());
-        }
+        if (hold != nullptr) here.handoffs.begin(others_wait, hold->refreshed_at());
         const bool kept = hold == nullptr || !closed_;
         if (hold != nullptr) here.fault = nullptr;
         if (kept) here.current = std::move(hold);
@@ -538,7 +552,7 @@ private:
 
     template <class Predicate>
     Ending end_where(const std::string& key, Predicate matches) {
-        const Lock lock{mutex_};
+        const Lock lock{*this};
         const auto entry = entries_.find(key);
         if (entry == entries_.end()) return {};
         Entry& here = entry->second;
@@ -605,8 +619,14 @@ private:
         erase_if_unused(*entry);
     }
 
-    static void wake_front(Entry& here) {
-        if (!here.queue.empty()) here.queue.front()->bell.wake();
+    void wake_front(Entry& here) {
+        if (!here.queue.empty()) wake(&here.queue.front()->sleeper);
+    }
+
+    void wake(Sleeper* sleeper) {
+        if (sleeper == nullptr) return;
+        if (wake_.pending()) wake_();  // seldom are there two
+        wake_ = sleeper->wake();
     }
 
     void erase_if_unused(Named& entry) {
@@ -614,6 +634,7 @@ private:
     }
 
     std::mutex mutex_;
+    Bell::Wake wake_;  // to be carried out when the mutex is free
     Entries entries_;
     bool closed_ = false;
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};

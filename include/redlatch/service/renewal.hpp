@@ -65,7 +65,7 @@ public:
     void dismiss(const Hold& hold) {
         const std::lock_guard lock{mutex_};
         enlisted_.erase(&hold);
-        jobs_.remove(&hold);
+        renewals_.remove(&hold);
     }
 
     /// Releases a dead token in the background, after each of `pauses`: a command that got no
@@ -143,7 +143,8 @@ private:
     /// With the mutex held.
     void put(TimePoint due, Job job) {
         const Hold* const hold = job.hold.get();
-        jobs_.put(hold, due, std::move(job));
+        Schedule<Job>& jobs = job.kind == Job::Kind::bury ? burials_ : renewals_;
+        jobs.put(hold, due, std::move(job));
         // Most holds are over before the thread would have to look at them: it is left asleep.
         if (due - batch_window < wakes_at_) wake_.notify_one();
     }
@@ -176,13 +177,15 @@ private:
     }
 
     void sleep(std::unique_lock<std::mutex>& lock) {
-        if (jobs_.empty()) {
+        const auto idle = [this] { return renewals_.empty() && burials_.empty(); };
+        if (idle()) {
             wakes_at_ = TimePoint::max();
-            wake_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
+            wake_.wait(lock, [this, idle] { return closing_ || !idle(); });
             return;
         }
         const TimePoint now = Clock::now();
-        const Clock::duration left = saturating_sub(jobs_.next_due(), now) - batch_window;
+        const TimePoint due = std::min(renewals_.next_due(), burials_.next_due());
+        const Clock::duration left = saturating_sub(due, now) - batch_window;
         const Clock::duration nap =
             std::clamp<Clock::duration>(left, std::chrono::milliseconds{1}, longest_service_sleep);
         wakes_at_ = now + nap;
@@ -193,7 +196,8 @@ private:
         Batch batch;
         const TimePoint now = Clock::now();
         while (batch.size() < largest_batch) {
-            auto job = jobs_.take_due(due);
+            auto job = renewals_.take_due(due);
+            if (!job) job = burials_.take_due(due);
             if (!job) break;
             const Lease lease = renewal_lease(job->hold->terms().lease, now, job->hold->last_end());
             const bool over = job->kind == Job::Kind::renew &&
@@ -324,7 +328,8 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_;
     std::unordered_set<const Hold*> enlisted_;
-    Schedule<Job> jobs_;
+    Schedule<Job> renewals_;
+    Schedule<Job> burials_;  // apart: one of a hold that is lost has to outlive its dismissal
     TimePoint wakes_at_ = TimePoint::max();  // the thread, if nobody wakes it
     bool running_ = false;                   // the thread takes what is put into the schedule
     bool closing_ = false;

@@ -9,10 +9,8 @@
 #include <redlatch/steps/release.hpp>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -79,10 +77,8 @@ private:
                                                  .handoffs = handoff_limit()});
         for (const auto& hold : admission.run_out) session_->declare_lost(hold);
         switch (admission.answer) {
-            case Gate::Answer::turn:
-                return admission.handed
-                           ? follow(*std::move(admission.turn), *std::move(admission.handed))
-                           : contend(*std::move(admission.turn));
+            case Gate::Answer::turn: return contend(*std::move(admission.turn));
+            case Gate::Answer::handed: return follow(std::move(admission.hold));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
             case Gate::Answer::busy:
                 return Unexpected{admission.fault ? *admission.fault : core_.out_of_time()};
@@ -97,21 +93,23 @@ private:
 
     /// The thread before us has passed the lock on. If that took longer than it lasts, it is worth
     /// nothing.
-    Result<Grip> follow(Gate::Turn turn, Handed handed) {
-        standing_ = Standing::inherited(std::move(handed.token.bytes), handed.unclear_try);
-        auto hold = new_hold();
+    Result<Grip> follow(std::shared_ptr<Hold> hold) {
         if (auto enlisted = enlist(*hold); !enlisted) {
-            return give_up(std::move(turn), hold, std::move(enlisted).error());
+            let_go(*hold);
+            return Unexpected{std::move(enlisted).error()};
         }
-        const TimePoint now = Clock::now();
-        if (now >= valid_until(handed.refreshed, lease_, terms_.drift)) {
-            abandon(hold);
-            return contend(std::move(turn));
+        if (!hold->valid(Clock::now())) {
+            session_->dismiss(*hold);
+            let_go(*hold);
+            return enter();
         }
-        hold->taken(now, handed.refreshed);
-        watch_over(hold, handed.refreshed);
-        if (turn.follow(hold)) return Grip{std::move(hold), acquisition_.id};
-        return closed_meanwhile(*hold);
+        watch_over(hold, hold->refreshed_at());
+        return Grip{std::move(hold), acquisition_.id};
+    }
+
+    void let_go(const Hold& hold) {
+        const auto ending = session_->gate().end_acquisition(hold, acquisition_.id);
+        static_cast<void>(Releasing{*session_}.end(ending));
     }
 
     /// Asks the server until the core is content or gives up.
@@ -221,16 +219,16 @@ private:
     }
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
+        hold->unclear_try = standing_.unclear();
+        hold->nest.push_back(acquisition_);
         hold->taken(sent_);
         watch_over(hold, sent_);
         if (turn.finish(hold, others_wait_)) return Grip{std::move(hold), acquisition_.id};
         return closed_meanwhile(*hold);
     }
 
-    /// What has to be in place before anybody can see the hold.
+    /// The services that are wanted look after the hold from now on.
     void watch_over(const std::shared_ptr<Hold>& hold, TimePoint refreshed) {
-        hold->unclear_try = standing_.unclear();
-        hold->nest.push_back(acquisition_);
         if (hold->renewed_by_watchdog) session_->renewal().arm(hold, refreshed);
         if (session_->observed()) session_->watch_clock(hold);
     }
@@ -388,19 +386,15 @@ private:
     }
 
     Result<Grip> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
-        const auto ending = session_->gate().end_acquisition(*hold, acquisition_.id);
-        static_cast<void>(Releasing{*session_}.end(ending));
+        let_go(*hold);
         return Unexpected{std::move(error)};
     }
 
     /// Sleeps until `until`; false where the caller's stop token cut it short.
     bool doze(TimePoint until) const {
-        std::mutex mutex;
-        std::unique_lock lock{mutex};
-        std::condition_variable_any never;
-        while (!options_->stop.stop_requested() && Clock::now() < until) {
-            never.wait_until(lock, options_->stop, on_steady_clock(until), [] { return false; });
-        }
+        Bell bell;
+        const std::stop_callback ring{options_->stop, [&bell] { bell.ring()(); }};
+        while (!options_->stop.stop_requested() && Clock::now() < until) bell.sleep(until);
         return !options_->stop.stop_requested();
     }
 
