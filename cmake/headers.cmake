@@ -17,6 +17,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp
+    include/redlatch/core/server_clock.hpp
     include/redlatch/core/grant.hpp
     include/redlatch/core/standing.hpp
     include/redlatch/core/acquire.hpp

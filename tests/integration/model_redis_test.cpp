@@ -128,6 +128,19 @@ SET a 1
 GET a
 SET a 2 NX
 SET a 2 XX
+SETRANGE a 0 ''
+GET a
+SETRANGE a 2 xy
+GET a
+SETRANGE a 1 z
+GET a
+SETRANGE none 0 ''
+GET none
+SETRANGE none 3 ''
+SETRANGE a -1 x
+SETRANGE a x x
+SETRANGE a 0
+SET a 2
 SET b 2 XX
 SET b 2 nx px 1000000000
 PTTL b

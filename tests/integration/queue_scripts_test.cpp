@@ -107,7 +107,7 @@ protected:
                                    {asking.token, std::to_string(asking.lease),
                                     std::to_string(asking.stay), asking.hears ? "1" : "0", run_id});
         const auto& answer = reply.elements;
-        const bool ours = answer.size() == 3 && answer[0].integer == 1;
+        const bool ours = answer.size() == 5 && answer[0].integer == 1;
         EXPECT_TRUE(ours || (answer.size() == 5 && answer[0].integer == 0)) << reply.text;
         if (ours) return {.ours = true, .ttl = answer[1].integer};
         if (answer.size() != 5) return {};
@@ -240,6 +240,23 @@ TEST_P(Queue, refusal_tells_ttl_and_time_and_that_the_owner_is_one_of_us) {
     EXPECT_GE(refused.time, before);
     EXPECT_LE(refused.time, now());
     EXPECT_TRUE(refused.grants);
+}
+
+TEST_P(Queue, asking_too_late_gives_no_place_and_keeps_none) {
+    const auto ask_late = [this] {
+        return run(scripts_.acquire, {a, "60000", "90000", "1", run_id, std::to_string(now() - 1)});
+    };
+    hold();
+    EXPECT_TRUE(ask_late().text.starts_with("LATE "));
+    expect_queue({});
+    acquire({.token = a});
+    const Terms before = terms(a);
+    EXPECT_TRUE(ask_late().text.starts_with("LATE "));
+    EXPECT_EQ(terms(a).seen_until, before.seen_until);
+    EXPECT_EQ(terms(a).hears, "0");
+    redis_.del(keys_.lock);
+    EXPECT_TRUE(ask_late().text.starts_with("LATE "));
+    expect_free();
 }
 
 TEST_P(Queue, asking_again_keeps_the_place_and_updates_the_terms) {

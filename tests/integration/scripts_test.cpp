@@ -44,6 +44,12 @@ protected:
         return fields.size() == 1 ? fields.begin()->first : "";
     }
     std::string count() { return redis_.hgetall("job").begin()->second; }
+    /// The server's clock, in microseconds.
+    long long now() {
+        const RawReply time = redis_.command({"TIME"});
+        return std::stoll(time.elements.at(0).text) * 1'000'000 +
+               std::stoll(time.elements.at(1).text);
+    }
     RawReply dump() { return redis_.command({"DUMP", "job"}); }
 
     /// Nothing but the lock, and nothing of it.
@@ -106,6 +112,39 @@ TEST_P(Scripts, acquire_run_late_takes_a_free_key_until_its_lease_ends) {
     number(scripts_.release, {"me"});
     EXPECT_TRUE(acquire("me", "100").first);
     EXPECT_TRUE(eventually([&] { return absent(); }));
+}
+
+TEST_P(Scripts, acquire_beyond_its_time_changes_nothing) {
+    const auto late = [this] {
+        return run(scripts_.acquire, {"me", "60000", "0", "0", "-", std::to_string(now() - 1)});
+    };
+    EXPECT_TRUE(late().text.starts_with("LATE " + std::to_string(now() / 10'000'000)))
+        << late().text;
+    EXPECT_TRUE(absent());
+    acquire("me", "5000");
+    EXPECT_TRUE(late().is_error());
+    EXPECT_LE(redis_.pttl("job"), 5000);
+}
+
+TEST_P(Scripts, acquire_in_time_tells_the_time) {
+    const long long before = now();
+    const RawReply reply =
+        run(scripts_.acquire, {"me", "5000", "0", "0", "-", std::to_string(before + 60'000'000)});
+    ASSERT_EQ(reply.elements.size(), 5U) << reply.text;
+    EXPECT_GE(reply.elements[3].integer, before);
+    EXPECT_LE(reply.elements[3].integer, now());
+    EXPECT_EQ(owner(), "me");
+}
+
+TEST_P(Scripts, move_beyond_its_time_changes_nothing) {
+    acquire("me", "5000");
+    const RawReply reply = run(scripts_.move, {"me", "60000", "next", std::to_string(now() - 1)});
+    EXPECT_TRUE(reply.text.starts_with("LATE ")) << reply.text;
+    EXPECT_EQ(owner(), "me");
+    EXPECT_LE(redis_.pttl("job"), 5000);
+    EXPECT_EQ(number(scripts_.move, {"me", "60000", "next", std::to_string(now() + 60'000'000)}),
+              1);
+    EXPECT_EQ(owner(), "next");
 }
 
 TEST_P(Scripts, extend_lengthens_and_never_shortens) {

@@ -331,6 +331,65 @@ TEST(WrongType, a_key_that_replaced_the_lock_ends_the_hold_and_stays) {
     EXPECT_EQ(raw.type("job"), "list");
 }
 
+/// A server that becomes the replica of another one, which knows nothing of its locks.
+class Replica : public testing::Test {
+protected:
+    void become_replica() {
+        expect_ok(raw.command({"REPLICAOF", "127.0.0.1", std::to_string(master.port())}));
+        ASSERT_TRUE(
+            eventually([&] { return raw.info("replication").at("master_link_status") == "up"; }));
+    }
+    void become_master() { expect_ok(raw.command({"REPLICAOF", "NO", "ONE"})); }
+
+    RedisServer master{{.tcp = true, .config = {{"repl-diskless-sync-delay", "0"}}}};
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+};
+
+template <class Policy>
+class OwnLockOnReplica : public Replica {};
+
+using BothShapes = testing::Types<Simple, Reentrant>;
+TYPED_TEST_SUITE(OwnLockOnReplica, BothShapes);
+
+TYPED_TEST(OwnLockOnReplica, is_not_lost_because_the_replica_does_not_know_it) {
+    Lock<TypeParam> lock{this->client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    this->become_replica();
+    ASSERT_FALSE(this->raw.exists("job"));
+    EXPECT_TRUE(fails_with(lock.extend(60s), Errc::unavailable));
+    EXPECT_TRUE(fails_with(lock.inspect(), Errc::unavailable));
+    EXPECT_TRUE(fails_with(lock.force_unlock(), Errc::unavailable));
+    if (TypeParam::reentrant) {
+        EXPECT_TRUE(fails_with(lock.acquire({.wait = 0s}), Errc::unavailable));
+    }
+    EXPECT_TRUE(lock.held());
+    const auto released = lock.release();
+    ASSERT_TRUE(fails_with(released, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(released.error(), "READONLY")) << released.error().describe();
+}
+
+TYPED_TEST(OwnLockOnReplica, is_lost_when_that_one_becomes_the_master) {
+    Lock<TypeParam> lock{this->client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    this->become_replica();
+    EXPECT_TRUE(fails_with(lock.extend(60s), Errc::unavailable));
+    this->become_master();
+    EXPECT_TRUE(fails_with(lock.extend(60s), Errc::lost));
+    EXPECT_FALSE(lock.held());
+}
+
+TEST_F(Replica, is_not_asked_who_has_a_lock) {
+    become_replica();
+    RawRedis{master}.command({"HSET", "job", "somebody", "1"});
+    ASSERT_TRUE(eventually([&] { return raw.exists("job"); }));
+    Lock<Reentrant> lock{client, "job"};
+    const auto error = thrown_by([&] { static_cast<void>(lock.try_lock()); });
+    ASSERT_TRUE(is_error(error, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(*error, "READONLY")) << error->describe();
+}
+
 TEST(ServerErrors, a_foreign_lock_without_an_end_is_waited_for_no_longer_than_asked) {
     RedisServer server;
     RawRedis raw{server};

@@ -17,6 +17,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <string>
@@ -29,12 +30,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Says OK to each connection's first request, `answer` to all others, and hangs up after that if so
-/// told. One connection at a time.
+/// Says OK to each connection's first request, its answers to all others, the last one again and
+/// again, and hangs up after that if so told. One connection at a time.
 class FakeServer {
 public:
     FakeServer(std::string answer, bool hang_up)
-        : answer_(std::move(answer)), hang_up_(hang_up), thread_([this] { run(); }) {}
+        : FakeServer(std::vector<std::string>{std::move(answer)}, hang_up) {}
+    explicit FakeServer(std::vector<std::string> answers, bool hang_up = false)
+        : answers_(std::move(answers)), hang_up_(hang_up), thread_([this] { run(); }) {}
     ~FakeServer() {
         stop_ = true;
         thread_.join();
@@ -44,6 +47,9 @@ public:
 
     /// How many connections the other side has closed, or this one.
     int ended() const { return ended_; }
+
+    /// The last word of each request that was answered; to be asked when it will get no more.
+    const std::vector<std::string>& last_words() const { return last_words_; }
 
 private:
     void run() {
@@ -59,12 +65,23 @@ private:
         std::vector<char> buffer(4096);
         for (bool first = true; !stop_;) {
             if (!readable(fd)) continue;
-            if (::recv(fd, buffer.data(), buffer.size(), 0) <= 0) return;
-            const std::string_view text = first ? shaken_hands : answer_;
+            const ssize_t size = ::recv(fd, buffer.data(), buffer.size(), 0);
+            if (size <= 0) return;
+            const std::string_view text = first ? shaken_hands : answer();
+            if (!first) note({buffer.data(), static_cast<std::size_t>(size)});
             ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
             if (!first && hang_up_) return;
             first = false;
         }
+    }
+
+    std::string_view answer() const {
+        return answers_[std::min(last_words_.size(), answers_.size() - 1)];
+    }
+
+    void note(std::string_view request) {
+        request.remove_suffix(2);
+        last_words_.emplace_back(request.substr(request.rfind('\n') + 1));
     }
 
     static bool readable(int fd) {
@@ -72,13 +89,15 @@ private:
         return ::poll(&entry, 1, 10) > 0;
     }
 
-    /// To CLIENT SETNAME and INFO.
-    static constexpr std::string_view shaken_hands = "+OK\r\n$0\r\n\r\n";
+    /// To CLIENT SETNAME, twice INFO, and TIME.
+    static constexpr std::string_view shaken_hands =
+        "+OK\r\n$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
 
     TempFolder folder_;
     Address address_{.path = folder_.file("fake"), .host = {}};
     UniqueFd listener_ = listen_on(address_);
-    const std::string answer_;
+    const std::vector<std::string> answers_;
+    std::vector<std::string> last_words_;
     const bool hang_up_;
     std::atomic<bool> stop_{false};
     std::atomic<int> ended_{0};
@@ -121,6 +140,42 @@ TEST(Connection, answers_garbage_with_an_error) {
         const bool is_answer = garbage.answer.starts_with('-');
         EXPECT_TRUE(is_answer || eventually([&] { return server.ended() >= 1; }));
     }
+}
+
+TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {
+    constexpr long long server_time = 5'000'000'000;
+    const std::string time = std::to_string(server_time);
+    const FakeServer server{{"-LATE " + time + " is the time\r\n",
+                             "*5\r\n:1\r\n:30000\r\n:0\r\n:" + time + "\r\n:0\r\n", ":1\r\n"}};
+    {
+        Client client{options_for(server.uri())};
+        Lock<Reentrant> lock{client, "job"};
+        EXPECT_TRUE(lock.try_lock());
+    }
+    const auto& words = server.last_words();
+    ASSERT_GE(words.size(), 2U);
+    constexpr long long most_microseconds =
+        1'000LL * (command_timeout + detail::late_margin).count();
+    EXPECT_LE(std::stoll(words[0]), 1'000'000 + 60'000'000) << "a minute after the handshake";
+    EXPECT_GT(std::stoll(words[1]), server_time);
+    EXPECT_LE(std::stoll(words[1]), server_time + most_microseconds);
+}
+
+TEST(Connection, gives_up_on_a_server_that_finds_everything_late) {
+    const FakeServer server{{"-LATE 5000000000 is the time\r\n"}};
+    Client client{options_for(server.uri())};
+    Lock<Reentrant> lock{client, "job"};
+    const auto error = thrown_by([&] { static_cast<void>(lock.try_lock()); });
+    ASSERT_TRUE(is_error(error, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(*error, "LATE")) << error->describe();
+}
+
+TEST(Connection, does_without_the_time_of_a_server_that_keeps_it_to_itself) {
+    RedisServer server{{.acl = {"default on nopass ~* &* +@all -time"}}};
+    Client client{options_for(server.uri())};
+    Lock<Reentrant> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 
 TEST(Connection, survives_a_denied_client_setname) {

@@ -237,6 +237,19 @@ void set(Database& db, Words words, Value& out) {
     if (!options.get) reply_status(out, "OK");
 }
 
+void setrange(Database& db, Words words, Value& out) {
+    const std::int64_t offset = integer(words[2]);
+    if (offset < 0) throw Refused{"ERR offset is out of range"};
+    auto* const old = db.find_as<std::string>(words[1]);
+    const std::string_view bytes = words[3];
+    if (bytes.empty()) return reply(out, old == nullptr ? 0 : old->size());
+    std::string& value = db.make<std::string>(words[1]);
+    const auto start = static_cast<std::size_t>(offset);
+    value.resize(std::max(value.size(), start + bytes.size()));
+    value.replace(start, bytes.size(), bytes);
+    reply(out, value.size());
+}
+
 void add(Database& db, std::string_view key, std::int64_t step, Value& out) {
     const auto* const old = db.find_as<std::string>(key);
     std::int64_t number = old == nullptr ? 0 : integer(*old);
@@ -582,6 +595,7 @@ void ping(Database&, Words words, Value& out) {
 constexpr std::array table{
     Command{"get", 2, 1, 1, &get},
     Command{"set", -3, 1, 1, &set},
+    Command{"setrange", 4, 1, 1, &setrange},
     Command{"del", -2, 1, -1, &del},
     Command{"unlink", -2, 1, -1, &del},
     Command{"exists", -2, 1, -1, &exists},

@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Control{"no_recheck", Bug::no_recheck},
                       Control{"unknown_grant_ignored", Bug::unknown_grant_ignored},
                       Control{"shared_queue", Bug::shared_queue},
-                      Control{"last_come_first_served", Bug::last_come_first_served}),
+                      Control{"last_come_first_served", Bug::last_come_first_served},
+                      Control{"late_commands_run", Bug::late_commands_run}),
     [](const auto& instance) { return std::string{instance.param.name}; });
 
 }  // namespace

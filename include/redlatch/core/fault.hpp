@@ -46,14 +46,23 @@ inline ServerError classify_server_error(std::string_view text) {
     static constexpr ServerError wait_and_retry{Errc::unavailable, true};
     static constexpr ServerError forbidden{Errc::denied, false};
     static constexpr std::array rows{
-        Row{"LOADING", wait_and_retry},     Row{"BUSY", wait_and_retry},
-        Row{"READONLY", wait_and_retry},    Row{"MASTERDOWN", wait_and_retry},
-        Row{"OOM", wait_and_retry},         Row{"MISCONF", wait_and_retry},
-        Row{"NOREPLICAS", wait_and_retry},  Row{"TRYAGAIN", wait_and_retry},
-        Row{"CLUSTERDOWN", wait_and_retry}, Row{"UNBLOCKED", wait_and_retry},
-        Row{"UNKILLABLE", wait_and_retry},  Row{"NOAUTH", forbidden},
-        Row{"WRONGPASS", forbidden},        Row{"NOPERM", forbidden},
-        Row{"DENIED", forbidden},           Row{"WRONGTYPE", {Errc::wrong_type, false}},
+        Row{"LOADING", wait_and_retry},
+        Row{"BUSY", wait_and_retry},
+        Row{"READONLY", wait_and_retry},
+        Row{"MASTERDOWN", wait_and_retry},
+        Row{"OOM", wait_and_retry},
+        Row{"MISCONF", wait_and_retry},
+        Row{"NOREPLICAS", wait_and_retry},
+        Row{"TRYAGAIN", wait_and_retry},
+        Row{"CLUSTERDOWN", wait_and_retry},
+        Row{"UNBLOCKED", wait_and_retry},
+        Row{"UNKILLABLE", wait_and_retry},
+        Row{"NOAUTH", forbidden},
+        Row{"WRONGPASS", forbidden},
+        Row{"NOPERM", forbidden},
+        Row{"DENIED", forbidden},
+        Row{"LATE", wait_and_retry},
+        Row{"WRONGTYPE", {Errc::wrong_type, false}},
     };
     const std::string_view first = text.substr(0, text.find(' '));
     for (const Row& row : rows) {

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
+#include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/resolve.hpp>
@@ -13,9 +14,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -48,6 +52,9 @@ public:
     /// The run id of the server, which tells it from any other and from itself after a restart; null
     /// if it keeps that to itself.
     const std::shared_ptr<const std::string>& server() const noexcept { return server_; }
+
+    /// Where the server's clock stands. Knows nothing if the server keeps its time to itself.
+    ServerClock& clock() noexcept { return clock_; }
 
     /// A second descriptor of its socket: `shutdown` on that one makes a thread that waits in
     /// `receive` find the connection closed.
@@ -251,11 +258,16 @@ private:
             commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
         }
         commands += Call::plain({"INFO", "server"}).wire();
+        commands += Call::plain({"INFO", "replication"}).wire();
+        commands += Call::plain({"TIME"}).wire();
+        const TimePoint sent = Clock::now();
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);
         if (done) done = expect_name_taken(limit);
         if (done && endpoint.db != 0) done = expect_ok(limit);
         if (done) done = read_run_id(limit);
+        if (done) done = expect_master(limit);
+        if (done) done = read_time(sent, limit);
         if (!done) done.error().maybe_executed = false;  // nothing of the user's was sent yet
         return done;
     }
@@ -272,19 +284,56 @@ private:
         return !done && can_do_without(done.error()) ? Expected<void, Fault>{} : done;
     }
 
+    /// A reply that is a help where the server gives it; null where it forbids that.
+    Expected<std::optional<Reply>, Fault> receive_if_allowed(const Limit& limit) {
+        auto reply = receive(limit);
+        if (reply) return std::optional<Reply>{*std::move(reply)};
+        if (can_do_without(reply.error())) return std::optional<Reply>{};
+        return Unexpected{std::move(reply).error()};
+    }
+
+    /// The value of a line `field:value` in an answer to INFO; empty where there is none.
+    static std::string_view value_in(std::string_view info, std::string_view field) {
+        const std::size_t at = info.find(field);
+        if (at == std::string_view::npos) return {};
+        const std::string_view rest = info.substr(at + field.size());
+        return rest.substr(0, rest.find_first_of("\r\n"));
+    }
+
     /// Where an ACL forbids INFO, a lock that a message gives us is confirmed by one more command.
     Expected<void, Fault> read_run_id(const Limit& limit) {
-        auto reply = receive(limit);
-        if (!reply) {
-            if (can_do_without(reply.error())) return {};
-            return Unexpected{std::move(reply).error()};
-        }
-        constexpr std::string_view field = "run_id:";
-        const std::string_view text = reply->view().text();
-        const std::size_t at = text.find(field);
-        if (at == std::string_view::npos) return {};
-        const std::string_view rest = text.substr(at + field.size());
-        server_ = std::make_shared<const std::string>(rest.substr(0, rest.find_first_of("\r\n")));
+        auto reply = receive_if_allowed(limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply) return {};
+        const std::string_view id = value_in((*reply)->view().text(), "run_id:");
+        if (!id.empty()) server_ = std::make_shared<const std::string>(id);
+        return {};
+    }
+
+    /// What a replica says about a lock may be long out of date.
+    Expected<void, Fault> expect_master(const Limit& limit) {
+        auto reply = receive_if_allowed(limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply || value_in((*reply)->view().text(), "role:") != "slave") return {};
+        Fault fault = io_fault("READONLY the server is a replica");
+        fault.error.node = node_;
+        return Unexpected{std::move(fault)};
+    }
+
+    /// Where an ACL forbids TIME, what a command does that arrives late is undone by its release only.
+    Expected<void, Fault> read_time(TimePoint sent, const Limit& limit) {
+        auto reply = receive_if_allowed(limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply || (*reply)->view().size() != 2) return {};
+        const auto number = [&reply](std::size_t i) {
+            const std::string_view text = (*reply)->view()[i].text();
+            std::int64_t number = 0;
+            std::from_chars(text.data(), text.data() + text.size(), number);
+            return number;
+        };
+        const std::chrono::microseconds time =
+            std::chrono::seconds{number(0)} + std::chrono::microseconds{number(1)};
+        clock_.answered(sent, time, Clock::now());
         return {};
     }
 
@@ -300,6 +349,7 @@ private:
     std::unique_ptr<redisContext, Free> context_;
     std::string node_;
     std::shared_ptr<const std::string> server_;
+    ServerClock clock_;
     std::chrono::microseconds busy_wait_{0};
     std::vector<const Script*> scripts_run_;
     Owed owed_;

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
+#include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/pool.hpp>
 #include <redlatch/net/script.hpp>
 
@@ -109,8 +110,27 @@ private:
         return reply;
     }
 
-    static Expected<Reply, Fault> exchange(Connection& connection, const Call& call, Wiring wiring,
-                                           const Limit& limit) {
+    /// A script that the server finds late although its answer is still waited for: then its clock
+    /// is not where it was taken to be, and the same is sent once more with the time it told.
+    static Expected<Reply, Fault> exchange(Connection& connection, const Call& call,
+                                           const Wiring& wiring, const Limit& limit) {
+        auto reply = exchange_once(connection, call, wiring, limit);
+        if (reply || !told_late(reply.error())) return reply;
+        return exchange_once(connection, call, wiring, limit);
+    }
+
+    static Expected<Reply, Fault> exchange_once(Connection& connection, const Call& call,
+                                                Wiring wiring, const Limit& limit) {
+        const TimePoint sent = Clock::now();
+        wiring.not_after = connection.clock().not_after(sent, saturating_sub(limit.at, sent));
+        auto reply = send_script(connection, call, wiring, limit);
+        const auto time = reply ? reply->view().time(call.answer()) : told_late(reply.error());
+        if (time) connection.clock().answered(sent, *time, Clock::now());
+        return reply;
+    }
+
+    static Expected<Reply, Fault> send_script(Connection& connection, const Call& call,
+                                              Wiring wiring, const Limit& limit) {
         auto reply = connection.call(call.wire(wiring), limit);
         if (reply || !call.is_script() || !is_noscript(reply.error())) return reply;
         wiring.form = Wiring::Form::whole;

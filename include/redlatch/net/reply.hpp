@@ -2,6 +2,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,7 +17,8 @@ enum class Answer {
     any,
     integer,
     ok_or_nil,  ///< a status, or nothing
-    acquired,   ///< two integers, or three or five from a script that knows of a queue
+    acquired,   ///< two integers, or three or five from a script that knows of a queue; the
+                ///< fourth of five is the server's time in microseconds
     lock_info,  ///< a string and two integers, or three
 };
 
@@ -66,6 +68,13 @@ public:
                 return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
         }
         return false;
+    }
+
+    /// The server's time in an answer that has it.
+    std::optional<std::chrono::microseconds> time(Answer answer) const noexcept {
+        if (answer != Answer::acquired || size() != 5) return std::nullopt;
+        const std::int64_t time = (*this)[3].integer().value_or(0);
+        return time > 0 ? std::optional{std::chrono::microseconds{time}} : std::nullopt;
     }
 
 private:

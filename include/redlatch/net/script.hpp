@@ -38,10 +38,11 @@ struct Wiring {
     Form form = Form::by_sha;
     bool first_key_only = false;    ///< the server allows no other keys to us
     std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
+    std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
 };
 
-/// One argument of a command: bytes that live elsewhere, a number, or the run id of the server
-/// that the command will go to.
+/// One argument of a command: bytes that live elsewhere, a number, or what only the connection
+/// knows that the command will go out on.
 class Argument {
 public:
     constexpr Argument() = default;
@@ -56,18 +57,25 @@ public:
         return argument;
     }
 
+    static constexpr Argument not_after() {
+        Argument argument;
+        argument.kind_ = Kind::not_after;
+        return argument;
+    }
+
     using Digits = std::array<char, 20>;
 
     /// The bytes to send; a number is written into `digits`, which has to outlive the result.
     std::string_view bytes(Digits& digits, const Wiring& wiring = {}) const noexcept {
         if (kind_ == Kind::bytes) return bytes_;
         if (kind_ == Kind::server) return wiring.server;
-        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number_);
+        const std::int64_t number = kind_ == Kind::not_after ? wiring.not_after : number_;
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
         return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
     }
 
 private:
-    enum class Kind { bytes, number, server };
+    enum class Kind { bytes, number, server, not_after };
 
     std::string_view bytes_;
     std::int64_t number_ = 0;
@@ -114,9 +122,9 @@ public:
     }
 
 private:
-    static constexpr std::size_t capacity = 12;
+    static constexpr std::size_t capacity = 16;
     static constexpr std::size_t first_key = 3;  // behind EVALSHA, the SHA and the number of keys
-    static constexpr std::size_t most_commands_fit = 320;
+    static constexpr std::size_t most_commands_fit = 448;
     static constexpr std::string_view line_end = "\r\n";
 
     Call(std::initializer_list<Argument> words, Answer answer) : answer_(answer) {

@@ -10,6 +10,31 @@
 /// at compile time it would cost every translation unit a third of a second.
 namespace redlatch::inline v0::lua {
 
+/// For scripts that may give somebody a lock or a place: they change nothing where nobody waits for
+/// their answer any more. `now` is 0 where nobody needed to know.
+inline constexpr const char* in_time = R"lua(
+local now = 0
+if not_after > 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+  if now > not_after then
+    return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
+  end
+end
+)lua";
+
+/// Stands before the answer "not ours", which is to be believed of a master only: a replica may not
+/// have heard yet that it is ours. `probe` is a write that changes nothing.
+inline std::string unless_replica(const std::string& probe) {
+    return R"lua(
+  local done = redis.pcall()lua" +
+           probe + R"lua()
+  if type(done) == 'table' and string.find(done.err, 'READONLY', 1, true) then
+    return redis.error_reply('READONLY the server is a replica')
+  end
+)lua";
+}
+
 /// The queue of those who wait for a lock. A waiter's terms are its lock's shape, its lease, the
 /// server's time in microseconds until which it counts as alive, and whether it hears messages.
 inline constexpr const char* queue = R"lua(
@@ -178,9 +203,12 @@ const T& built_once(std::atomic<const T*>& place, T (*build)()) {
 }
 
 inline LockScripts build_on_string() {
+    const std::string if_master = unless_replica("'SETRANGE', lock, 0, ''");
+
     const std::string acquire = std::string{R"lua(
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
-local token, lease = ARGV[1], tonumber(ARGV[2])
+local token, lease, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
+)lua"} + in_time + R"lua(
 local owner = redis.call('GET', lock)
 if owner == token then
   local ttl = redis.call('PTTL', lock)
@@ -188,17 +216,17 @@ if owner == token then
     redis.call('PEXPIRE', lock, lease)
     ttl = lease
   end
-  return {1, ttl, queue and redis.call('ZCARD', queue) or 0}
+  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, 0}
 end
 if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
   redis.call('SET', lock, token, 'PX', lease)
-  return {1, lease, 0}
+  return {1, lease, 0, now, 0}
 end
 if not queue then
   return {0, redis.call('PTTL', lock)}
 end
 local own_shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
-)lua"} + queue + waiting + R"lua(
+)lua" + queue + waiting + R"lua(
 if owner then
   return wait(redis.call('PTTL', lock), owner)
 end
@@ -207,7 +235,7 @@ if refusal then
   return refusal
 end
 redis.call('SET', lock, token, 'PX', lease)
-return {1, lease, redis.call('ZCARD', queue)}
+return {1, lease, redis.call('ZCARD', queue), now, 0}
 )lua";
 
     const std::string release = std::string{R"lua(
@@ -217,12 +245,13 @@ if redis.call('GET', lock) ~= token then
   if queue and redis.call('ZREM', queue, token) > 0 then
     redis.call('HDEL', waiters, token)
   end
+)lua"} + if_master + R"lua(
   return 0
 end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
-)lua"} + queue + R"lua(
+)lua" + queue + R"lua(
 -- A late command may have given its own token a place.
 if redis.call('ZREM', queue, token) > 0 then
   redis.call('HDEL', waiters, token)
@@ -258,6 +287,7 @@ return 1
         .extend = Script{R"lua(
 local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if redis.call('GET', lock) ~= token then
+)lua" + if_master + R"lua(
   return 0
 end
 if redis.call('PTTL', lock) < lease then
@@ -273,6 +303,7 @@ local lock, queue = KEYS[1], KEYS[2]
 local owner = redis.call('GET', lock)
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if not owner then
+)lua" + if_master + R"lua(
   return {'', 0, -2, waiting}
 end
 return {owner, 1, redis.call('PTTL', lock), waiting}
@@ -280,9 +311,11 @@ return {owner, 1, redis.call('PTTL', lock), waiting}
 
         .force = Script{force},
 
-        .move = Script{R"lua(
+        .move = Script{std::string{R"lua(
 local lock, queue = KEYS[1], KEYS[2]
 local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local not_after = tonumber(ARGV[4] or 0)
+)lua"} + in_time + R"lua(
 local owner = redis.call('GET', lock)
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if owner == token then
@@ -290,6 +323,7 @@ if owner == token then
   return 1 + waiting
 end
 if owner ~= next_token then
+)lua" + if_master + R"lua(
   return 0
 end
 if redis.call('PTTL', lock) < lease then
@@ -301,9 +335,12 @@ return 1 + waiting
 }
 
 inline LockScripts build_on_hash() {
+    const std::string if_master = unless_replica("'HDEL', lock, token");
+
     const std::string acquire = std::string{R"lua(
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
-local token, lease = ARGV[1], tonumber(ARGV[2])
+local token, lease, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
+)lua"} + in_time + R"lua(
 local ttl = redis.call('PTTL', lock)
 local free = ttl == -2
 
@@ -320,7 +357,7 @@ local function take()
     end
     ttl = lease
   end
-  return {1, ttl, queue and redis.call('ZCARD', queue) or 0}
+  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, 0}
 end
 
 if free and not (queue and redis.call('ZCARD', queue) > 0) then
@@ -333,7 +370,7 @@ if not queue then
   return {0, ttl}
 end
 local own_shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
-)lua"} + queue + waiting + R"lua(
+)lua" + queue + waiting + R"lua(
 if free then
   return give_way() or take()
 end
@@ -347,12 +384,13 @@ if redis.call('HEXISTS', lock, token) == 0 then
   if queue and redis.call('ZREM', queue, token) > 0 then
     redis.call('HDEL', waiters, token)
   end
+)lua"} + if_master + R"lua(
   return 0
 end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('HDEL', lock, token)
 end
-)lua"} + queue + R"lua(
+)lua" + queue + R"lua(
 local now = clock()
 redis.call('HDEL', lock, token)
 if redis.call('HLEN', lock) > 0 then
@@ -387,6 +425,7 @@ return 1
         .extend = Script{R"lua(
 local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', lock, token) == 0 then
+)lua" + if_master + R"lua(
   return 0
 end
 if redis.call('PTTL', lock) < lease then
@@ -398,10 +437,11 @@ return 1
         .release = Script{release},
 
         .inspect = Script{R"lua(
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, token = KEYS[1], KEYS[2], ARGV[1]
 local fields = redis.call('HGETALL', lock)
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if #fields == 0 then
+)lua" + if_master + R"lua(
   return {'', 0, -2, waiting}
 end
 return {fields[1], tonumber(fields[2]) or 0, redis.call('PTTL', lock), waiting}
@@ -412,6 +452,7 @@ return {fields[1], tonumber(fields[2]) or 0, redis.call('PTTL', lock), waiting}
         .nest = Script{R"lua(
 local lock, token, count, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 if redis.call('HEXISTS', lock, token) == 0 then
+)lua" + if_master + R"lua(
   return 0
 end
 redis.call('HSET', lock, token, count)
@@ -421,9 +462,11 @@ end
 return 1
 )lua"},
 
-        .move = Script{R"lua(
+        .move = Script{std::string{R"lua(
 local lock, queue = KEYS[1], KEYS[2]
 local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local not_after = tonumber(ARGV[4] or 0)
+)lua"} + in_time + R"lua(
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if redis.call('HEXISTS', lock, token) == 1 then
   redis.call('DEL', lock)
@@ -432,6 +475,7 @@ if redis.call('HEXISTS', lock, token) == 1 then
   return 1 + waiting
 end
 if redis.call('HEXISTS', lock, next_token) == 0 then
+)lua" + if_master + R"lua(
   return 0
 end
 if redis.call('PTTL', lock) < lease then

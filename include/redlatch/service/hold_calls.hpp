@@ -17,7 +17,7 @@ inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool 
     return {hold.scripts().acquire,
             {keys.lock, keys.queue, keys.waiters},
             {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{stay.count()},
-             std::int64_t{hears ? 1 : 0}, Argument::server()},
+             std::int64_t{hears ? 1 : 0}, Argument::server(), Argument::not_after()},
             Answer::acquired};
 }
 
@@ -34,7 +34,9 @@ inline Call extend_call(const Hold& hold, Lease lease) {
 /// Gives the lock to the next owner for `ttl`.
 inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
-    return {hold.scripts().move, {keys.lock, keys.queue}, {hold.token().bytes, ttl, next.bytes}};
+    return {hold.scripts().move,
+            {keys.lock, keys.queue},
+            {hold.token().bytes, ttl, next.bytes, Argument::not_after()}};
 }
 
 /// Ends a hold, or leaves the queue.

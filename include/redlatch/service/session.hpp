@@ -85,6 +85,11 @@ public:
 
     ::pid_t pid() const noexcept { return pid_; }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
+
+    /// How long after a try was given up a script of its does nothing any more, if it arrives only
+    /// then: the time for the last release of its token.
+    Clock::duration too_late() const noexcept { return command_timeout_ + late_margin; }
+
     Node& master_of(std::string_view key) { return topology_.master_of(key); }
     Gate& gate() noexcept { return gate_; }
     Renewal& renewal() noexcept { return renewal_; }
@@ -135,7 +140,7 @@ public:
     void declare_lost(const std::shared_ptr<Hold>& hold) {
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
-        if (hold->unclear_try) renewal_.bury(hold, {Clock::duration{command_timeout_}});
+        if (hold->unclear_try) renewal_.bury(hold, {too_late()});
         gate_.lost(hold);
         notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
         const auto held_for = Clock::now() - hold->taken_at();

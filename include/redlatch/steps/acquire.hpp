@@ -208,7 +208,7 @@ private:
         session_->dismiss(*hold);
         if (!standing_.must_be_released()) return;
         std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (standing_.unclear()) pauses.emplace_back(session_->command_timeout());
+        if (standing_.unclear()) pauses.emplace_back(session_->too_late());
         if (!session_->renewal().bury(hold, std::move(pauses))) release_now(*hold);
     }
 
@@ -281,10 +281,13 @@ private:
         fault_ = nullptr;
         if (reply->repeated) standing_.repeated();
         const ReplyView answer = reply->view();
-        others_wait_ = answer.size() == 3 && answer[2].integer() > 0;
+        others_wait_ = false;
         if (answer.is_status("OK")) return taken(now);
         if (answer.fits(Answer::acquired)) {
-            if (answer[0].integer() == 1) return taken(now);
+            if (answer[0].integer() == 1) {
+                others_wait_ = answer.size() > 2U && answer[2].integer() > 0;
+                return taken(now);
+            }
             if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
         return failed_try(hold, stay, now, unexpected_reply());

@@ -73,7 +73,7 @@ private:
         hold->advance(Phase::releasing, Phase::released);
         session_->gate().released(*hold);
         if (!outcome || hold->unclear_try) {
-            session_->renewal().bury(hold, {Clock::duration{session_->command_timeout()}});
+            session_->renewal().bury(hold, {session_->too_late()});
         }
         return tell(*hold, std::move(outcome));
     }
@@ -99,7 +99,7 @@ private:
     /// more.
     void answered(const std::shared_ptr<Hold>& hold, const Expected<Reply, Fault>& reply,
                   TimePoint ended) {
-        const Clock::duration pause{session_->command_timeout()};
+        const Clock::duration pause = session_->too_late();
         if (reply) {
             if (hold->unclear_try) session_->renewal().bury(hold, {pause});
             const bool was_ours = reply->view().integer() != 0;
@@ -124,8 +124,7 @@ private:
         auto reply = run(hold, call, limit);
         if (!reply) {
             if (reply.error().maybe_executed) core.unclear_try();
-            const Clock::duration pause{session_->command_timeout()};
-            session_->renewal().bury(next, {Clock::duration::zero(), pause});
+            session_->renewal().bury(next, {Clock::duration::zero(), session_->too_late()});
             return std::nullopt;
         }
         const std::int64_t answer = reply->view().integer().value_or(0);

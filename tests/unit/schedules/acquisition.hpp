@@ -197,8 +197,45 @@ private:
                 .hears = process_->possible()};
     }
 
-    void send(Command command, Command again, TimePoint answer_by, Exchange::Done done) {
+    /// What the server finds late although it is waited for is sent once more, by the clock that it
+    /// has told.
+    void send(const Command& command, const Command& again, TimePoint answer_by,
+              const Exchange::Done& done) {
+        send_once(command, again, answer_by,
+                  [this, command, again, answer_by, done](Outcome outcome) {
+                      if (!found_late(outcome)) return done(std::move(outcome));
+                      send_once(command, again, answer_by, [this, done](Outcome second) {
+                          if (found_late(second)) second = Unexpected{too_late()};
+                          done(std::move(second));
+                      });
+                  });
+    }
+
+    static detail::Fault too_late() {
+        return {.error = {Errc::unavailable, {}, {}, "too late", {}}};
+    }
+
+    bool found_late(const Outcome& outcome) {
+        if (!outcome) return false;
+        const auto& [value, server, repeated] = *outcome;
+        const bool knows_time = value.elements.size() == 5 && value.elements[3].integer > 0;
+        if (knows_time) heard(microseconds{value.elements[3].integer}, server);
+        if (!value.is_error()) return false;
+        detail::Fault fault = too_late();
+        fault.error.message = value.text;
+        heard(detail::told_late(fault).value(), server);
+        return true;
+    }
+
+    void heard(microseconds time, const std::shared_ptr<const std::string>& server) {
+        if (server != world_->server->id()) return;
+        process_->server_clock().answered(sent_, time, host_->clock());
+    }
+
+    void send_once(Command command, Command again, TimePoint answer_by, Exchange::Done done) {
         sent_ = host_->clock();
+        process_->limit(command, answer_by);
+        process_->limit(again, answer_by);
         exchange_ = world_->network->call(*host_, std::move(command), std::move(again), answer_by,
                                           [this, done = std::move(done)](Outcome outcome) {
                                               exchange_ = nullptr;
@@ -282,7 +319,7 @@ private:
         world_->checker->dies(standing_.token());
         if (!standing_.must_be_released()) return;
         std::vector<Moment> pauses{0ns};
-        if (standing_.unclear()) pauses.emplace_back(world_->plan->command_timeout);
+        if (standing_.unclear()) pauses.emplace_back(process_->too_late());
         process_->bury(dead(), std::move(pauses));
     }
     Process::Dead dead() const {
@@ -357,7 +394,7 @@ private:
         hold_->phase = Hold::Phase::over;
         process_->vacate(*hold_);
         if (!outcome || hold_->unclear) {
-            process_->bury(dead(), {Moment{world_->plan->command_timeout}});
+            process_->bury(dead(), {process_->too_late()});
         }
         end();
     }

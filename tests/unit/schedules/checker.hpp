@@ -125,14 +125,16 @@ public:
     }
 
     void executed(const Command& command, const ModelRedis::Value& value) {
-        if (value.is_error()) fail("the script failed: " + value.text);
+        const bool late = value.is_error() && value.text.starts_with("LATE ");
+        if (value.is_error() && !late) fail("the script failed: " + value.text);
+        if (!late) check_in_time(command);
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
         const Server::Owner owner = server_->owner(command.lock);
         if (owner.token != here.before.token) changed_hands(here, command, owner.token);
         here.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
         if (command.asks() && owner.token == command.token) came_late(command.token);
-        if (command.kind == Command::Kind::acquire) note_asked(here, command, value);
+        if (command.kind == Command::Kind::acquire && !late) note_asked(here, command, value);
         if (command.kind == Command::Kind::release) std::erase(here.order, command.token);
         for (const auto& hold : here.holds) check_end(*hold);
     }
@@ -196,6 +198,12 @@ private:
     /// clocks may differ.
     bool promised(const Hold& hold) const {
         return valid(hold) && hold.generation == server_->generation();
+    }
+
+    void check_in_time(const Command& command) const {
+        if (command.kind == Command::Kind::acquire && timeline_->now() > command.too_late) {
+            fail("carried out when nobody waited for it any more");
+        }
     }
 
     // ---- The owner at the server

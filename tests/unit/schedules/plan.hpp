@@ -20,6 +20,7 @@ enum class Bug {
     unknown_grant_ignored,  ///< nobody gives back what a dead token was given
     shared_queue,           ///< all names have one queue
     last_come_first_served,
+    late_commands_run,  ///< a script never finds itself late
 };
 
 /// How often things go wrong: once in so many; never for 0.

@@ -6,6 +6,7 @@
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/core/server_clock.hpp>
 #include <redlatch/core/standing.hpp>
 
 #include <array>
@@ -99,8 +100,7 @@ public:
         hold->phase = Hold::Phase::over;
         world_->checker->runs_out(hold);
         if (!hold->unclear) return;
-        bury({.token = hold->token, .lock = hold->lock, .lease = hold->lease},
-             {Moment{world_->plan->command_timeout}});
+        bury({.token = hold->token, .lock = hold->lock, .lease = hold->lease}, {too_late()});
     }
 
     void vacate(const Hold& hold) {
@@ -151,6 +151,32 @@ public:
         world_->timeline->at(world_->timeline->now() + notice,
                              [this] { world_->server->set_subscribed(number_, false); });
     }
+
+    // ---- The server's clock
+
+    /// As a connection knows it, from when it was made on.
+    detail::ServerClock& server_clock() {
+        if (clock_of_ != world_->server->id()) {
+            clock_of_ = world_->server->id();
+            server_clock_ = {};
+            const Moment there = world_->network->latency();
+            server_clock_.answered(host_.clock() - there, world_->server->time(),
+                                   host_.clock() + there);
+        }
+        return server_clock_;
+    }
+
+    /// Makes a command do nothing once nobody waits for its answer any more.
+    void limit(Command& command, TimePoint answer_by) {
+        const TimePoint now = host_.clock();
+        command.not_after = server_clock().not_after(now, answer_by - now);
+        // The clocks' rates differ, and the server's may have been seen long ago.
+        const Moment end = host_.moment_of(std::max(answer_by, now));
+        command.too_late = end + end / 50 + detail::late_margin + 1ms;
+    }
+
+    /// How long a token's last release waits.
+    Moment too_late() const { return world_->plan->command_timeout + detail::late_margin; }
 
     // ---- Releases in the background
 
@@ -231,6 +257,8 @@ private:
     std::vector<std::unique_ptr<Acquisition>> acquisitions_{};
     std::size_t unfinished_ = 0;
     std::uint64_t tokens_ = 0;
+    detail::ServerClock server_clock_{};
+    std::shared_ptr<const std::string> clock_of_{};
     bool started_ = false;
     bool listening_ = false;
     bool connected_ = false;

@@ -28,7 +28,9 @@ struct Command {
     milliseconds lease{};
     milliseconds stay{};
     bool hears = false;
-    std::uint64_t number = 0;  ///< in the order of sending
+    std::int64_t not_after = 0;      ///< by the server's clock
+    Moment too_late{Moment::max()};  ///< when it must do nothing any more, whatever the clocks say
+    std::uint64_t number = 0;        ///< in the order of sending
 
     bool asks() const { return kind != Kind::release; }
 
@@ -66,6 +68,7 @@ private:
         if (bug == Bug::plain_delete && !on_hash) {
             patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
         }
+        if (bug == Bug::late_commands_run) patch(made.acquire, "now > not_after", "false");
         if (bug == Bug::last_come_first_served) {
             patch(made.acquire, "math.max(now, last + 1)", "-now");
         }
@@ -126,11 +129,11 @@ public:
             return redis_->eval(scripts_->release, keys,
                                 std::array<std::string, 2>{command.token, *command.server});
         }
-        return redis_->eval(
-            scripts_->acquire, keys,
-            std::array<std::string, 5>{command.token, std::to_string(command.lease.count()),
-                                       std::to_string(command.stay.count()),
-                                       command.hears ? "1" : "0", *command.server});
+        return redis_->eval(scripts_->acquire, keys,
+                            std::array<std::string, 6>{
+                                command.token, std::to_string(command.lease.count()),
+                                std::to_string(command.stay.count()), command.hears ? "1" : "0",
+                                *command.server, std::to_string(command.not_after)});
     }
 
     Owner owner(int lock) {
@@ -167,6 +170,8 @@ public:
         follow();
     }
     const std::shared_ptr<const std::string>& id() const { return id_; }
+
+    microseconds time() const { return microseconds{start_us_} + timeline_->now() / 1us * 1us; }
     int generation() const { return generation_; }
 
 private:
