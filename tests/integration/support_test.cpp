@@ -543,6 +543,120 @@ TEST_P(ProxyTest, DelaysAndDeliversRequestsOfClientsThatHaveGone) {
     EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 1; }));
 }
 
+TEST_P(ProxyTest, DelaysVaryAndKeepTheOrder) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.delay(30ms, 30ms, Way::requests);
+    const std::vector<RawRedis::Command> commands(20, {"INCR", "n"});
+    const Stopwatch watch;
+    long long last = 0;
+    for (const RawReply& reply : redis.pipeline(commands)) EXPECT_EQ(reply.integer, ++last);
+    for (int i = 0; i < 10; ++i) redis.command({"INCR", "n"});
+    EXPECT_LT(watch.elapsed(), 20s);
+    EXPECT_GE(watch.elapsed(), 30ms);  // eleven delays of 0 to 60 ms
+    EXPECT_EQ(direct_.get("n"), "30");
+}
+
+TEST_P(ProxyTest, HoldsRequestsAndDeliversThoseOfClientsThatHaveGone) {
+    proxy_.hold_requests();
+    {
+        RawRedis ghost = through(50ms);
+        EXPECT_THROW(ghost.command({"INCR", "ghost"}), std::runtime_error);
+    }
+    EXPECT_FALSE(direct_.exists("ghost"));
+    proxy_.pass();
+    EXPECT_TRUE(eventually([&] { return direct_.exists("ghost"); }));
+    EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 0; }));
+}
+
+TEST_P(ProxyTest, BlackHoleInOneDirectionLetsTheOtherPass) {
+    RawRedis redis = through();
+    redis.ping();
+    redis.set_timeout(100ms);
+    proxy_.black_hole(Way::replies);
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "1");
+    proxy_.pass();
+    RawRedis listener = through();
+    listener.command({"SUBSCRIBE", "news"});
+    proxy_.black_hole(Way::requests);
+    direct_.command({"PUBLISH", "news", "read this"});
+    EXPECT_EQ(listener.next().elements.back().text, "read this");
+    RawRedis mute = through(100ms);
+    EXPECT_THROW(mute.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "1");
+}
+
+TEST_P(ProxyTest, StallReadsNothingUntilPass) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.stall(Way::requests);
+    auto answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
+    EXPECT_FALSE(direct_.exists("n"));
+    EXPECT_EQ(proxy_.counts().open, 1);
+    proxy_.pass();
+    EXPECT_EQ(answer.get().integer, 1);
+
+    proxy_.stall(Way::replies);
+    answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    EXPECT_TRUE(eventually([&] { return direct_.get("n") == "2"; }));
+    EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
+    proxy_.pass();
+    EXPECT_EQ(answer.get().integer, 2);
+}
+
+TEST_P(ProxyTest, StallSeesNoEnd) {
+    {
+        RawRedis redis = through();
+        redis.ping();
+        proxy_.stall();
+    }
+    EXPECT_EQ(proxy_.counts().open, 1);
+    proxy_.pass();
+    EXPECT_TRUE(eventually([&] { return proxy_.counts().open == 0; }));
+}
+
+TEST_P(ProxyTest, HalfCloseEndsOneDirection) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.half_close(Way::replies);
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_TRUE(eventually([&] { return direct_.get("n") == "1"; }));
+    EXPECT_EQ(proxy_.counts().open, 1);
+
+    RawRedis other = through();
+    other.ping();
+    proxy_.half_close(Way::requests);
+    EXPECT_THROW(other.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "1");
+    through().ping();
+}
+
+TEST_P(ProxyTest, ResetEndsConnectionsByAnAbort) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.reset();
+    EXPECT_EQ(proxy_.counts().open, 0);
+    try {
+        redis.ping();
+        ADD_FAILURE() << "the connection is still there";
+    } catch (const std::runtime_error& error) {
+        const std::string what = error.what();
+        EXPECT_TRUE(!GetParam() || what.find("reset") != std::string::npos) << what;
+    }
+    through().ping();
+}
+
+TEST_P(ProxyTest, TricklesRequests) {
+    RawRedis redis = through();
+    redis.ping();
+    proxy_.trickle(1, 5ms, Way::requests);
+    const Stopwatch watch;
+    EXPECT_EQ(redis.command({"INCR", "n"}).integer, 1);  // 21 bytes
+    EXPECT_GE(watch.elapsed(), 95ms);
+}
+
 TEST_P(ProxyTest, ShowsAServersEndToItsClients) {
     RawRedis redis = through();
     redis.ping();

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <limits>
 #include <optional>
+#include <random>
 #include <utility>
 
 namespace redlatch::test {
@@ -25,6 +26,13 @@ void hang_up(UniqueFd& fd) {
         ::shutdown(fd.get(), SHUT_RDWR);
         fd.reset();
     }
+}
+
+/// Ends a TCP connection by a reset; for a Unix socket the option means nothing.
+void abort_connection(UniqueFd& fd) {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    fd.reset();
 }
 
 /// Small packets are not held back to be sent together.
@@ -53,12 +61,25 @@ void Proxy::Stream::add(std::string bytes, Clock::time_point due) {
 }
 
 void Proxy::Stream::hurry() {
+    next_trickle_ = {};
     for (Piece& piece : pieces_) {
         piece.due = {};
     }
 }
 
-std::size_t Proxy::Stream::write(const UniqueFd& to, Clock::time_point now, std::size_t most) {
+std::size_t Proxy::Stream::write(const UniqueFd& to, Clock::time_point now, const Flow& flow) {
+    if (flow.hold || now < next_trickle_) {
+        return 0;
+    }
+    const bool trickles = flow.trickle_bytes > 0;
+    const std::size_t written = write_due(to, now, trickles ? flow.trickle_bytes : no_limit);
+    if (trickles && written > 0) {
+        next_trickle_ = now + flow.trickle_every;
+    }
+    return written;
+}
+
+std::size_t Proxy::Stream::write_due(const UniqueFd& to, Clock::time_point now, std::size_t most) {
     std::size_t written = 0;
     blocked_ = false;
     while (!pieces_.empty() && pieces_.front().due <= now && written < most) {
@@ -109,7 +130,6 @@ void Proxy::pass() {
             connection.requests.hurry();
             connection.replies.hurry();
             connection.drop_reply = false;
-            connection.next_trickle = {};
         }
         if (!listener_) {
             open_listener();
@@ -118,7 +138,11 @@ void Proxy::pass() {
 }
 
 void Proxy::hold_replies() {
-    call([this] { faults_.hold_replies = true; });
+    change(Way::replies, [](Flow& flow) { flow.hold = true; });
+}
+
+void Proxy::hold_requests() {
+    change(Way::requests, [](Flow& flow) { flow.hold = true; });
 }
 
 void Proxy::drop_replies_once(int count, std::string containing) {
@@ -128,8 +152,12 @@ void Proxy::drop_replies_once(int count, std::string containing) {
     });
 }
 
-void Proxy::black_hole() {
-    call([this] { faults_.black_hole = true; });
+void Proxy::black_hole(Way way) {
+    change(way, [](Flow& flow) { flow.black_hole = true; });
+}
+
+void Proxy::stall(Way way) {
+    change(way, [](Flow& flow) { flow.stall = true; });
 }
 
 void Proxy::refuse() {
@@ -140,23 +168,52 @@ void Proxy::cut() {
     call([this] { cut_connections(); });
 }
 
-void Proxy::trickle(std::size_t bytes, std::chrono::milliseconds every) {
-    call([=, this] {
-        faults_.trickle_bytes = bytes;
-        faults_.trickle_every = every;
+void Proxy::reset() {
+    call([this] {
+        for (Connection& connection : connections_) {
+            abort_connection(connection.client);
+            abort_connection(connection.server);
+        }
+        connections_.clear();
     });
 }
 
-void Proxy::delay(std::chrono::milliseconds time) {
-    call([=, this] { faults_.request_delay = faults_.reply_delay = time; });
+void Proxy::half_close(Way way) {
+    call([=, this] {
+        for (Connection& connection : connections_) {
+            if (way != Way::replies) {
+                ::shutdown(connection.server.get(), SHUT_WR);
+            }
+            if (way != Way::requests) {
+                ::shutdown(connection.client.get(), SHUT_WR);
+            }
+        }
+    });
 }
 
-void Proxy::delay_requests(std::chrono::milliseconds time) {
-    call([=, this] { faults_.request_delay = time; });
+void Proxy::trickle(std::size_t bytes, std::chrono::milliseconds every, Way way) {
+    change(way, [=](Flow& flow) {
+        flow.trickle_bytes = bytes;
+        flow.trickle_every = every;
+    });
 }
 
-void Proxy::delay_replies(std::chrono::milliseconds time) {
-    call([=, this] { faults_.reply_delay = time; });
+void Proxy::delay(std::chrono::milliseconds time, std::chrono::milliseconds jitter, Way way) {
+    change(way, [=](Flow& flow) {
+        flow.delay = time;
+        flow.jitter = jitter;
+    });
+}
+
+void Proxy::change(Way way, const std::function<void(Flow&)>& edit) {
+    call([&] {
+        if (way != Way::replies) {
+            edit(faults_.requests);
+        }
+        if (way != Way::requests) {
+            edit(faults_.replies);
+        }
+    });
 }
 
 ProxyCounts Proxy::counts() {
@@ -193,15 +250,19 @@ void Proxy::run() {
 
 void Proxy::wait_for_events() {
     std::vector<pollfd> fds{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-    const auto watch = [&fds](const UniqueFd& fd, bool gone, bool full) {
-        const int events = POLLIN | (full ? POLLOUT : 0);
-        fds.push_back(
-            {.fd = gone ? -1 : fd.get(), .events = static_cast<short>(events), .revents = 0});
+    // A descriptor without events is left out: poll would tell of its end again and again.
+    const auto watch = [&fds](const UniqueFd& fd, bool reads, bool full) {
+        const int events = (reads ? POLLIN : 0) | (full ? POLLOUT : 0);
+        fds.push_back({.fd = events == 0 ? -1 : fd.get(),
+                       .events = static_cast<short>(events),
+                       .revents = 0});
     };
-    watch(listener_, false, false);
+    watch(listener_, true, false);
     for (const Connection& connection : connections_) {
-        watch(connection.client, connection.client_gone, connection.replies.blocked());
-        watch(connection.server, connection.server_gone, connection.requests.blocked());
+        const bool from_client = !connection.client_gone && !faults_.requests.stall;
+        const bool from_server = !connection.server_gone && !faults_.replies.stall;
+        watch(connection.client, from_client, connection.replies.blocked());
+        watch(connection.server, from_server, connection.requests.blocked());
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_due() - Clock::now());
     ::poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left.count(), 0, 1000)));
@@ -254,12 +315,13 @@ void Proxy::cut_connections() {
 void Proxy::serve(Connection& connection) {
     read_requests(connection);
     read_replies(connection);
-    write_requests(connection);
-    write_replies(connection);
+    const Clock::time_point now = Clock::now();
+    counts_.request_bytes += connection.requests.write(connection.server, now, faults_.requests);
+    counts_.reply_bytes += connection.replies.write(connection.client, now, faults_.replies);
     const bool client_done = connection.client_gone && connection.requests.empty();
     const bool server_done = connection.server_gone && connection.replies.empty();
-    const bool ended = client_done || server_done;
-    if (connection.finished || (ended && !faults_.black_hole)) {
+    const bool hidden = client_done ? faults_.requests.black_hole : faults_.replies.black_hole;
+    if (connection.finished || ((client_done || server_done) && !hidden)) {
         hang_up(connection.client);
         hang_up(connection.server);
         connection.finished = true;
@@ -267,7 +329,7 @@ void Proxy::serve(Connection& connection) {
 }
 
 void Proxy::read_requests(Connection& connection) {
-    if (connection.client_gone) {
+    if (connection.client_gone || faults_.requests.stall) {
         return;
     }
     std::optional<std::string> bytes = receive(connection.client);
@@ -275,18 +337,18 @@ void Proxy::read_requests(Connection& connection) {
         connection.client_gone = true;
         connection.replies = {};
     }
-    if (!bytes || bytes->empty() || faults_.black_hole || connection.server_gone) {
+    if (!bytes || bytes->empty() || faults_.requests.black_hole || connection.server_gone) {
         return;
     }
     if (faults_.drop_replies > 0 && bytes->find(faults_.drop_containing) != std::string::npos) {
         --faults_.drop_replies;
         connection.drop_reply = true;
     }
-    connection.requests.add(std::move(*bytes), Clock::now() + faults_.request_delay);
+    connection.requests.add(std::move(*bytes), due(faults_.requests));
 }
 
 void Proxy::read_replies(Connection& connection) {
-    if (connection.server_gone) {
+    if (connection.server_gone || faults_.replies.stall) {
         return;
     }
     std::optional<std::string> bytes = receive(connection.server);
@@ -294,7 +356,7 @@ void Proxy::read_replies(Connection& connection) {
         connection.server_gone = true;
         connection.requests = {};
     }
-    if (!bytes || bytes->empty() || faults_.black_hole || connection.client_gone) {
+    if (!bytes || bytes->empty() || faults_.replies.black_hole || connection.client_gone) {
         return;
     }
     if (connection.drop_reply) {
@@ -302,38 +364,25 @@ void Proxy::read_replies(Connection& connection) {
         connection.finished = true;
         return;
     }
-    connection.replies.add(std::move(*bytes), Clock::now() + faults_.reply_delay);
+    connection.replies.add(std::move(*bytes), due(faults_.replies));
 }
 
-void Proxy::write_requests(Connection& connection) {
-    counts_.request_bytes += connection.requests.write(connection.server, Clock::now(), no_limit);
-}
-
-void Proxy::write_replies(Connection& connection) {
-    const Clock::time_point now = Clock::now();
-    const bool trickling = faults_.trickle_bytes > 0;
-    if (faults_.hold_replies || (trickling && now < connection.next_trickle)) {
-        return;
-    }
-    const std::size_t most = trickling ? faults_.trickle_bytes : no_limit;
-    const std::size_t written = connection.replies.write(connection.client, now, most);
-    counts_.reply_bytes += written;
-    if (written > 0) {
-        connection.next_trickle = now + faults_.trickle_every;
-    }
+Proxy::Clock::time_point Proxy::due(const Flow& flow) {
+    const auto give_or_take = flow.jitter.count();
+    std::uniform_int_distribution<long long> spread{-give_or_take, give_or_take};
+    return Clock::now() + flow.delay + std::chrono::milliseconds{spread(random_)};
 }
 
 Proxy::Clock::time_point Proxy::next_due() const {
     Clock::time_point earliest = Clock::time_point::max();
+    const auto consider = [&earliest](const Stream& stream, const Flow& flow) {
+        if (!stream.empty() && !stream.blocked() && !flow.hold) {
+            earliest = std::min(earliest, stream.due());
+        }
+    };
     for (const Connection& connection : connections_) {
-        const Stream& requests = connection.requests;
-        const Stream& replies = connection.replies;
-        if (!requests.empty() && !requests.blocked()) {
-            earliest = std::min(earliest, requests.due());
-        }
-        if (!replies.empty() && !replies.blocked() && !faults_.hold_replies) {
-            earliest = std::min(earliest, std::max(replies.due(), connection.next_trickle));
-        }
+        consider(connection.requests, faults_.requests);
+        consider(connection.replies, faults_.replies);
     }
     return earliest;
 }

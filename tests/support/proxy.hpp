@@ -3,6 +3,7 @@
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <deque>
@@ -10,6 +11,7 @@
 #include <future>
 #include <list>
 #include <mutex>
+#include <random>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,6 +23,9 @@ struct ProxyOptions {
     /// Listen on a free port of 127.0.0.1 instead of a Unix socket.
     bool tcp = false;
 };
+
+/// One direction, or both: what clients send, what the server answers.
+enum class Way { requests, replies, both };
 
 /// What has gone through a proxy since it was made.
 struct ProxyCounts {
@@ -52,20 +57,27 @@ public:
     /// Where clients connect: a Unix socket, or redis://127.0.0.1:port.
     [[nodiscard]] std::string uri() const { return listen_address_.uri(); }
 
-    /// No faults; replies and delayed bytes that were kept go out at once, new connections work.
+    /// No faults; bytes that were kept or delayed go out at once, new connections work.
     void pass();
 
     /// Requests reach the server, replies are kept until pass().
     void hold_replies();
+
+    /// Requests are kept until pass(); then they reach the server even if their client has gone.
+    void hold_requests();
 
     /// The next `count` requests reach the server, but their connections end as soon as the reply
     /// arrives, and the client never sees it. A request is what comes in one piece: one command or
     /// one pipeline. With `containing`, only requests with these bytes in them count.
     void drop_replies_once(int count = 1, std::string containing = {});
 
-    /// Nothing that arrives from either side goes on, as if a cable were unplugged: connections
-    /// stay open. After pass(), what was swallowed stays lost.
-    void black_hole();
+    /// Nothing that arrives goes on, as if a cable were unplugged: connections stay open. After
+    /// pass(), what was swallowed stays lost.
+    void black_hole(Way way = Way::both);
+
+    /// Nothing more is read from the sender, not even its end, until pass(): what it sends stays in
+    /// the buffers of the system, and once they are full it cannot send.
+    void stall(Way way = Way::both);
 
     /// New connections are refused; those that are open stay.
     void refuse();
@@ -73,31 +85,55 @@ public:
     /// Ends all open connections now. Requests that were kept are lost. New ones are welcome.
     void cut();
 
-    /// Replies go out in pieces of `bytes`, one piece per connection each `every`.
-    void trickle(std::size_t bytes, std::chrono::milliseconds every);
+    /// The same as an abort: over TCP both sides get a reset instead of an end. A Unix socket
+    /// reports one only to who had not yet read everything.
+    void reset();
 
-    /// Everything arrives so much later, in each direction. A delayed request reaches the server
-    /// even if its client has gone meanwhile.
-    void delay(std::chrono::milliseconds time);
-    void delay_requests(std::chrono::milliseconds time);
-    void delay_replies(std::chrono::milliseconds time);
+    /// The receiver of all open connections sees the end of what is sent that way; the other way
+    /// goes on until a side closes. What was kept for the receiver is lost. (A redis-server closes
+    /// a connection as soon as it sees the end of the requests.)
+    void half_close(Way way);
+
+    /// Bytes go out in pieces of `bytes`, one piece per connection each `every`.
+    void trickle(std::size_t bytes, std::chrono::milliseconds every, Way way = Way::replies);
+
+    /// Everything arrives so much later, give or take at most `jitter` at random, but in order. A
+    /// delayed request reaches the server even if its client has gone meanwhile.
+    void delay(std::chrono::milliseconds time,
+               std::chrono::milliseconds jitter = std::chrono::milliseconds{0},
+               Way way = Way::both);
+    void delay_requests(std::chrono::milliseconds time) { delay(time, {}, Way::requests); }
+    void delay_replies(std::chrono::milliseconds time) { delay(time, {}, Way::replies); }
 
     [[nodiscard]] ProxyCounts counts();
 
 private:
     using Clock = std::chrono::steady_clock;
 
+    /// What happens to bytes that go one way.
+    struct Flow {
+        bool hold = false;
+        bool stall = false;
+        bool black_hole = false;
+        std::size_t trickle_bytes = 0;
+        std::chrono::milliseconds trickle_every{0};
+        std::chrono::milliseconds delay{0};
+        std::chrono::milliseconds jitter{0};
+    };
+
     /// Bytes on their way in one direction, each piece with the time before which it stays.
     class Stream {
     public:
         void add(std::string bytes, Clock::time_point due);
         [[nodiscard]] bool empty() const { return pieces_.empty(); }
-        [[nodiscard]] Clock::time_point due() const { return pieces_.front().due; }
+        [[nodiscard]] Clock::time_point due() const {
+            return std::max(pieces_.front().due, next_trickle_);
+        }
         void hurry();
 
-        /// Writes what is due, at most `most` bytes, and says how many. A dead receiver swallows
+        /// Writes what is due and says how many bytes that were. A dead receiver swallows
         /// everything.
-        std::size_t write(const UniqueFd& to, Clock::time_point now, std::size_t most);
+        std::size_t write(const UniqueFd& to, Clock::time_point now, const Flow& flow);
 
         /// Whether the receiver's buffer was full at the last write.
         [[nodiscard]] bool blocked() const { return blocked_; }
@@ -108,7 +144,10 @@ private:
             Clock::time_point due;
         };
 
+        std::size_t write_due(const UniqueFd& to, Clock::time_point now, std::size_t most);
+
         std::deque<Piece> pieces_;
+        Clock::time_point next_trickle_{};
         bool blocked_ = false;
     };
 
@@ -117,7 +156,6 @@ private:
         UniqueFd server;
         Stream requests;
         Stream replies;
-        Clock::time_point next_trickle{};
         bool client_gone = false;
         bool server_gone = false;
         bool drop_reply = false;
@@ -125,15 +163,14 @@ private:
     };
 
     struct Faults {
-        bool hold_replies = false;
-        bool black_hole = false;
+        Flow requests;
+        Flow replies;
         int drop_replies = 0;
         std::string drop_containing;
-        std::size_t trickle_bytes = 0;
-        std::chrono::milliseconds trickle_every{0};
-        std::chrono::milliseconds request_delay{0};
-        std::chrono::milliseconds reply_delay{0};
     };
+
+    /// Changes what happens to bytes that go this way.
+    void change(Way way, const std::function<void(Flow&)>& edit);
 
     /// Runs `action` on the proxy's thread, between two rounds, and waits for its end.
     void call(std::function<void()> action);
@@ -146,8 +183,7 @@ private:
     void serve(Connection& connection);
     void read_requests(Connection& connection);
     void read_replies(Connection& connection);
-    void write_requests(Connection& connection);
-    void write_replies(Connection& connection);
+    [[nodiscard]] Clock::time_point due(const Flow& flow);
     void open_listener();
     void cut_connections();
     [[nodiscard]] Clock::time_point next_due() const;
@@ -161,6 +197,7 @@ private:
     std::list<Connection> connections_;
     Faults faults_;
     ProxyCounts counts_;
+    std::minstd_rand random_;
     bool stopping_ = false;
 
     std::mutex calls_mutex_;
