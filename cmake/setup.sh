@@ -2,7 +2,7 @@
 
 tools=(cmake ninja-build g++ pkg-config redis-server)
 libraries=(libhiredis-dev)
-test_libraries=(libgtest-dev libbenchmark-dev liblua5.1-0-dev)
+test_libraries=(libgtest-dev libbenchmark-dev liblua5.1-0-dev nlohmann-json3-dev)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -54,6 +54,6 @@ check_programs() {
     if ((${#missing[@]} == 0)); then return; fi
     say "Missing: ${missing[*]}"
     say "Install CMake 3.25 or newer, Ninja, g++, pkg-config, redis-server, and the development files of"
-    say "hiredis, GoogleTest, Google Benchmark and Lua 5.1."
+    say "hiredis, GoogleTest, Google Benchmark, nlohmann-json and Lua 5.1."
     return 1
 }

@@ -1,0 +1,395 @@
+// Each checker on small histories, good ones and bad ones.
+
+#include "exclusion.hpp"
+#include "fence_order.hpp"
+#include "honesty.hpp"
+#include "hygiene.hpp"
+#include "liveness.hpp"
+#include "reentrant.hpp"
+#include "store.hpp"
+#include "story.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+namespace redlatch::test::fault {
+namespace {
+
+using namespace std::chrono_literals;
+
+testing::AssertionResult finds(const Violations& violations, const std::string& words) {
+    for (const Violation& violation : violations) {
+        if (violation.text.find(words) != std::string::npos) return testing::AssertionSuccess();
+    }
+    auto result = testing::AssertionFailure() << "not found: " << words;
+    for (const Violation& violation : violations) result << "\n  " << violation;
+    return result;
+}
+
+testing::AssertionResult clean(const Violations& violations) {
+    if (violations.empty()) return testing::AssertionSuccess();
+    auto result = testing::AssertionFailure();
+    for (const Violation& violation : violations) result << violation << "\n";
+    return result;
+}
+
+// ---- Exclusion
+
+TEST(Exclusion, accepts_holds_one_after_the_other) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60);
+    story.takes({.process = 2, .from = 40, .to = 55, .valid = 150}).releases(2, 1, 90, 95);
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+}
+
+TEST(Exclusion, finds_two_holders) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60);
+    story.takes({.process = 2, .from = 40, .to = 49, .valid = 150}).releases(2, 1, 90, 95);
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "a is held by 1/1 (Simple) and 2/1"));
+}
+
+TEST(Exclusion, ends_with_the_validity) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100});
+    story.takes({.process = 2, .from = 40, .to = 100, .valid = 150});
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+    story.takes({.process = 3, .from = 40, .to = 149, .valid = 250});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "2/1 (Simple) and 3/1"));
+}
+
+TEST(Exclusion, ends_when_the_client_is_told_of_the_loss) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).loses(1, 1, 20);
+    story.takes({.process = 2, .from = 10, .to = 30, .valid = 150});
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+}
+
+TEST(Exclusion, goes_on_with_what_is_told_later) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 90, true, 190);
+    story.takes({.process = 2, .from = 40, .to = 150, .valid = 250});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "1/1"));
+}
+
+TEST(Exclusion, sees_a_hold_that_came_back_to_life) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).extends(1, 1, 90, 180, 290);
+    story.takes({.process = 2, .from = 100, .to = 130, .valid = 230});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "for 50 ms"));
+}
+
+TEST(Exclusion, nested_releases_end_nothing) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100, .policy = "Reentrant"});
+    story.nests(1, 1, 6, 7, 100).releases(1, 1, 20, 25, "still_held");
+    story.takes({.process = 2, .from = 10, .to = 30, .valid = 130});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "1/1"));
+}
+
+TEST(Exclusion, does_not_mix_locks_or_threads_of_a_process) {
+    Story story;
+    story.takes({.process = 1, .hold = 1, .to = 5, .lock = "a"});
+    story.takes({.process = 1, .hold = 2, .to = 5, .lock = "b"});
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+    story.takes({.process = 1, .hold = 3, .to = 6, .lock = "b"});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "1/2 (Simple) and 1/3"));
+}
+
+TEST(Exclusion, sees_a_short_hold_inside_a_long_one) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 500});
+    story.takes({.process = 2, .from = 6, .to = 10, .valid = 20});
+    story.takes({.process = 3, .from = 6, .to = 300, .valid = 400});
+    EXPECT_EQ(check_exclusion(story.history()).size(), 2U);
+}
+
+// ---- Fencing tokens
+
+TEST(FenceOrder, accepts_rising_ones_and_any_order_of_calls_at_the_same_time) {
+    Story story;
+    story.takes({.process = 1, .from = 0, .to = 10, .fence = 5});
+    story.takes({.process = 2, .from = 5, .to = 15, .fence = 4});
+    story.takes({.process = 3, .from = 16, .to = 20, .fence = 9});
+    EXPECT_TRUE(clean(check_fence_order(story.history())));
+}
+
+TEST(FenceOrder, finds_falling_ones) {
+    Story story;
+    story.takes({.process = 1, .from = 0, .to = 10, .fence = 5});
+    story.takes({.process = 2, .from = 11, .to = 15, .fence = 4});
+    EXPECT_TRUE(finds(check_fence_order(story.history()), "has 4 after one had 5"));
+}
+
+TEST(FenceOrder, finds_repeated_ones) {
+    Story story;
+    story.takes({.process = 1, .from = 0, .to = 10, .fence = 5});
+    story.takes({.process = 2, .from = 5, .to = 15, .fence = 5});
+    EXPECT_TRUE(finds(check_fence_order(story.history()), "another's fence"));
+}
+
+TEST(FenceOrder, nested_acquisitions_keep_it) {
+    Story story;
+    story.takes({.process = 1, .to = 10, .fence = 5, .policy = "Reentrant"});
+    story.nests(1, 1, 11, 12, 100);
+    EXPECT_TRUE(clean(check_fence_order(story.history())));
+    History other = story.history();
+    other.back().fence = 6;
+    EXPECT_TRUE(finds(check_fence_order(other), "another fence"));
+}
+
+TEST(FenceOrder, leaves_out_holds_without) {
+    Story story;
+    story.takes({.process = 1, .to = 10}).takes({.process = 2, .from = 20, .to = 30});
+    EXPECT_TRUE(clean(check_fence_order(story.history())));
+}
+
+// ---- The store
+
+TEST(FencedStore, accepts_equal_and_rising_ones) {
+    Story story;
+    story.writes(1, 0, 5).writes(2, 1, 5).writes(3, 2, 4, "stale").writes(4, 2, 7);
+    EXPECT_TRUE(clean(check_fenced_store(story.history())));
+}
+
+TEST(FencedStore, finds_a_stale_write_that_was_accepted) {
+    Story story;
+    story.writes(1, 0, 5).writes(2, 1, 4);
+    EXPECT_TRUE(finds(check_fenced_store(story.history()), "4 was accepted after 5"));
+}
+
+TEST(LostUpdates, accepts_a_chain) {
+    Story story;
+    story.writes(1, 0).writes(2, 0, 0, "late").writes(3, 1).writes(4, 2);
+    EXPECT_TRUE(clean(check_lost_updates(story.history())));
+}
+
+TEST(LostUpdates, finds_a_broken_one) {
+    Story story;
+    story.writes(1, 0).writes(2, 1).writes(3, 1);
+    EXPECT_TRUE(finds(check_lost_updates(story.history()), "had read 1 and wrote over 2"));
+}
+
+// ---- Liveness
+
+TEST(Deadlines, accepts_calls_that_are_back_in_time) {
+    Story story;
+    story.waits(1, 0, 105, 100).waits(2, 0, 400, 100);
+    story.fault("freeze client", 50, 360, 2);
+    EXPECT_TRUE(clean(check_deadlines(story.history(), 10ms)));
+}
+
+TEST(Deadlines, finds_late_ones) {
+    Story story;
+    story.waits(1, 0, 115, 100);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "15 ms late"));
+}
+
+TEST(Deadlines, finds_those_that_never_came_back) {
+    Story story;
+    story.waits(1, 0, 0, 100);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "never came back"));
+    story.fault_at("kill client", 50, 1);
+    EXPECT_TRUE(clean(check_deadlines(story.history(), 10ms)));
+}
+
+constexpr IdleLimits idle_limits{.longest = 200ms, .settle = 100ms};
+
+TEST(IdleLocks, accepts_those_that_are_taken_soon) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 500}).releases(1, 1, 300, 310);
+    story.waits(2, 10, 490, 1000);
+    story.takes({.process = 3, .from = 10, .to = 500, .valid = 900});
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+}
+
+TEST(IdleLocks, finds_a_lock_that_lies_free) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 500}).releases(1, 1, 300, 310);
+    story.waits(2, 10, 1000, 1000);
+    EXPECT_TRUE(finds(check_idle_locks(story.history(), idle_limits), "lay free for 690 ms"));
+}
+
+TEST(IdleLocks, a_hold_that_is_not_released_lasts_as_long_as_its_validity) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 500});
+    story.waits(2, 10, 600, 1000);
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+}
+
+TEST(IdleLocks, expects_nothing_during_a_fault_and_shortly_after) {
+    Story story;
+    story.waits(2, 10, 1000, 1000).fault("delay", 50, 750);
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+}
+
+TEST(IdleLocks, the_dead_do_not_wait) {
+    Story story;
+    story.waits(2, 10, 0, 1000).fault_at("kill client", 50, 2).snapshot(1, "end", 900, {});
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+}
+
+// ---- Hygiene
+
+TEST(Hygiene, accepts_what_is_as_before) {
+    Story story;
+    story.snapshot(9, "server", 0, {{"clients", 2}});
+    story.snapshot(1, "before", 1, {{"descriptors", 5}, {"threads", 1}});
+    story.snapshot(1, "warm", 2, {{"rss_kib", 5000}}).snapshot(1, "end", 8, {{"rss_kib", 5500}});
+    story.snapshot(1, "after", 9, {{"descriptors", 5}, {"threads", 1}});
+    story.snapshot(9, "server", 10, {{"clients", 2}});
+    EXPECT_TRUE(clean(check_hygiene(story.history(), 1000)));
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 400), "grown by 500 KiB"));
+}
+
+TEST(Hygiene, finds_what_is_left_in_a_process) {
+    Story story;
+    story.snapshot(1, "before", 1, {{"descriptors", 5}, {"threads", 1}});
+    story.snapshot(1, "after", 9, {{"descriptors", 6}, {"threads", 3}});
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "5 descriptors before and has 6"));
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "1 threads before and has 3"));
+}
+
+TEST(Hygiene, finds_what_is_left_at_the_server) {
+    Story story;
+    story.snapshot(9, "server", 0, {{"clients", 2}});
+    story.snapshot(9, "server", 1, {{"clients", 4}, {"keys", 1}, {"channels", 3}});
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "2 connections are left"));
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "1 keys are left"));
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "3 channels are left"));
+}
+
+TEST(Hygiene, a_process_that_was_killed_owes_nothing) {
+    Story story;
+    story.snapshot(1, "before", 1, {{"descriptors", 5}, {"threads", 1}});
+    EXPECT_TRUE(clean(check_hygiene(story.history(), 0)));
+}
+
+// ---- Honesty
+
+TEST(Honesty, accepts_a_hold_that_runs_out_and_is_told) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 50, true, 100);
+    story.probes(1, 1, 101, true, 102).loses(1, 1, 103).probes(1, 1, 104, false);
+    story.releases(1, 1, 300, 301, "expired");
+    EXPECT_TRUE(clean(check_honesty(story.history(), 20ms)));
+}
+
+TEST(Honesty, finds_a_hold_that_comes_back) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100, .policy = "Watchdog<Simple>"});
+    story.probes(1, 1, 110, false).probes(1, 1, 120, true, 200);
+    EXPECT_TRUE(finds(check_honesty(story.history(), 1s), "true again"));
+}
+
+TEST(Honesty, finds_a_hold_that_is_held_after_its_loss) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).loses(1, 1, 20);
+    story.probes(1, 1, 21, true, 100);
+    EXPECT_TRUE(finds(check_honesty(story.history(), 1s), "true again"));
+}
+
+TEST(Honesty, finds_a_validity_that_is_longer_than_told) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 103, true, 130);
+    EXPECT_TRUE(finds(check_honesty(story.history(), 1s), "after the validity"));
+    Story watched;
+    watched.takes({.process = 1, .to = 5, .valid = 100, .policy = "Watchdog<Simple>"});
+    watched.probes(1, 1, 103, true, 130);
+    EXPECT_TRUE(clean(check_honesty(watched.history(), 1s)));
+    Story extended;
+    extended.takes({.process = 1, .to = 5, .valid = 100}).extends(1, 1, 80, 90, 180);
+    extended.probes(1, 1, 103, true, 180);
+    EXPECT_TRUE(clean(check_honesty(extended.history(), 1s)));
+}
+
+TEST(Honesty, finds_a_lost_hold_that_was_extended) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).loses(1, 1, 103);
+    story.extends(1, 1, 104, 106, 200);
+    EXPECT_TRUE(finds(check_honesty(story.history(), 1s), "over was extended"));
+}
+
+TEST(Honesty, finds_a_loss_that_nobody_was_told_of) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 104, false);
+    story.releases(1, 1, 300, 301, "expired");
+    EXPECT_TRUE(finds(check_honesty(story.history(), 20ms), "did not fire for 196 ms"));
+    story.fault("freeze client", 105, 295, 1);
+    EXPECT_TRUE(clean(check_honesty(story.history(), 20ms)));
+}
+
+TEST(HonestEnds, accepts_releases_in_time_and_after) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60);
+    story.takes({.process = 2, .from = 40, .to = 55, .valid = 150});
+    story.releases(2, 1, 160, 165, "expired").loses(2, 1, 152);
+    EXPECT_TRUE(clean(check_honest_ends(story.history())));
+}
+
+TEST(HonestEnds, finds_a_loss_before_the_time) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).loses(1, 1, 70);
+    EXPECT_TRUE(finds(check_honest_ends(story.history()), "lost 30 ms before"));
+}
+
+TEST(HonestEnds, finds_an_expiry_before_the_time) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60, "expired");
+    EXPECT_TRUE(finds(check_honest_ends(story.history()), "within its validity"));
+}
+
+TEST(HonestEnds, finds_a_release_of_anothers_lock) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 150, 160);
+    story.takes({.process = 2, .from = 40, .to = 120, .valid = 250});
+    EXPECT_TRUE(finds(check_honest_ends(story.history()), "2/1 (Simple) had it before"));
+}
+
+// ---- Nesting
+
+TEST(Reentrancy, accepts_a_nest) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Reentrant"}).nests(1, 1, 6, 7, 100);
+    story.fails(Op::nest, 1, 1, 8, 9, "unavailable");
+    story.releases(1, 1, 10, 11, "still_held").releases(1, 1, 12, 13, "released");
+    EXPECT_TRUE(clean(check_reentrancy(story.history())));
+}
+
+TEST(Reentrancy, finds_a_lock_that_is_free_too_early) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Reentrant"}).nests(1, 1, 6, 7, 100);
+    story.releases(1, 1, 10, 11, "released");
+    EXPECT_TRUE(finds(check_reentrancy(story.history()), "free too early"));
+}
+
+TEST(Reentrancy, finds_a_lock_that_is_free_too_late) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Reentrant"});
+    story.releases(1, 1, 10, 11, "still_held");
+    EXPECT_TRUE(finds(check_reentrancy(story.history()), "still held"));
+}
+
+TEST(Reentrancy, finds_a_lock_that_nests_where_it_should_not) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Simple"}).nests(1, 1, 6, 7, 100);
+    EXPECT_TRUE(finds(check_reentrancy(story.history()), "taken twice"));
+}
+
+TEST(Reentrancy, finds_one_that_does_not_nest_where_it_should) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Reentrant"});
+    story.fails(Op::nest, 1, 1, 6, 7, "timed_out");
+    EXPECT_TRUE(finds(check_reentrancy(story.history()), "does not nest"));
+}
+
+TEST(Reentrancy, finds_a_release_of_nothing) {
+    Story story;
+    story.takes({.process = 1, .to = 5}).releases(1, 1, 10, 11, "not_held");
+    EXPECT_TRUE(finds(check_reentrancy(story.history()), "not held at its release"));
+}
+
+}  // namespace
+}  // namespace redlatch::test::fault

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "../history/history.hpp"
+#include "violation.hpp"
+
+namespace redlatch::test::fault {
+
+/// What the library said of a hold was true, by what it said before and after:
+/// - `held()` is never true again once it was false, once `lost()` has fired, or once the validity
+///   is over that the client was told of last (of holds without a watchdog);
+/// - nothing is extended or nested in a hold that is lost;
+/// - a client that saw the end of the validity and waits for `slack` hears of it by `lost()`, the
+///   time for which its process stood still left out.
+/// Checker "honesty".
+[[nodiscard]] Violations check_honesty(const History& history, Time slack);
+
+/// Where the server keeps its keys and nobody removes locks, none is lost before its validity ends,
+/// and nobody released a lock that was another's by then. Checker "honest end".
+[[nodiscard]] Violations check_honest_ends(const History& history);
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,119 @@
+#include "liveness.hpp"
+
+#include "../history/holds.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+namespace redlatch::test::fault {
+namespace {
+
+const char* name_of(Op op) {
+    switch (op) {
+        case Op::acquire: return "acquire";
+        case Op::nest: return "nested acquire";
+        case Op::extend: return "extend";
+        case Op::release: return "release";
+        default: return "call";
+    }
+}
+
+/// What is left of `whole` without `spans`.
+std::vector<Span> without(Span whole, const std::vector<Span>& spans) {
+    std::vector<Span> result;
+    Time begin = whole.begin;
+    for (const Span& span : merged(spans)) {
+        if (span.begin > begin) result.push_back({begin, std::min(span.begin, whole.end)});
+        begin = std::max(begin, span.end);
+    }
+    result.push_back({begin, whole.end});
+    return merged(std::move(result));
+}
+
+std::vector<Span> disturbances(const History& history, Time settle) {
+    std::vector<Span> spans;
+    for (const Event& event : history) {
+        const bool at_once = event.op == Op::fault && event.stage == Stage::note;
+        if (at_once) spans.push_back({event.at, event.at + settle});
+    }
+    for (const Call& call : calls_of(history)) {
+        if (call.invoke.op != Op::fault) continue;
+        const Time end = call.completion ? call.completion->at + settle : Time::max();
+        spans.push_back({call.invoke.at, end});
+    }
+    return spans;
+}
+
+/// From the moment at which somebody takes a lock to the one at which it is certainly free.
+Span occupied(const HoldRecord& hold) {
+    const Time released = hold.release_end ? hold.release_end->at : Time::max();
+    const bool freed = hold.release_end && hold.release_end->stage == Stage::ok;
+    return {hold.acquired, freed ? released : std::max(hold.valid_at_most, hold.acquired)};
+}
+
+}  // namespace
+
+Violations check_deadlines(const History& history, Time slack) {
+    Violations found;
+    std::map<int, std::vector<Span>> frozen;
+    std::set<int> killed;
+    for (const Event& event : history) {
+        if (frozen.contains(event.process)) continue;
+        frozen[event.process] = frozen_spans(history, event.process);
+        if (killed_at(history, event.process)) killed.insert(event.process);
+    }
+    for (const Call& call : calls_of(history)) {
+        if (!call.invoke.limit) continue;
+        const std::string who = std::to_string(call.invoke.process) + "/" +
+                                std::to_string(call.invoke.hold) + " " + name_of(call.invoke.op) +
+                                " of " + call.invoke.lock;
+        if (!call.completion) {
+            if (killed.contains(call.invoke.process)) continue;
+            found.push_back({"deadline", who + " never came back", call.invoke.at});
+            continue;
+        }
+        const Span whole{call.invoke.at, call.completion->at};
+        const Time excused = covered(whole, frozen[call.invoke.process]);
+        const Time late = call.completion->at - *call.invoke.limit - excused;
+        if (late > slack) {
+            found.push_back({"deadline", who + " came back " + in_ms(late) + " late", whole.end});
+        }
+    }
+    return found;
+}
+
+Violations check_idle_locks(const History& history, const IdleLimits& limits) {
+    if (history.empty()) return {};
+    const std::vector<Span> disturbed = disturbances(history, limits.settle);
+    std::map<std::string, std::vector<Span>> busy;
+    for (const HoldRecord& hold : holds_of(history)) busy[hold.lock].push_back(occupied(hold));
+    std::map<std::string, std::vector<Span>> waiting;
+    for (const Call& call : calls_of(history)) {
+        const Event& invoke = call.invoke;
+        if (invoke.op != Op::acquire || !invoke.limit) continue;
+        if (*invoke.limit - invoke.at <= limits.longest) continue;
+        const Time end = call.completion
+                             ? call.completion->at
+                             : killed_at(history, invoke.process).value_or(history.back().at);
+        waiting[invoke.lock].push_back({invoke.at, std::min(end, *invoke.limit)});
+    }
+    Violations found;
+    for (const auto& [lock, waits] : waiting) {
+        std::vector<Span> excused = busy[lock];
+        excused.insert(excused.end(), disturbed.begin(), disturbed.end());
+        for (const Span& wait : merged(waits)) {
+            for (const Span& idle : without(wait, excused)) {
+                if (idle.length() <= limits.longest) continue;
+                found.push_back(
+                    {"idle lock",
+                     lock + " lay free for " + in_ms(idle.length()) + " while somebody waited",
+                     idle.begin});
+            }
+        }
+    }
+    return found;
+}
+
+}  // namespace redlatch::test::fault
