@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -57,6 +58,7 @@ void RedisServer::start() {
         throw std::system_error{errno, std::generic_category(), "open the server's log"};
     }
     process_ = spawn({.argv = {server_program(), folder_.file("redis.conf")},
+                      .env = options_.env,
                       .output = log_file.get(),
                       .error = log_file.get()});
     wait_until_ready();
@@ -78,6 +80,11 @@ void RedisServer::kill() {
 void RedisServer::restart() {
     stop();
     start();
+}
+
+void RedisServer::forget_data() {
+    std::filesystem::remove_all(folder_.file("appendonlydir"));  // from Redis 7 on
+    std::filesystem::remove(folder_.file("appendonly.aof"));
 }
 
 std::string RedisServer::log() const {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,9 @@ struct RedisServerOptions {
     /// Write an append-only file with every command, so that keys survive restart() and kill().
     /// Otherwise nothing is kept.
     bool append_only = false;
+
+    /// Added to the environment that the server runs in.
+    std::map<std::string, std::string> env = {};
 };
 
 /// A real redis-server of this test's own: on a Unix socket (and port) of its own, in a temporary
@@ -73,6 +77,9 @@ public:
 
     /// stop() and start().
     void restart();
+
+    /// Removes what a stopped server has kept on disk: it will start without keys.
+    void forget_data();
 
     /// SIGSTOP: connections stay open and new ones are accepted by the kernel, but nothing answers
     /// until thaw(). When freeze() returns, the server has stopped.

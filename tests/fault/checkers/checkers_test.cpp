@@ -385,6 +385,17 @@ TEST(Reentrancy, finds_one_that_does_not_nest_where_it_should) {
     EXPECT_TRUE(finds(check_reentrancy(story.history()), "does not nest"));
 }
 
+TEST(Reentrancy, a_hold_that_is_over_does_not_nest) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100, .policy = "Reentrant"});
+    story.fails(Op::nest, 1, 1, 101, 102, "timed_out");
+    EXPECT_TRUE(clean(check_reentrancy(story.history())));
+    Story removed;
+    removed.takes({.process = 1, .to = 5, .valid = 100, .policy = "Reentrant"});
+    removed.fails(Op::nest, 1, 1, 50, 52, "timed_out").loses(1, 1, 53);
+    EXPECT_TRUE(clean(check_reentrancy(removed.history())));
+}
+
 TEST(Reentrancy, finds_a_release_of_nothing) {
     Story story;
     story.takes({.process = 1, .to = 5}).releases(1, 1, 10, 11, "not_held");

@@ -1,6 +1,8 @@
 #include "reentrant.hpp"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,7 +12,11 @@ namespace {
 /// The count of one hold.
 class Nest {
 public:
+    /// `lost`: when `lost()` fired.
+    explicit Nest(std::optional<Time> lost) : lost_{lost} {}
+
     void tell(const Event& event, Violations& found) {
+        if (event.valid_until) valid_until_ = std::max(valid_until_, *event.valid_until);
         if (event.stage != Stage::ok && event.stage != Stage::fail) return;
         if (event.op == Op::acquire && event.stage == Stage::ok) count_ = 1;
         if (event.op == Op::nest) nest(event, found);
@@ -23,7 +29,11 @@ private:
         if (event.stage == Stage::ok) {
             if (!nests) accuse("was taken twice", event, found);
             ++count_;
-        } else if (nests && (event.outcome == "timed_out" || event.outcome == "deadlock")) {
+            return;
+        }
+        const bool refused = event.outcome == "timed_out" || event.outcome == "deadlock";
+        const bool lost_early = lost_ && *lost_ < valid_until_;
+        if (nests && refused && event.at < valid_until_ && !lost_early) {
             accuse("does not nest: " + event.outcome, event, found);
         }
     }
@@ -44,17 +54,24 @@ private:
                          event.at});
     }
 
+    std::optional<Time> lost_;
+    Time valid_until_{};
     int count_ = 0;
 };
 
 }  // namespace
 
 Violations check_reentrancy(const History& history) {
+    std::map<std::pair<int, std::uint64_t>, std::optional<Time>> losses;
+    for (const Event& event : history) {
+        if (event.op == Op::lost) losses[{event.process, event.hold}] = event.at;
+    }
     Violations found;
     std::map<std::pair<int, std::uint64_t>, Nest> nests;
     for (const Event& event : history) {
         if (event.hold == 0 || event.op == Op::write) continue;
-        nests[{event.process, event.hold}].tell(event, found);
+        const std::pair hold{event.process, event.hold};
+        nests.try_emplace(hold, losses[hold]).first->second.tell(event, found);
     }
     return found;
 }

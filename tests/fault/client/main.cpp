@@ -1,0 +1,143 @@
+// A client process: some threads that use a few locks until a line on standard input, or its end, tells
+// them to stop. Its only argument is a ClientPlan.
+
+#include "../history/recorder.hpp"
+#include "../lab/plan.hpp"
+#include "seeded_bugs.hpp"
+#include "support/wait.hpp"
+#include "worker.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test::fault {
+namespace {
+
+/// A policy by its name.
+struct Choice {
+    const char* name;
+    void (Worker::*visit)(const char* name);
+};
+
+template <class Policy>
+constexpr Choice choice(const char* name) {
+    return {name, &Worker::visit<Policy>};
+}
+
+/// Which locks a subject means. A new policy of the library's is added here.
+std::vector<Choice> choices_of(const std::string& subject) {
+    static const std::map<std::string, std::vector<Choice>> subjects{
+        {"library",
+         {choice<Simple>("Simple"), choice<Reentrant>("Reentrant"),
+          choice<Watchdog<Simple>>("Watchdog<Simple>"),
+          choice<Watchdog<Reentrant>>("Watchdog<Reentrant>")}},
+        {"simple", {choice<Simple>("Simple")}},
+        {"release by DEL", {choice<ReleaseByDel>("ReleaseByDel")}},
+        {"validity from the reply", {choice<CountsFromReply>("CountsFromReply")}},
+        {"extend without owner check", {choice<ExtendAnyones>("ExtendAnyones")}},
+        {"reused token", {choice<ReusedToken>("ReusedToken")}},
+        {"relative count", {choice<RelativeCount>("RelativeCount (Reentrant)")}},
+        {"silent release", {choice<SilentRelease>("SilentRelease")}},
+    };
+    const auto found = subjects.find(subject);
+    if (found == subjects.end()) throw std::runtime_error{"no such subject: " + subject};
+    return found->second;
+}
+
+long long entries_of(const char* folder) {
+    return std::distance(std::filesystem::directory_iterator{folder},
+                         std::filesystem::directory_iterator{});
+}
+
+long long resident_kib() {
+    std::ifstream file{"/proc/self/statm"};
+    long long size = 0;
+    long long resident = 0;
+    file >> size >> resident;
+    return resident * ::getpagesize() / 1024;
+}
+
+std::map<std::string, long long> in_use() {
+    return {{"descriptors", entries_of("/proc/self/fd")},
+            {"threads", entries_of("/proc/self/task")},
+            {"rss_kib", resident_kib()}};
+}
+
+void note_usage(Recorder& recorder, const char* name) {
+    Event event;
+    event.op = Op::snapshot;
+    event.stage = Stage::note;
+    event.outcome = name;
+    event.counts = in_use();
+    recorder.write(event);
+}
+
+ClientOptions options_of(const ClientPlan& plan) {
+    ClientOptions options;
+    options.uris = {Uri{plan.server}};
+    options.connect_timeout = plan.command_timeout;
+    options.command_timeout = plan.command_timeout;
+    return options;
+}
+
+void work_until_told(const ClientPlan& plan, Recorder& recorder) {
+    constexpr std::chrono::seconds warm_up{2};
+    const std::vector<Choice> choices = choices_of(plan.subject);
+    Client client{options_of(plan)};
+    std::stop_source over;
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < plan.threads; ++i) {
+        const std::uint64_t seed = plan.seed * 1000 + static_cast<std::uint64_t>(i);
+        threads.emplace_back([&, seed] {
+            Worker worker{client, recorder, plan, seed, over.get_token()};
+            while (!over.stop_requested()) {
+                const Choice& next = choices[worker.dice().below(choices.size())];
+                (worker.*next.visit)(next.name);
+            }
+        });
+    }
+    std::jthread observer{[&] {
+        static_cast<void>(eventually([&] { return over.stop_requested(); }, warm_up));
+        note_usage(recorder, "warm");
+    }};
+    std::string line;
+    std::getline(std::cin, line);
+    over.request_stop();
+    threads.clear();
+    observer.join();
+    note_usage(recorder, "end");
+}
+
+int run(const ClientPlan& plan) {
+    Recorder recorder{plan.history};
+    const auto before = in_use();
+    note_usage(recorder, "before");
+    work_until_told(plan, recorder);
+    // The kernel may list a thread for a moment after it was joined.
+    static_cast<void>(eventually([&] { return in_use().at("threads") == before.at("threads"); },
+                                 std::chrono::seconds{2}));
+    note_usage(recorder, "after");
+    return 0;
+}
+
+}  // namespace
+}  // namespace redlatch::test::fault
+
+int main(int argc, char** argv) try {
+    if (argc != 2) throw std::runtime_error{"one argument: a plan"};
+    return redlatch::test::fault::run(redlatch::test::fault::plan_from_text(argv[1]));
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "fault client: %s\n", error.what());
+    return 1;
+}

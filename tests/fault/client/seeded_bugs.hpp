@@ -1,0 +1,104 @@
+#pragma once
+
+#include <redlatch/redlatch.hpp>
+
+#include <string>
+
+// Locks with mistakes that others have made, for the checkers to find: what they would not find here,
+// they would not find in the library either. Each is the library's own policy with one thing changed.
+
+namespace redlatch::test::fault {
+
+/// Frees the lock whoever has it.
+struct ReleaseByDel : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            LockScripts scripts = Simple::scripts();
+            scripts.release = Script{"return redis.call('DEL', KEYS[1])"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// Renews the lock whoever has it.
+struct ExtendAnyones : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            LockScripts scripts = Simple::scripts();
+            scripts.extend = Script{"return redis.call('PEXPIRE', KEYS[1], ARGV[2])"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// Every acquisition of a client has the same token: the client's id.
+struct ReusedToken : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            const auto by_client = [](const Script& script) {
+                return Script{"local ARGV = {string.sub(ARGV[1], 1, 32), unpack(ARGV, 2)}\n" +
+                              std::string{script.source()}};
+            };
+            LockScripts scripts = Simple::scripts();
+            scripts.acquire = by_client(scripts.acquire);
+            scripts.extend = by_client(scripts.extend);
+            scripts.release = by_client(scripts.release);
+            scripts.move = Script{""};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// The hold count goes up and down by one, also when the command is sent again, and frees the lock at
+/// zero.
+struct RelativeCount : Reentrant {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            LockScripts scripts = Reentrant::scripts();
+            scripts.nest = Script{R"lua(
+local lock, token, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local before = tonumber(redis.call('HGET', lock, token))
+if not before then
+  return 0
+end
+if redis.call('HINCRBY', lock, token, count > before and 1 or -1) <= 0 then
+  redis.call('HDEL', lock, token)
+end
+return 1
+)lua"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// A release tells nobody, and whoever stands in the queue never asks again.
+struct SilentRelease : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            LockScripts scripts = Simple::scripts();
+            scripts.acquire = Script{R"lua(
+if KEYS[2] and redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+  local time = redis.call('TIME')
+  return {0, 1000, 0, time[1] * 1000000 + time[2], 1}
+end
+)lua" + std::string{scripts.acquire.source()}};
+            scripts.release = Script{R"lua(
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0
+)lua"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// Nothing wrong at the server, but the client counts its validity from the answer: see `Reliance`.
+struct CountsFromReply : Simple {};
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,294 @@
+#pragma once
+
+#include "../history/recorder.hpp"
+#include "../lab/dice.hpp"
+#include "../lab/plan.hpp"
+#include "../lab/store.hpp"
+#include "names.hpp"
+#include "reliance.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace redlatch::test::fault {
+
+/// One thread of a client process: takes locks, works with them, gives them back, and writes down what
+/// it did and was told.
+class Worker {
+public:
+    Worker(Client& client, Recorder& recorder, const ClientPlan& plan, std::uint64_t seed,
+           std::stop_token stop)
+        : client_{&client},
+          recorder_{&recorder},
+          plan_{&plan},
+          store_{plan.store},
+          dice_{seed},
+          stop_{std::move(stop)} {}
+
+    [[nodiscard]] Dice& dice() { return dice_; }
+
+    /// Takes a lock of the policy once. `policy` is its name.
+    template <class Policy>
+    void visit(const char* policy) {
+        const char* const shape = Policy::shape == Shape::string ? "string:" : "hash:";
+        const auto names = static_cast<std::size_t>(plan_->names);
+        facts_ = {};
+        facts_.lock = shape + std::to_string(dice_.below(names));
+        facts_.policy = policy;
+        facts_.hold = recorder_->next_number();
+        const Habits& habits = plan_->habits;
+        lease_ = dice_.in(habits.lease);
+        wait_ =
+            dice_.percent(habits.no_wait) ? std::chrono::milliseconds{0} : dice_.in(habits.wait);
+        const bool polls = dice_.percent(habits.polls);
+        const auto strategy = polls ? WaitStrategy::polling : WaitStrategy::granted;
+        const Backoff eager{std::chrono::milliseconds{5}, std::chrono::milliseconds{40}};
+        Lock<Policy> lock{*client_, facts_.lock, {.wait_strategy = strategy, .backoff = eager}};
+        if (dice_.percent(70)) {
+            visit_as_object<Policy>(lock);
+        } else {
+            visit_as_mutex<Policy>(lock);
+        }
+    }
+
+private:
+    using milliseconds = std::chrono::milliseconds;
+
+    /// By `acquire()` and the `Held` that it returns.
+    template <class Policy>
+    void visit_as_object(Lock<Policy>& lock) {
+        Event call = begin(Op::acquire, try_limit());
+        Result<Held> held = lock.acquire({.wait = wait_, .lease = lease_, .stop = stop_});
+        call.at = now();
+        if (!held) return give_up(call, held.error());
+        const Reliance<Policy, Held> reliance{*held, call.at, lease_};
+        facts_.token = held->token();
+        call.token = facts_.token;
+        succeed(call, reliance);
+        work<Policy>(lock, *held, reliance);
+    }
+
+    /// By the calls that have the shape of a mutex.
+    template <class Policy>
+    void visit_as_mutex(Lock<Policy>& lock) {
+        Event call = begin(Op::acquire, try_limit());
+        bool taken = false;
+        try {
+            taken = lock.try_lock(wait_, lease_);
+            call.at = now();
+        } catch (const LockError& error) {
+            call.at = now();
+            return give_up(call, error.error());
+        }
+        if (!taken) return give_up(call, Error{Errc::timed_out, {}, {}, {}, {}});
+        const Reliance<Policy, Lock<Policy>> reliance{lock, call.at, lease_};
+        succeed(call, reliance);
+        work<Policy>(lock, lock, reliance);
+    }
+
+    /// Some errors come at once, again and again.
+    void give_up(Event& call, const Error& error) {
+        fail(call, error);
+        rest(milliseconds{dice_.between(1, 10)});
+    }
+
+    /// The critical section, and its end.
+    template <class Policy, class View, class Relied>
+    void work(Lock<Policy>& lock, View& view, const Relied& reliance) {
+        {
+            const auto notice = reliance.on_loss([this, facts = facts_] { notice_loss(facts); });
+            update_resource(reliance);
+            // Without the token of the outer hold it is not clear what was nested in what.
+            const bool nests = !facts_.token.empty() && dice_.percent(plan_->habits.nests);
+            if (nests) nest<Policy>(lock, reliance);
+            if (dice_.percent(plan_->habits.extends)) extend(view, reliance);
+            rest(dice_.in(plan_->habits.work));
+            probe(reliance);
+            if (dice_.percent(plan_->habits.lingers)) linger(reliance);
+            update_resource(reliance);
+        }
+        release(view);
+    }
+
+    /// Takes the lock again, while it has it.
+    template <class Policy, class Relied>
+    void nest(Lock<Policy>& lock, const Relied& reliance) {
+        Event call = begin(Op::nest, try_limit(milliseconds{0}));
+        const Time begun = call.at;
+        Result<Held> inner = lock.acquire({.wait = Wait::none(), .lease = lease_, .stop = stop_});
+        call.at = now();
+        if (!inner) return fail(call, inner.error());
+        if (inner->token() != facts_.token) {
+            fail(call, Error{Errc::lost, {}, {}, "a new hold instead", {}});
+            return visit_anew(begun, call.at, *inner);
+        }
+        succeed(call, reliance);
+        rest(dice_.in(plan_->habits.work) / 2);
+        probe(reliance);
+        release(*inner);
+    }
+
+    /// The outer hold was over: what was to be nested in it is a hold of its own.
+    void visit_anew(Time begun, Time answered, Held& held) {
+        const Event outer = facts_;
+        facts_.hold = recorder_->next_number();
+        facts_.token = held.token();
+        Event call = facts_;
+        call.op = Op::acquire;
+        call.stage = Stage::invoke;
+        call.call = recorder_->next_number();
+        call.at = begun;
+        recorder_->write(call);
+        call.at = answered;
+        const Reliance<Simple, Held> reliance{held, answered, lease_};
+        succeed(call, reliance);
+        release(held);
+        facts_ = outer;
+    }
+
+    template <class View, class Relied>
+    void extend(View& view, const Relied& reliance) {
+        rest(dice_.in(plan_->habits.work));
+        // Often at the very end, where it has to decide.
+        if (dice_.percent(50)) rest(reliance.remaining() - milliseconds{dice_.between(0, 30)});
+        Event call = begin(Op::extend, now() + plan_->command_timeout);
+        Result<void> done = view.extend(lease_);
+        call.at = now();
+        if (!done) return fail(call, done.error());
+        succeed(call, reliance);
+    }
+
+    /// Stays until the lease is over, or a while with a watchdog; then `lost()` is waited for.
+    template <class Relied>
+    void linger(const Relied& reliance) {
+        const Time end = now() + lease_ * 3 / 2;
+        while (now() < end && !stop_.stop_requested()) {
+            probe(reliance);
+            update_resource(reliance);
+            rest(milliseconds{dice_.between(5, 60)});
+        }
+        if (reliance.held()) return;
+        probe(reliance);
+        const Time patience = now() + longest_notice;
+        while (!reliance.told_of_loss() && now() < patience) rest(milliseconds{5});
+    }
+
+    template <class View>
+    void release(View& view) {
+        Event call = begin(Op::release, now() + plan_->command_timeout);
+        const Result<Release> outcome = view.release();
+        call.at = now();
+        if (!outcome) return fail(call, outcome.error());
+        call.stage = Stage::ok;
+        call.outcome = name_of(*outcome);
+        recorder_->write(call);
+    }
+
+    /// Reads, waits, and writes, where the validity allows it.
+    template <class Relied>
+    void update_resource(const Relied& reliance) {
+        Store::Write write{.lock = facts_.lock, .process = 0, .hold = facts_.hold};
+        write.read = store_.read(facts_.lock);
+        rest(milliseconds{dice_.between(0, 8)});
+        const auto time = store_time();
+        const milliseconds left = reliance.remaining();
+        const bool fenced = reliance.fence() > 0;
+        if (left <= milliseconds{0} && !fenced) return;
+        if (!(fenced && plan_->only_fences)) write.not_after = time + left;
+        write.process = static_cast<int>(::getpid());
+        write.fence = reliance.fence();
+        write.at = now();
+        store_.write(write);
+    }
+
+    template <class Relied>
+    void probe(const Relied& reliance) {
+        Event event = facts_;
+        event.op = Op::probe;
+        event.stage = Stage::note;
+        event.at = now();
+        event.held = reliance.held();
+        tell_validity(event, event.at, reliance);
+        recorder_->write(event);
+    }
+
+    /// Some callbacks take their time: that must harm nobody.
+    void notice_loss(const Event& facts) {
+        Event event = facts;
+        event.op = Op::lost;
+        event.stage = Stage::note;
+        event.at = now();
+        recorder_->write(event);
+        if (event.hold % 8 == 0) rest(milliseconds{60});
+    }
+
+    // ---- What is written down
+
+    Event begin(Op op, Time limit) {
+        Event event = facts_;
+        event.op = op;
+        event.stage = Stage::invoke;
+        event.call = recorder_->next_number();
+        event.limit = limit;
+        event.at = now();
+        recorder_->write(event);
+        event.limit.reset();
+        return event;
+    }
+
+    void fail(Event& call, const Error& error) {
+        call.stage = Stage::fail;
+        call.outcome = name_of(error.code);
+        call.detail = error.describe();
+        recorder_->write(call);
+    }
+
+    template <class Relied>
+    void succeed(Event& call, const Relied& reliance) {
+        call.stage = Stage::ok;
+        call.outcome = "ok";
+        call.fence = reliance.fence();
+        tell_validity(call, now(), reliance);
+        recorder_->write(call);
+    }
+
+    template <class Relied>
+    static void tell_validity(Event& event, Time before, const Relied& reliance) {
+        const milliseconds left = reliance.remaining();
+        if (left <= milliseconds{0}) return;
+        event.valid_until = before + left;
+        event.valid_at_most = now() + left + milliseconds{1};
+    }
+
+    /// A call that waits is back 50 ms after its wait; one that doesn't after a command's time.
+    [[nodiscard]] Time try_limit() const { return try_limit(wait_); }
+    [[nodiscard]] Time try_limit(milliseconds wait) const {
+        return now() + std::max(wait + milliseconds{50}, plan_->command_timeout);
+    }
+
+    static void rest(Time time) {
+        if (time > Time{0}) std::this_thread::sleep_for(time);
+    }
+
+    static constexpr milliseconds longest_notice{2500};
+
+    Client* client_;
+    Recorder* recorder_;
+    const ClientPlan* plan_;
+    Store store_;
+    Dice dice_;
+    std::stop_token stop_;
+    Event facts_;  // of the hold that it is about
+    milliseconds lease_{0};
+    milliseconds wait_{0};
+};
+
+}  // namespace redlatch::test::fault

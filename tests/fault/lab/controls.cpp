@@ -1,0 +1,94 @@
+#include "controls.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace redlatch::test::fault {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Short leases of one lock, nothing but what the bug needs.
+Control control(std::string subject, std::string found_by, Habits habits,
+                std::vector<std::string> faults) {
+    RunPlan plan;
+    plan.client.subject = subject;
+    plan.client.names = 1;
+    plan.client.habits = habits;
+    plan.storm = milliseconds{2000};
+    plan.calm = milliseconds{0};
+    plan.pause = {milliseconds{1}, milliseconds{10}};
+    plan.only = std::move(faults);
+    plan.keep = false;
+    return {std::move(subject), std::move(found_by), std::move(plan)};
+}
+
+Habits hasty() {
+    Habits habits;
+    habits.lease = {milliseconds{120}, milliseconds{250}};
+    habits.wait = {milliseconds{500}, milliseconds{2000}};
+    habits.work = {milliseconds{0}, milliseconds{20}};
+    habits.no_wait = 0;
+    habits.polls = 100;
+    habits.nests = 0;
+    habits.extends = 0;
+    habits.lingers = 0;
+    return habits;
+}
+
+std::vector<Control> make_controls() {
+    std::vector<Control> controls;
+    controls.push_back(control("release by DEL", "exclusion", hasty(), {"lost replies"}));
+
+    Habits habits = hasty();
+    habits.lingers = 80;
+    controls.push_back(
+        control("validity from the reply", "exclusion", habits, {"late replies", "delay"}));
+
+    habits = hasty();
+    habits.extends = 100;
+    Control extend = control("extend without owner check", "exclusion", habits, {"delay"});
+    extend.plan.pause = {milliseconds{20}, milliseconds{100}};
+    extend.plan.storm = milliseconds{3000};
+    controls.push_back(std::move(extend));
+
+    controls.push_back(control("reused token", "exclusion", hasty(), {"lost replies"}));
+
+    habits = hasty();
+    habits.nests = 100;
+    habits.work = {milliseconds{10}, milliseconds{60}};
+    controls.push_back(control("relative count", "exclusion", habits, {"lost replies"}));
+
+    habits = hasty();
+    habits.polls = 0;
+    habits.wait = {milliseconds{4000}, milliseconds{4500}};
+    Control silent = control("silent release", "idle lock", habits, {});
+    silent.plan.storm = milliseconds{0};
+    silent.plan.calm = milliseconds{3500};
+    controls.push_back(std::move(silent));
+    return controls;
+}
+
+}  // namespace
+
+const std::vector<Control>& all_controls() {
+    static const std::vector<Control> controls = make_controls();
+    return controls;
+}
+
+bool is_found(const Control& control, std::uint64_t seed, std::ostream& out) {
+    constexpr int tries = 6;
+    for (int i = 0; i < tries; ++i) {
+        RunPlan plan = control.plan;
+        plan.seed = seed + static_cast<std::uint64_t>(i);
+        const RunReport report = run(plan);
+        const bool found = std::ranges::any_of(
+            report.violations,
+            [&control](const Violation& violation) { return violation.check == control.found_by; });
+        if (found || i == tries - 1) out << report;
+        if (found) return true;
+    }
+    return false;
+}
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,108 @@
+#include "laboratory.hpp"
+
+#include "store.hpp"
+#include "support/wait.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+#include <utility>
+
+namespace redlatch::test::fault {
+namespace {
+
+/// Locks that are held, and keys that would stay for ever. A waiter that was killed leaves the
+/// companions of its lock for as long as they live.
+long long keys_left(RawRedis& redis) {
+    long long left = 0;
+    for (const std::string& key : redis.keys()) {
+        const bool companion = key.starts_with("redlatch:");
+        if (!companion || redis.pttl(key) == -1) ++left;
+    }
+    return left;
+}
+
+}  // namespace
+
+Laboratory::Laboratory(const Setup& setup)
+    : setup_{setup},
+      recorder_{setup.folder + "/server.jsonl"},
+      server_{server_options()},
+      store_{} {
+    note_server(std::chrono::milliseconds{0});
+    for (std::size_t i = 0; i < setup.stations; ++i) {
+        Station& station = stations_.emplace_back();
+        station.link = std::make_unique<Proxy>(server_.uri());
+        station.plan = setup.client;
+        station.plan.server = station.link->uri();
+        station.plan.store = store_.uri();
+        station.plan.only_fences = setup.faults == FaultClass::outside;
+        start_client(station);
+    }
+}
+
+RedisServerOptions Laboratory::server_options() const {
+    RedisServerOptions options;
+    options.append_only = true;
+    options.acl = {"laboratory on nopass ~* &* +@all"};
+    options.config = {{"lua-time-limit", "20"}, {"auto-aof-rewrite-percentage", "0"}};
+    if (setup_.faults == FaultClass::outside) options.env = clock_.env();
+    return options;
+}
+
+RawRedis Laboratory::server_side() const {
+    RawRedis redis{server_};
+    redis.auth("laboratory", "any");
+    return redis;
+}
+
+void Laboratory::start_client(Station& station) {
+    const std::string number = std::to_string(++started_);
+    station.plan.seed = setup_.seed * 1000 + static_cast<std::uint64_t>(started_);
+    station.plan.history = setup_.folder + "/client-" + number + ".jsonl";
+    station.client.reset();
+    station.client = std::make_unique<ChildProcess>(
+        ChildProcess::exec(REDLATCH_FAULT_CLIENT, {to_text(station.plan)}));
+}
+
+std::vector<std::string> Laboratory::stop_clients(std::chrono::milliseconds limit) {
+    for (Station& station : stations_) station.client->write_line("stop");
+    std::vector<std::string> trouble;
+    for (Station& station : stations_) {
+        const auto status = station.client->wait(limit);
+        if (status && status->success()) continue;
+        std::ostringstream text;
+        text << "client " << station.client->pid();
+        if (status) {
+            text << " ended with " << *status;
+        } else {
+            text << " did not end";
+            station.client->kill();
+        }
+        trouble.push_back(text.str());
+    }
+    return trouble;
+}
+
+void Laboratory::note_server(std::chrono::milliseconds limit) {
+    RawRedis redis = server_side();
+    const auto clients = [&redis] { return static_cast<long long>(redis.client_list().size()); };
+    const auto channels = [&redis] {
+        return static_cast<long long>(redis.command({"PUBSUB", "CHANNELS"}).elements.size());
+    };
+    static_cast<void>(eventually(
+        [&] { return keys_left(redis) == 0 && clients() == 1 && channels() == 0; }, limit));
+    Event event;
+    event.op = Op::snapshot;
+    event.stage = Stage::note;
+    event.outcome = "server";
+    event.counts = {{"keys", keys_left(redis)}, {"clients", clients()}, {"channels", channels()}};
+    recorder_.write(event);
+}
+
+void Laboratory::save_store_log() {
+    Recorder log{setup_.folder + "/store.jsonl"};
+    for (const Event& event : Store{store_.uri()}.log()) log.write(event);
+}
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "../history/recorder.hpp"
+#include "faults.hpp"
+#include "plan.hpp"
+#include "support/process.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "wall_clock.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace redlatch::test::fault {
+
+/// One of the client processes, and the link by which it reaches the server.
+struct Station {
+    std::unique_ptr<Proxy> link;
+    ClientPlan plan;
+    std::unique_ptr<ChildProcess> client;
+};
+
+/// What is under test: a server for locks, the store, and the stations. One thread at a time, and it
+/// has to be the main one.
+class Laboratory {
+public:
+    struct Setup {
+        std::string folder;  ///< histories go there
+        std::uint64_t seed = 0;
+        FaultClass faults = FaultClass::inside;
+        std::size_t stations = 3;
+        ClientPlan client{};  ///< what all clients have in common
+    };
+
+    explicit Laboratory(const Setup& setup);
+
+    RedisServer& server() { return server_; }
+    Station& station(std::size_t number) { return stations_[number]; }
+    [[nodiscard]] std::size_t stations() const { return stations_.size(); }
+    WallClock& clock() { return clock_; }
+
+    /// A connection to the server that no fault concerns but the server's own.
+    [[nodiscard]] RawRedis server_side() const;
+
+    /// Starts a client, also in the place of one that was killed.
+    void start_client(Station& station);
+
+    /// Tells all clients to stop, and waits for their end. What did not end in order.
+    [[nodiscard]] std::vector<std::string> stop_clients(std::chrono::milliseconds limit);
+
+    /// Writes down what the server has in use. Waits until all locks are gone, but not for longer
+    /// than `limit`.
+    void note_server(std::chrono::milliseconds limit);
+
+    /// Writes the store's log into the folder.
+    void save_store_log();
+
+private:
+    [[nodiscard]] RedisServerOptions server_options() const;
+
+    Setup setup_;
+    Recorder recorder_;
+    TempFolder clock_folder_;
+    WallClock clock_{clock_folder_.file("offset")};
+    RedisServer server_;
+    RedisServer store_;
+    std::vector<Station> stations_;
+    int started_ = 0;
+};
+
+}  // namespace redlatch::test::fault

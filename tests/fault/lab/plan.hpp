@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace redlatch::test::fault {
+
+/// From one to the other, drawn at random.
+struct Range {
+    std::chrono::milliseconds least{0};
+    std::chrono::milliseconds most{0};
+};
+
+/// What the threads of a client process do all day: they take a lock, work with it, and give it back.
+/// Chances are in percent.
+struct Habits {
+    Range lease{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
+    Range wait{std::chrono::milliseconds{50}, std::chrono::milliseconds{4500}};
+    Range work{std::chrono::milliseconds{0}, std::chrono::milliseconds{50}};
+    int no_wait = 15;  ///< tries once
+    int polls = 30;    ///< waits by asking again and again
+    int nests = 40;    ///< takes the lock again, if it nests and if it doesn't
+    int extends = 30;
+    int lingers = 10;  ///< works on until the lease is over
+};
+
+/// What one client process is told, in one line of JSON.
+struct ClientPlan {
+    std::string server;   ///< where the locks are: its link
+    std::string store;    ///< where the resource is that they protect
+    std::string history;  ///< the file to write
+    std::uint64_t seed = 0;
+    std::string subject;  ///< which locks: "library", or the name of a seeded bug
+    int threads = 3;
+    int names = 2;  ///< locks per shape
+    std::chrono::milliseconds command_timeout{250};
+    bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
+    Habits habits{};
+};
+
+[[nodiscard]] std::string to_text(const ClientPlan& plan);
+[[nodiscard]] ClientPlan plan_from_text(const std::string& text);
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,154 @@
+#include "run.hpp"
+
+#include "../checkers/exclusion.hpp"
+#include "../checkers/fence_order.hpp"
+#include "../checkers/honesty.hpp"
+#include "../checkers/hygiene.hpp"
+#include "../checkers/liveness.hpp"
+#include "../checkers/reentrant.hpp"
+#include "../checkers/store.hpp"
+#include "../history/history.hpp"
+#include "laboratory.hpp"
+#include "run_folder.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+namespace redlatch::test::fault {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// How much later than promised a call may be back on a busy machine.
+constexpr milliseconds slack{2000};
+
+/// How long an idle lock may wait for whoever stands in front: the next re-check.
+constexpr milliseconds longest_recheck{2000};
+
+/// For allocators and caches that are still filling up.
+constexpr long long allowed_growth_kib = 24 * 1024;
+
+const char* name_of(Op op) {
+    switch (op) {
+        case Op::acquire: return "acquire";
+        case Op::nest: return "nest";
+        case Op::extend: return "extend";
+        case Op::release: return "release";
+        case Op::write: return "write";
+        case Op::lost: return "lost";
+        default: return nullptr;
+    }
+}
+
+std::map<std::string, long long> counts_of(const History& history) {
+    std::map<std::string, long long> counts;
+    for (const Event& event : history) {
+        if (event.stage == Stage::invoke || name_of(event.op) == nullptr) continue;
+        ++counts[std::string{name_of(event.op)} + " " + event.outcome];
+    }
+    return counts;
+}
+
+void add(Violations& to, Violations from) {
+    for (Violation& violation : from) to.push_back(std::move(violation));
+}
+
+void check(const RunPlan& plan, const History& history, RunReport& report) {
+    Violations overlaps = check_exclusion(history);
+    if (plan.faults == FaultClass::inside) {
+        const IdleLimits idle{.longest = plan.client.habits.lease.most + longest_recheck,
+                              .settle = plan.client.habits.lease.most + longest_recheck + slack};
+        add(report.violations, std::move(overlaps));
+        add(report.violations, check_fence_order(history));
+        add(report.violations, check_lost_updates(history));
+        add(report.violations, check_honest_ends(history));
+        add(report.violations, check_idle_locks(history, idle));
+    } else {
+        report.overlaps = std::move(overlaps);
+    }
+    add(report.violations, check_fenced_store(history));
+    add(report.violations, check_deadlines(history, slack));
+    add(report.violations, check_honesty(history, slack));
+    add(report.violations, check_reentrancy(history));
+    add(report.violations, check_hygiene(history, allowed_growth_kib));
+}
+
+/// Works in the laboratory, and writes the histories into the folder.
+void work(const RunPlan& plan, const std::string& folder, RunReport& report) {
+    Laboratory laboratory{{.folder = folder,
+                           .seed = plan.seed,
+                           .faults = plan.faults,
+                           .stations = plan.stations,
+                           .client = plan.client}};
+    Injector injector{
+        laboratory,
+        folder + "/faults.jsonl",
+        {.seed = plan.seed, .faults = plan.faults, .pause = plan.pause, .only = plan.only}};
+    for (int round = 0; round < plan.rounds; ++round) {
+        if (plan.storm > milliseconds{0}) injector.storm(plan.storm);
+        std::this_thread::sleep_for(plan.calm);
+    }
+    constexpr milliseconds stop_limit{20'000};
+    for (std::string& trouble : laboratory.stop_clients(stop_limit)) {
+        report.violations.push_back({"end", std::move(trouble), now()});
+    }
+    laboratory.note_server(plan.client.habits.lease.most + 2 * slack);
+    laboratory.save_store_log();
+    for (const auto& [name, times] : injector.made()) report.faults[name] = times;
+}
+
+void print(std::ostream& out, const char* title, const std::map<std::string, long long>& counts) {
+    out << title;
+    const char* separator = " ";
+    for (const auto& [name, count] : counts) {
+        out << std::exchange(separator, ", ") << name << ": " << count;
+    }
+    out << '\n';
+}
+
+void print(std::ostream& out, const char* title, const Violations& violations) {
+    constexpr std::size_t most = 40;
+    out << title << ' ' << violations.size() << '\n';
+    for (std::size_t i = 0; i < std::min(most, violations.size()); ++i) {
+        out << "  " << violations[i] << '\n';
+    }
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const RunReport& report) {
+    out << "seed " << report.seed << '\n';
+    print(out, "faults:", report.faults);
+    print(out, "calls:", report.counts);
+    if (!report.overlaps.empty()) {
+        print(out, "overlaps (outside the promise):", report.overlaps);
+    }
+    print(out, "violations:", report.violations);
+    if (!report.folder.empty()) out << "kept in " << report.folder << '\n';
+    return out;
+}
+
+RunReport run(const RunPlan& plan) {
+    RunFolder folder{std::to_string(plan.seed)};
+    RunReport report;
+    report.seed = plan.seed;
+    work(plan, folder.path(), report);
+    const History history = read_history(folder.path());
+    report.counts = counts_of(history);
+    check(plan, history, report);
+    if (plan.keep && !report.violations.empty()) {
+        folder.keep();
+        report.folder = folder.path();
+        std::ofstream{folder.path() + "/report.txt"} << report;
+    }
+    return report;
+}
+
+std::uint64_t seed_or(std::uint64_t otherwise) {
+    const char* const seed = std::getenv("REDLATCH_FAULT_SEED");
+    return seed == nullptr || *seed == '\0' ? otherwise : std::stoull(seed);
+}
+
+}  // namespace redlatch::test::fault

@@ -1,0 +1,82 @@
+// Short runs of the laboratory. They print their seed; REDLATCH_FAULT_SEED sets it. Longer ones are
+// made with tests/fault/soak.
+
+#include "lab/run.hpp"
+
+#include "lab/controls.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+#include <ostream>
+#include <sstream>
+#include <string>
+
+namespace redlatch::test::fault {
+
+void PrintTo(const Control& control, std::ostream* out);
+void PrintTo(const Control& control, std::ostream* out) {
+    *out << control.subject;
+}
+
+namespace {
+
+using namespace std::chrono_literals;
+
+RunPlan of_the_library(FaultClass faults, std::uint64_t seed) {
+    RunPlan plan;
+    plan.seed = seed_or(seed);
+    plan.faults = faults;
+    plan.client.subject = "library";
+    plan.client.habits.lease = {100ms, 600ms};
+    plan.client.habits.wait = {50ms, 3000ms};
+    plan.client.habits.work = {0ms, 30ms};
+    return plan;
+}
+
+void expect_no_violation(const RunPlan& plan) {
+    std::cout << "seed " << plan.seed << std::endl;
+    const RunReport report = run(plan);
+    std::cout << report;
+    EXPECT_TRUE(report.violations.empty());
+    EXPECT_GT(report.counts.at("acquire ok"), 0);
+    EXPECT_GT(report.counts.at("write accepted"), 0);
+}
+
+TEST(Laboratory, promises_hold_without_faults) {
+    RunPlan plan = of_the_library(FaultClass::inside, 1);
+    plan.storm = 0ms;
+    plan.calm = 2s;
+    expect_no_violation(plan);
+}
+
+TEST(Laboratory, promises_hold_while_the_server_keeps_its_keys_and_clock) {
+    RunPlan plan = of_the_library(FaultClass::inside, 2);
+    plan.storm = 7s;
+    expect_no_violation(plan);
+}
+
+TEST(Laboratory, what_is_left_of_them_holds_when_it_does_not) {
+    RunPlan plan = of_the_library(FaultClass::outside, 3);
+    plan.storm = 5s;
+    expect_no_violation(plan);
+}
+
+class SeededBug : public ::testing::TestWithParam<Control> {};
+
+TEST_P(SeededBug, is_found) {
+    const std::uint64_t seed = seed_or(4);
+    std::ostringstream report;
+    EXPECT_TRUE(is_found(GetParam(), seed, report)) << "seed " << seed << "\n" << report.str();
+}
+
+INSTANTIATE_TEST_SUITE_P(Laboratory, SeededBug, ::testing::ValuesIn(all_controls()),
+                         [](const auto& bug) {
+                             std::string name = bug.param.subject;
+                             for (char& c : name) c = c == ' ' ? '_' : c;
+                             return name;
+                         });
+
+}  // namespace
+}  // namespace redlatch::test::fault
