@@ -31,12 +31,15 @@ set(REDLATCH_HEADERS
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/owed.hpp
+    include/redlatch/net/stream.hpp
     include/redlatch/net/connection.hpp
+    include/redlatch/net/dialer.hpp
+    include/redlatch/net/own_connection.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
     # topology: which server for this key
     include/redlatch/topology/topology.hpp
-    include/redlatch/topology/standalone.hpp
+    include/redlatch/topology/single_master.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lua.hpp

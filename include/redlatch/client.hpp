@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,16 +19,30 @@ inline Error invalid(std::string message) {
     return {Errc::invalid_argument, {}, {}, std::move(message), {}};
 }
 
-/// Checks a client's options as a whole.
-inline Result<ClientSetup> check(ClientOptions options) {
-    if (options.uris.size() != 1) {
-        return Unexpected{
-            invalid(options.uris.empty() ? "no URI" : "several masters are not built yet")};
+/// Where a client's server is, and what its URI says about the options.
+inline Result<ClientSetup> locate(ClientOptions options) {
+    const std::size_t masters = options.uris.size() + options.factories.size();
+    if (masters != 1) {
+        return Unexpected{invalid(masters == 0 ? "no URI" : "several masters are not built yet")};
+    }
+    if (options.uris.empty()) {
+        if (!options.factories.front().connect) {
+            return Unexpected{invalid("the factory of connections is empty")};
+        }
+        return ClientSetup{std::move(options)};
     }
     auto endpoint = parse_uri(options.uris.front());
     if (!endpoint) return Unexpected{std::move(endpoint).error()};
     options.connect_timeout = endpoint->connect_timeout.value_or(options.connect_timeout);
     options.command_timeout = endpoint->command_timeout.value_or(options.command_timeout);
+    return ClientSetup{std::move(options), *std::move(endpoint)};
+}
+
+/// Checks a client's options as a whole.
+inline Result<ClientSetup> check(ClientOptions given) {
+    auto setup = locate(std::move(given));
+    if (!setup) return setup;
+    ClientOptions& options = setup->options;
     if (options.connect_timeout <= std::chrono::milliseconds::zero() ||
         options.command_timeout <= std::chrono::milliseconds::zero()) {
         return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
@@ -49,7 +64,7 @@ inline Result<ClientSetup> check(ClientOptions options) {
         return Unexpected{
             invalid("client_name must be 1 to 64 printable ASCII characters without space")};
     }
-    return ClientSetup{std::move(options), *std::move(endpoint)};
+    return setup;
 }
 
 /// A client as its locks and holds share it. Hands out the session of this process: after a fork
@@ -125,6 +140,11 @@ class Client {
 public:
     /// Throws `LockError` with `Errc::invalid_argument` for a bad URI.
     explicit Client(Uri uri) : Client(ClientOptions{.uris = {std::move(uri)}}) {}
+
+    /// For connections that the program makes itself. Throws `LockError` with
+    /// `Errc::invalid_argument` for an empty factory.
+    explicit Client(ConnectionFactory factory)
+        : Client(ClientOptions{.factories = {std::move(factory)}}) {}
 
     /// Throws `LockError` with `Errc::invalid_argument` for a bad URI or option.
     explicit Client(ClientOptions options)

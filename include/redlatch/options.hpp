@@ -5,11 +5,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
+
+struct redisContext;
 
 namespace redlatch::inline v0 {
 
@@ -98,10 +101,30 @@ struct AcquireOptions {
     std::stop_token stop{};
 };
 
+/// Stands in for a URI where the program makes its connections itself: through a tunnel, with an
+/// authentication of its own, over a hiredis that was built in another way.
+struct ConnectionFactory {
+    /// Returns a new connection that is ready for commands: authenticated, its database selected,
+    /// not in a transaction or a subscription, in RESP2. The client owns it and ends it with
+    /// `redisFree`. A context with an error, a null pointer and an exception are all faults of kind
+    /// `Errc::unavailable`: the client tries again as it would after any other.
+    ///
+    /// Is called by any thread that needs a connection, several at once too, with no mutex held, and
+    /// in a forked child as well. The call that needs the connection takes as long as the factory
+    /// does, so this has to return within the time that it is given.
+    std::function<redisContext*(std::chrono::milliseconds timeout)> connect{};
+
+    /// What messages call the server. Default: "own connection".
+    std::string name = "own connection";
+};
+
 /// How a `Client` reaches its server. Checked when the `Client` is made.
 struct ClientOptions {
-    /// The server. Exactly one.
+    /// The server: exactly one, here or in `factories`.
     std::vector<Uri> uris{};
+
+    /// In place of a URI: makes the connections to the server.
+    std::vector<ConnectionFactory> factories{};
 
     /// The time for one connection, name resolution included. Default: 1 s.
     std::chrono::milliseconds connect_timeout{1000};

@@ -50,7 +50,7 @@ ClientOptions client_options() {
 TEST(ClientOptions, defaults_are_accepted) {
     const auto setup = detail::check(client_options());
     ASSERT_TRUE(accepted(setup));
-    EXPECT_EQ(setup->endpoint.host, "h");
+    EXPECT_EQ(setup->endpoint->host, "h");
     EXPECT_EQ(setup->options.connect_timeout, 1s);
     EXPECT_EQ(setup->options.command_timeout, 1s);
     EXPECT_EQ(setup->options.max_connections, 64U);
@@ -60,6 +60,15 @@ TEST(ClientOptions, defaults_are_accepted) {
 TEST(ClientOptions, want_exactly_one_uri) {
     EXPECT_TRUE(refused(detail::check(ClientOptions{}), "URI"));
     EXPECT_TRUE(refused(detail::check({.uris = {"redis://a", "redis://b"}}), "several masters"));
+}
+
+TEST(ClientOptions, a_factory_stands_in_for_the_uri) {
+    const ConnectionFactory factory{.connect = [](milliseconds) { return nullptr; }};
+    EXPECT_TRUE(accepted(detail::check({.factories = {factory}})));
+    EXPECT_TRUE(refused(detail::check({.factories = {ConnectionFactory{}}}), "empty"));
+    EXPECT_TRUE(
+        refused(detail::check({.uris = {"redis://a"}, .factories = {factory}}), "several masters"));
+    EXPECT_TRUE(refused(detail::check({.factories = {factory, factory}}), "several masters"));
 }
 
 TEST(ClientOptions, bad_uri_is_refused) {

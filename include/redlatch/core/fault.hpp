@@ -38,6 +38,13 @@ inline bool is_noscript(const Fault& fault) {
     return fault.error.message.starts_with("NOSCRIPT");
 }
 
+/// Whether it was a replica that answered: nothing was executed.
+inline bool says_not_master(const Fault& fault) {
+    const std::string& text = fault.error.message;
+    return text.starts_with("READONLY") || text.starts_with("MASTERDOWN") ||
+           text.find(": -READONLY") != std::string::npos;  // inside a script, before 7.0
+}
+
 inline ServerError classify_server_error(std::string_view text) {
     struct Row {
         std::string_view word;

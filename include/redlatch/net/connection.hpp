@@ -7,6 +7,7 @@
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/resolve.hpp>
 #include <redlatch/net/script.hpp>
+#include <redlatch/net/stream.hpp>
 #include <redlatch/uri.hpp>
 
 #include <hiredis/hiredis.h>
@@ -20,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -27,6 +29,11 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
+
+struct FreeContext {
+    void operator()(redisContext* context) const noexcept { redisFree(context); }
+};
+using ContextPtr = std::unique_ptr<redisContext, FreeContext>;
 
 /// The thin owner of one hiredis context: sends commands, receives replies by an absolute limit.
 /// Knows nothing of locks. hiredis formats and parses; all waiting is `poll` with one deadline, as
@@ -38,15 +45,24 @@ public:
     static Expected<Connection, Fault> open(const Endpoint& endpoint,
                                             const std::string& client_name, const Limit& limit) {
         auto socket = connect_endpoint(endpoint, limit);
-        if (!socket) return Unexpected{named(std::move(socket).error(), endpoint)};
+        if (!socket) return Unexpected{named(std::move(socket).error(), endpoint.name())};
         redisContext* context = redisConnectFd(socket->get());
-        if (context == nullptr) return Unexpected{named(io_fault("out of memory"), endpoint)};
-        make_blocking(socket->release());
-        Connection connection{context, endpoint.name()};
-        if (auto ready = connection.shake_hands(endpoint, client_name, limit); !ready) {
-            return Unexpected{std::move(ready).error()};
+        if (context == nullptr) {
+            return Unexpected{named(io_fault("out of memory"), endpoint.name())};
         }
-        return connection;
+        make_blocking(socket->release());
+        Connection connection{ContextPtr{context}, endpoint.name(), nullptr};
+        return connection.after(connection.shake_hands(endpoint, client_name, limit));
+    }
+
+    /// Takes over a connection that somebody else has made and that is ready for commands, with what
+    /// carries its bytes if that is more than its socket.
+    static Expected<Connection, Fault> adopt(ContextPtr context, std::string node,
+                                             std::unique_ptr<Stream> stream, const Limit& limit) {
+        ::fcntl(context->fd, F_SETFD, FD_CLOEXEC);
+        make_blocking(context->fd);
+        Connection connection{std::move(context), std::move(node), std::move(stream)};
+        return connection.after(connection.learn_server(limit));
     }
 
     /// The run id of the server, which tells it from any other and from itself after a restart; null
@@ -55,6 +71,10 @@ public:
 
     /// Where the server's clock stands. Knows nothing if the server keeps its time to itself.
     ServerClock& clock() noexcept { return clock_; }
+
+    /// Of which generation of its dialer's connections it is.
+    unsigned epoch() const noexcept { return epoch_; }
+    void set_epoch(unsigned epoch) noexcept { epoch_ = epoch; }
 
     /// A second descriptor of its socket: `shutdown` on that one makes a thread that waits in
     /// `receive` find the connection closed.
@@ -86,18 +106,16 @@ public:
     Expected<void, Fault> send(std::string_view bytes, const Limit& limit) {
         bool began = false;
         while (!bytes.empty()) {
-            // MSG_NOSIGNAL: a server that went away must not kill the process with SIGPIPE.
-            const ssize_t n =
-                ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+            const ssize_t n = write_some(bytes);
             if (n >= 0) {
                 bytes.remove_prefix(static_cast<std::size_t>(n));
                 began = true;
             } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-                if (auto ready = wait_ready(context_->fd, POLLOUT, limit); !ready) {
+                if (auto ready = wait_ready(context_->fd, awaited(POLLOUT), limit); !ready) {
                     return close(std::move(ready).error(), began);
                 }
             } else if (errno != EINTR) {
-                return close(last_words(broken("send: " + system_message(errno))), began);
+                return close(last_words(broken(reason("send: "))), began);
             }
         }
         return {};
@@ -156,12 +174,19 @@ private:
     /// No reply to a command of ours is near this; a server that sends more is not Redis.
     static constexpr std::size_t largest_reply = std::size_t{1} << 20U;
 
-    Connection(redisContext* context, std::string node)
-        : context_(context), node_(std::move(node)) {}
+    Connection(ContextPtr context, std::string node, std::unique_ptr<Stream> stream)
+        : context_(std::move(context)), stream_(std::move(stream)), node_(std::move(node)) {}
 
-    static Fault named(Fault fault, const Endpoint& endpoint) {
-        fault.error.node = endpoint.name();
+    static Fault named(Fault fault, std::string node) {
+        fault.error.node = std::move(node);
         return fault;
+    }
+
+    /// The connection itself, if its first words went well.
+    Expected<Connection, Fault> after(Expected<void, Fault> greeted) {
+        if (greeted) return std::move(*this);
+        greeted.error().maybe_executed = false;  // nothing of the user's was sent yet
+        return Unexpected{std::move(greeted).error()};
     }
 
     static Fault broken(std::string message) {
@@ -187,17 +212,19 @@ private:
         bool block = limit.left() > blocking_receive;
         bool awake = busy_wait_ > busy_wait_.zero();
         const TimePoint asleep_at = awake ? Clock::now() + busy_wait_ : TimePoint::min();
-        for (;;) {
+        // A stream is asked first: it may keep bytes that its socket has already given away.
+        for (bool asked = stream_ == nullptr;; asked = true) {
             awake = awake && Clock::now() < std::min(asleep_at, limit.at);
-            if (!awake && !block) {
-                if (auto ready = wait_ready(context_->fd, POLLIN, limit); !ready) return ready;
+            if (!awake && !block && asked) {
+                if (auto ready = wait_ready(context_->fd, awaited(POLLIN), limit); !ready) {
+                    return ready;
+                }
             }
-            const int flags = block && !awake ? 0 : MSG_DONTWAIT;
-            const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), flags);
+            const ssize_t n = read_bytes(buffer, block && !awake);
             if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
             if (n == 0) return Unexpected{broken("the server closed the connection")};
             if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
-                return Unexpected{broken("receive: " + system_message(errno))};
+                return Unexpected{broken(reason("receive: "))};
             }
             if (awake) {
                 std::this_thread::yield();  // the server may be waiting for this core
@@ -207,11 +234,30 @@ private:
         }
     }
 
+    ssize_t write_some(std::string_view bytes) {
+        if (stream_ != nullptr) return stream_->write(bytes);
+        // MSG_NOSIGNAL: a server that went away must not kill the process with SIGPIPE.
+        return ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+
+    ssize_t read_bytes(std::span<char> buffer, bool block) {
+        if (stream_ != nullptr) return stream_->read(buffer, block);
+        return ::recv(context_->fd, buffer.data(), buffer.size(), block ? 0 : MSG_DONTWAIT);
+    }
+
+    /// What to wait for, where an operation could not go on.
+    short awaited(short events) const { return stream_ != nullptr ? stream_->awaited() : events; }
+
+    /// Why an operation failed.
+    std::string reason(const char* operation) const {
+        return stream_ != nullptr ? stream_->problem() : operation + system_message(errno);
+    }
+
     /// A server that turns a client away says why and hangs up, before it has read anything: what it
     /// said, if it is there, tells more than that it hung up.
     Fault last_words(Fault fault) {
         std::array<char, 1024> buffer{};
-        const ssize_t n = ::recv(context_->fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+        const ssize_t n = read_bytes(buffer, false);
         void* raw = nullptr;
         if (n <= 0 || !feed({buffer.data(), static_cast<std::size_t>(n)}) ||
             redisReaderGetReply(context_->reader, &raw) != REDIS_OK || raw == nullptr) {
@@ -257,19 +303,31 @@ private:
         if (endpoint.db != 0) {
             commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
         }
-        commands += Call::plain({"INFO", "server"}).wire();
-        commands += Call::plain({"INFO", "replication"}).wire();
-        commands += Call::plain({"TIME"}).wire();
+        commands += questions();
         const TimePoint sent = Clock::now();
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);
         if (done) done = expect_name_taken(limit);
         if (done && endpoint.db != 0) done = expect_ok(limit);
-        if (done) done = read_run_id(limit);
+        return done ? read_answers(sent, limit) : done;
+    }
+
+    Expected<void, Fault> learn_server(const Limit& limit) {
+        const TimePoint sent = Clock::now();
+        auto done = send(questions(), limit);
+        return done ? read_answers(sent, limit) : done;
+    }
+
+    /// What there is to know of a server.
+    static std::string questions() {
+        return Call::plain({"INFO", "server"}).wire() +
+               Call::plain({"INFO", "replication"}).wire() + Call::plain({"TIME"}).wire();
+    }
+
+    Expected<void, Fault> read_answers(TimePoint sent, const Limit& limit) {
+        auto done = read_run_id(limit);
         if (done) done = expect_master(limit);
-        if (done) done = read_time(sent, limit);
-        if (!done) done.error().maybe_executed = false;  // nothing of the user's was sent yet
-        return done;
+        return done ? read_time(sent, limit) : done;
     }
 
     Expected<void, Fault> expect_ok(const Limit& limit) {
@@ -343,16 +401,15 @@ private:
         return alive() && !fault.transient && !fault.error.message.starts_with("NOAUTH");
     }
 
-    struct Free {
-        void operator()(redisContext* context) const noexcept { redisFree(context); }
-    };
-    std::unique_ptr<redisContext, Free> context_;
+    ContextPtr context_;
+    std::unique_ptr<Stream> stream_;  // null where the socket itself carries the bytes
     std::string node_;
     std::shared_ptr<const std::string> server_;
     ServerClock clock_;
     std::chrono::microseconds busy_wait_{0};
     std::vector<const Script*> scripts_run_;
     Owed owed_;
+    unsigned epoch_ = 0;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -10,21 +10,29 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
 
-/// One server, and how a command is run there. Thread-safe.
+/// How a node is used.
+struct NodeUse {
+    std::chrono::milliseconds command_timeout;
+    std::size_t max_connections;
+    std::chrono::microseconds busy_wait{0};
+};
+
+/// One master, and how a command is run there. Thread-safe.
 class Node {
 public:
-    Node(Dial dial, std::chrono::milliseconds command_timeout, std::size_t max_connections,
+    Node(std::unique_ptr<Dialer> dialer, const NodeUse& use,
          std::function<void(const std::string&)> on_reconnect)
-        : command_timeout_(command_timeout),
-          pool_(std::move(dial), max_connections),
+        : command_timeout_(use.command_timeout),
+          pool_(std::move(dialer), use.max_connections, use.busy_wait),
           on_reconnect_(std::move(on_reconnect)) {}
 
-    std::string name() const { return pool_.dial().endpoint.name(); }
+    std::string name() const { return pool_.dialer().name(); }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
 
     /// Sends `call` and returns its reply. Where the connection had died while it lay idle, sends
@@ -70,9 +78,19 @@ public:
 
     /// A connection outside the pool, for a service that must never wait for a place.
     Expected<Connection, Fault> connect(const Limit& limit) {
-        auto connection = pool_.dial().open(limit);
+        auto connection = pool_.dialer().open(limit);
         note_health(connection);
         return connection;
+    }
+
+    /// Whether a connection that was made by `connect` is still to be used.
+    bool is_current(const Connection& connection) const noexcept {
+        return pool_.dialer().is_current(connection);
+    }
+
+    /// What came back on a connection may say that it leads to a replica: then a new one is due.
+    void check_role(const Connection& connection, const Fault& fault) {
+        if (says_not_master(fault)) pool_.dialer().leave(connection);
     }
 
     /// Whether scripts may use more keys than the first, as far as is known.
@@ -105,6 +123,7 @@ private:
             reply = Unexpected{unexpected_reply()};
             reply.error().error.node = name();
         }
+        if (!reply) check_role(connection, reply.error());
         if (reply) reply->server = connection.server();
         if (!reply && !loan->reused()) reply.error().stale = false;
         return reply;

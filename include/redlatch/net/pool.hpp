@@ -1,13 +1,13 @@
 #pragma once
 
 #include <redlatch/core/limit.hpp>
-#include <redlatch/net/connection.hpp>
+#include <redlatch/net/dialer.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,18 +15,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// How connections to one server are made.
-struct Dial {
-    Endpoint endpoint;
-    std::string client_name;
-    std::chrono::milliseconds connect_timeout;
-    std::chrono::microseconds busy_wait{0};  ///< for answers to commands
-
-    Expected<Connection, Fault> open(const Limit& limit) const {
-        return Connection::open(endpoint, client_name, limit.within(connect_timeout));
-    }
-};
 
 /// The connections to one server: as many as there are commands under way, up to a limit. The one
 /// used last is used next, so that no more stay warm than are needed. Thread-safe; connecting
@@ -59,14 +47,19 @@ public:
         bool reused_;
     };
 
-    Pool(Dial dial, std::size_t max_connections)
-        : dial_(std::move(dial)), max_connections_(max_connections) {}
+    /// `busy_wait`: for answers to commands.
+    Pool(std::unique_ptr<Dialer> dialer, std::size_t max_connections,
+         std::chrono::microseconds busy_wait)
+        : dialer_(std::move(dialer)), max_connections_(max_connections), busy_wait_(busy_wait) {}
 
-    const Dial& dial() const noexcept { return dial_; }
+    Dialer& dialer() noexcept { return *dialer_; }
+    const Dialer& dialer() const noexcept { return *dialer_; }
 
     /// A connection, idle or new. Waits while all are in use.
     Expected<Loan, Fault> borrow(const Limit& limit) {
+        std::vector<Connection> dropped;  // closed outside the mutex
         std::unique_lock lock{mutex_};
+        drop_outdated(dropped);
         while (idle_.empty() && in_use_ >= max_connections_) {
             if (auto waited = wait_for_return(lock, limit); !waited) {
                 return Unexpected{std::move(waited).error()};
@@ -114,13 +107,19 @@ public:
     }
 
 private:
+    /// Takes the idle connections away if the next one leads to a server that is the master no more.
+    /// With the mutex held.
+    void drop_outdated(std::vector<Connection>& dropped) {
+        if (!idle_.empty() && !dialer_->is_current(idle_.back())) dropped.swap(idle_);
+    }
+
     Expected<Loan, Fault> open_new(const Limit& limit) {
-        auto connection = dial_.open(limit);
+        auto connection = dialer_->open(limit);
         if (!connection) {
             give_up_place();
             return Unexpected{std::move(connection).error()};
         }
-        connection->busy_wait(dial_.busy_wait);
+        connection->busy_wait(busy_wait_);
         return Loan{*this, *std::move(connection), false};
     }
 
@@ -129,7 +128,7 @@ private:
         if (limit.over()) {
             Fault fault = io_fault("all " + std::to_string(max_connections_) +
                                    " connections are in use (max_connections)");
-            fault.error.node = dial_.endpoint.name();
+            fault.error.node = dialer_->name();
             return Unexpected{std::move(fault)};
         }
         const auto slice =
@@ -143,7 +142,7 @@ private:
         {
             const std::lock_guard lock{mutex_};
             --in_use_;
-            if (connection.idle()) {
+            if (connection.idle() && dialer_->is_current(connection)) {
                 idle_.push_back(std::move(connection));
             } else {
                 broken = std::move(connection);  // closed outside the mutex
@@ -160,8 +159,9 @@ private:
         returned_.notify_one();
     }
 
-    const Dial dial_;
+    const std::unique_ptr<Dialer> dialer_;
     const std::size_t max_connections_;
+    const std::chrono::microseconds busy_wait_;
     std::mutex mutex_;
     std::condition_variable returned_;
     std::vector<Connection> idle_;

@@ -255,6 +255,7 @@ private:
     /// batch is replaced once, without a word; scripts that the server forgot are sent whole.
     void exchange(Node& node, const std::vector<Errand*>& errands) {
         std::optional<Connection>& link = links_[&node];
+        if (link && !node.is_current(*link)) link.reset();
         Lease shortest = Lease::max();
         for (const Errand* errand : errands) {
             shortest = std::min(shortest, errand->job.hold->terms().lease);
@@ -299,6 +300,7 @@ private:
             if (!reply && !link->alive()) return broken(std::move(reply).error());
             if (reply && !reply->view().integer()) return broken(unexpected_reply());
             errand->sent = sent;
+            if (!reply) node.check_role(*link, reply.error());
             read_answer(*errand, reply);
         }
         return std::nullopt;

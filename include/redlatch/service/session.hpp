@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/net/own_connection.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/service/collector.hpp>
@@ -9,7 +10,7 @@
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
 #include <redlatch/service/subscription.hpp>
-#include <redlatch/topology/standalone.hpp>
+#include <redlatch/topology/single_master.hpp>
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -28,10 +30,10 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A client's options, checked, and its URI, taken apart.
+/// A client's options, checked, and its URI, taken apart; none where the user connects.
 struct ClientSetup {
     ClientOptions options;
-    Endpoint endpoint;
+    std::optional<Endpoint> endpoint{};
 };
 
 /// 128 bits from the system's source, in hexadecimal: no other client has the same.
@@ -75,9 +77,8 @@ public:
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
           token_prefix_(id_ + ":" + client_name_ + ":"),
-          topology_(Dial{setup.endpoint, client_name_, setup.options.connect_timeout,
-                         setup.options.busy_wait},
-                    command_timeout_, setup.options.max_connections,
+          topology_(dialer(setup),
+                    {command_timeout_, setup.options.max_connections, setup.options.busy_wait},
                     [this](const std::string& node) { tell_reconnected(node); }) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -167,6 +168,21 @@ public:
     }
 
 private:
+    std::unique_ptr<Dialer> dialer(const ClientSetup& setup) {
+        auto dialer = make_dialer(setup);
+        dialer->on_move([this] { subscription_.reconnect(); });
+        return dialer;
+    }
+
+    std::unique_ptr<Dialer> make_dialer(const ClientSetup& setup) const {
+        const ClientOptions& options = setup.options;
+        if (!setup.endpoint) {
+            return std::make_unique<OwnDialer>(options.factories.front(), options.connect_timeout);
+        }
+        return std::make_unique<DirectDialer>(*setup.endpoint, client_name_,
+                                              options.connect_timeout);
+    }
+
     /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
     /// carried out late. The lock goes on to the next one.
     void hear(const Grant& grant) {
@@ -215,7 +231,7 @@ private:
     // Each may use those above it.
     Gate gate_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
-    Standalone topology_;
+    SingleMaster topology_;
     Renewal renewal_{topology_,
                      {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
                       .renewed = [this](const Hold& hold) { tell_renewed(hold); },

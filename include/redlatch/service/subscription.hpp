@@ -58,6 +58,12 @@ public:
     /// They do, or may do in a moment.
     bool is_possible() const noexcept { return allowed_.load(std::memory_order_relaxed); }
 
+    /// The connection has become useless, as the master is another server: a new one is made.
+    void reconnect() {
+        const std::lock_guard lock{mutex_};
+        if (socket_.valid()) ::shutdown(socket_.get(), SHUT_RDWR);
+    }
+
     /// Tells the thread to end, which takes at most the time for one command. Returns at once.
     void begin_to_close() {
         {

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/limit.hpp>
+#include <redlatch/net/connection.hpp>
+#include <redlatch/uri.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Makes the connections to a master, whichever server that is at the time. Thread-safe.
+class Dialer {
+public:
+    Dialer() = default;
+    Dialer(const Dialer&) = delete;
+    Dialer& operator=(const Dialer&) = delete;
+    virtual ~Dialer() = default;
+
+    /// A new connection, ready for commands.
+    virtual Expected<Connection, Fault> open(const Limit& limit) = 0;
+
+    /// What messages call the master, or where it is looked for while it is not known.
+    virtual std::string name() const = 0;
+
+    /// Whether a new connection would lead to the same server, as far as is known.
+    bool is_current(const Connection& connection) const noexcept {
+        return connection.epoch() == epoch();
+    }
+
+    /// The server at the other end has turned out not to be the master: no connection that was made
+    /// before is used any more. The first of several calls counts.
+    void leave(const Connection& connection) {
+        unsigned epoch = connection.epoch();
+        if (epoch_.compare_exchange_strong(epoch, epoch + 1) && on_move_) on_move_();
+    }
+
+    /// `act` is called, with no mutex held, when connections made before have become useless. To be
+    /// set before the first use.
+    void on_move(std::function<void()> act) { on_move_ = std::move(act); }
+
+protected:
+    /// To be read before dialling: the master may change meanwhile.
+    unsigned epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+
+    static Expected<Connection, Fault> of_epoch(unsigned epoch,
+                                                Expected<Connection, Fault> connection) {
+        if (connection) connection->set_epoch(epoch);
+        return connection;
+    }
+
+private:
+    std::atomic<unsigned> epoch_{0};
+    std::function<void()> on_move_;
+};
+
+/// Dials one server.
+class DirectDialer final : public Dialer {
+public:
+    DirectDialer(Endpoint endpoint, std::string client_name,
+                 std::chrono::milliseconds connect_timeout)
+        : endpoint_(std::move(endpoint)),
+          client_name_(std::move(client_name)),
+          connect_timeout_(connect_timeout) {}
+
+    std::string name() const override { return endpoint_.name(); }
+
+    Expected<Connection, Fault> open(const Limit& limit) override {
+        const unsigned epoch = this->epoch();
+        return of_epoch(epoch,
+                        Connection::open(endpoint_, client_name_, limit.within(connect_timeout_)));
+    }
+
+private:
+    const Endpoint endpoint_;
+    const std::string client_name_;
+    const std::chrono::milliseconds connect_timeout_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <redlatch/net/dialer.hpp>
+#include <redlatch/options.hpp>
+
+#include <hiredis/hiredis.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+#if HIREDIS_MAJOR >= 1
+
+/// Keeps a SIGPIPE that this thread causes from the process, whose signals are its own business.
+class NoSigpipe {
+public:
+    NoSigpipe() noexcept {
+        sigemptyset(&pipe_);
+        sigaddset(&pipe_, SIGPIPE);
+        sigset_t pending;
+        sigpending(&pending);
+        was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+        pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+    ~NoSigpipe() {
+        const int kept = errno;
+        constexpr timespec at_once{};
+        if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &at_once);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+        errno = kept;
+    }
+
+private:
+    sigset_t pipe_{};
+    sigset_t before_{};
+    bool was_pending_ = false;
+};
+
+/// A connection whose bytes hiredis carries by other means than the socket: its TLS, or the user's
+/// own functions. hiredis does not say what it waits for, so that is taken to be the obvious.
+class HiredisStream final : public Stream {
+public:
+    /// Nothing for a context that reads and writes its socket.
+    static std::unique_ptr<Stream> of(redisContext* context) {
+        const ContextPtr plain{redisConnectFd(-1)};
+        if (plain == nullptr || plain->funcs == context->funcs) return nullptr;
+        return std::make_unique<HiredisStream>(context);
+    }
+
+    explicit HiredisStream(redisContext* context) : context_(context) {
+        context_->flags &= ~REDIS_BLOCK;  // "later" is no error then
+    }
+
+    ssize_t write(std::string_view bytes) override {
+        awaited_ = POLLOUT;
+        const NoSigpipe no_signal;
+        const bool again = std::exchange(kept_, false);
+        if (!again &&
+            redisAppendFormattedCommand(context_, bytes.data(), bytes.size()) != REDIS_OK) {
+            return fail();
+        }
+        int done = 0;
+        if (redisBufferWrite(context_, &done) != REDIS_OK) return fail();
+        if (done != 0) return static_cast<ssize_t>(bytes.size());
+        kept_ = true;
+        errno = EAGAIN;
+        return -1;
+    }
+
+    ssize_t read(std::span<char> buffer, bool) override {
+        awaited_ = POLLIN;
+        const NoSigpipe no_signal;  // TLS answers some of what it reads
+        const ssize_t n = context_->funcs->read(context_, buffer.data(), buffer.size());
+        if (n > 0) return n;
+        if (n < 0) return context_->err == REDIS_ERR_EOF ? 0 : fail();
+        errno = EAGAIN;
+        return -1;
+    }
+
+    short awaited() const override { return awaited_; }
+    std::string problem() const override { return printable(context_->errstr); }
+
+private:
+    static ssize_t fail() {
+        errno = EPROTO;
+        return -1;
+    }
+
+    redisContext* context_;
+    bool kept_ = false;  // hiredis has the bytes given last, and not sent all of them
+    short awaited_ = 0;
+};
+
+inline std::unique_ptr<Stream> stream_of(redisContext* context) {
+    return HiredisStream::of(context);
+}
+
+#else
+
+/// This hiredis reads and writes sockets only.
+inline std::unique_ptr<Stream> stream_of(redisContext*) {
+    return nullptr;
+}
+
+#endif
+
+/// Has the user make the connections.
+class OwnDialer final : public Dialer {
+public:
+    OwnDialer(ConnectionFactory factory, std::chrono::milliseconds connect_timeout)
+        : factory_(std::move(factory)), connect_timeout_(connect_timeout) {}
+
+    std::string name() const override { return printable(factory_.name); }
+
+    Expected<Connection, Fault> open(const Limit& limit) override {
+        const unsigned epoch = this->epoch();
+        const Limit sooner = limit.within(connect_timeout_);
+        auto context = make(sooner);
+        if (!context) {
+            context.error().error.node = name();
+            return Unexpected{std::move(context).error()};
+        }
+        auto stream = stream_of(context->get());
+        return of_epoch(epoch,
+                        Connection::adopt(*std::move(context), name(), std::move(stream), sooner));
+    }
+
+private:
+    Expected<ContextPtr, Fault> make(const Limit& limit) const {
+        const auto time = std::chrono::floor<std::chrono::milliseconds>(limit.left());
+        if (time <= std::chrono::milliseconds::zero()) {
+            return Unexpected{io_fault("no time left to connect")};
+        }
+        try {
+            ContextPtr context{factory_.connect(time)};
+            if (context == nullptr) return Unexpected{io_fault("the factory made no connection")};
+            if (context->err != 0) return Unexpected{io_fault(printable(context->errstr))};
+            if (context->fd < 0) return Unexpected{io_fault("the factory's connection is closed")};
+            return context;
+        } catch (const std::exception& error) {
+            return Unexpected{io_fault(std::string{"the factory: "} + error.what())};
+        } catch (...) {
+            return Unexpected{io_fault("the factory threw something that is no std::exception")};
+        }
+    }
+
+    const ConnectionFactory factory_;
+    const std::chrono::milliseconds connect_timeout_;
+};
+
+}  // namespace redlatch::inline v0::detail
