@@ -1,4 +1,4 @@
-# What redlatch needs at run time: hiredis and threads.
+# What redlatch needs at run time: hiredis and threads, and OpenSSL for TLS where that is wanted.
 
 find_package(Threads REQUIRED)
 
@@ -26,3 +26,5 @@ if(NOT TARGET hiredis::hiredis)
         " or point CMAKE_PREFIX_PATH at an installed one,\n"
         " or let the build download it: -DREDLATCH_FETCH_HIREDIS=ON\n")
 endif()
+
+find_package(OpenSSL 1.1.1 QUIET COMPONENTS SSL)

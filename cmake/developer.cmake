@@ -8,6 +8,15 @@ target_compile_options(redlatch_developer INTERFACE
 target_compile_options(redlatch_developer INTERFACE
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
+# What is read here; installed are all.
+set(checked_headers ${REDLATCH_HEADERS})
+if(TARGET redlatch_tls)
+    list(APPEND checked_headers ${REDLATCH_TLS_HEADERS})
+    set(all_of_redlatch redlatch redlatch_tls)
+else()
+    set(all_of_redlatch redlatch)
+endif()
+
 # Each header alone in a translation unit, with the warnings above, as a part of the default build. (The
 # header set of `redlatch` itself would be checked without them.) CMake's own switch turns it off.
 if(NOT DEFINED CMAKE_VERIFY_INTERFACE_HEADER_SETS)
@@ -15,21 +24,21 @@ if(NOT DEFINED CMAKE_VERIFY_INTERFACE_HEADER_SETS)
 endif()
 if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
     add_library(redlatch_self_contained INTERFACE)
-    target_link_libraries(redlatch_self_contained INTERFACE redlatch redlatch_developer)
+    target_link_libraries(redlatch_self_contained INTERFACE ${all_of_redlatch} redlatch_developer)
     target_sources(redlatch_self_contained INTERFACE
-        FILE_SET HEADERS BASE_DIRS include FILES ${REDLATCH_HEADERS})
+        FILE_SET HEADERS BASE_DIRS include FILES ${checked_headers})
     add_custom_target(redlatch_verify_headers ALL)
     add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
 endif()
 
 # What clang-tidy reads with the preset `tidy`: all headers in one translation unit. One for each header
 # would read the lower layers again and again.
-set(includes "${REDLATCH_HEADERS}")
+set(includes "${checked_headers}")
 list(TRANSFORM includes REPLACE "^include/(.*)" "#include <\\1>\n")
 list(JOIN includes "" includes)
 file(CONFIGURE OUTPUT all_headers.cpp CONTENT "${includes}" @ONLY)
 add_library(redlatch_tidy OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/all_headers.cpp")
-target_link_libraries(redlatch_tidy PRIVATE redlatch redlatch_developer)
+target_link_libraries(redlatch_tidy PRIVATE ${all_of_redlatch} redlatch_developer)
 
 # Presets cannot ask whether a program is there.
 find_program(REDLATCH_CCACHE ccache)

@@ -32,6 +32,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/resolve.hpp
     include/redlatch/net/owed.hpp
     include/redlatch/net/stream.hpp
+    include/redlatch/net/tls_layer.hpp
     include/redlatch/net/connection.hpp
     include/redlatch/net/dialer.hpp
     include/redlatch/net/own_connection.hpp
@@ -75,4 +76,9 @@ set(REDLATCH_HEADERS
     include/redlatch/lock_guard.hpp
     include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
+)
+
+# The one that needs OpenSSL: installed like the others, read only where that is there.
+set(REDLATCH_TLS_HEADERS
+    include/redlatch/tls.hpp
 )

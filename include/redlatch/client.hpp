@@ -35,6 +35,11 @@ inline Result<ClientSetup> locate(ClientOptions options) {
     if (!endpoint) return Unexpected{std::move(endpoint).error()};
     options.connect_timeout = endpoint->connect_timeout.value_or(options.connect_timeout);
     options.command_timeout = endpoint->command_timeout.value_or(options.command_timeout);
+    if (endpoint->tls && options.tls == nullptr) {
+        return Unexpected{
+            invalid("rediss:// wants TLS: set ClientOptions::tls to redlatch::tls(), from "
+                    "<redlatch/tls.hpp>, and link redlatch::tls")};
+    }
     return ClientSetup{std::move(options), *std::move(endpoint)};
 }
 
@@ -98,7 +103,9 @@ public:
 
 private:
     Session& session_after_fork(Session* inherited) {
-        auto own = std::make_unique<Session>(setup_);
+        ClientSetup setup = setup_;
+        if (setup.options.tls != nullptr) setup.options.tls = setup.options.tls->afresh();
+        auto own = std::make_unique<Session>(setup);
         if (!session_.compare_exchange_strong(inherited, own.get())) return *inherited;
         abandon(inherited);
         return *own.release();

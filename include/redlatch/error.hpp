@@ -16,7 +16,7 @@ enum class Errc {
     lost,              ///< the hold ended before this call: its lease ran out or it was removed
     not_held,          ///< the caller holds nothing here
     unavailable,       ///< no server gave a usable answer in time
-    denied,            ///< authentication failed or the ACL forbids a command
+    denied,            ///< one side failed to authenticate, or the ACL forbids a command
     wrong_type,        ///< the key holds something that is not a lock of this policy
     unclear,           ///< a release whose outcome cannot be known
     deadlock,          ///< the calling thread waits without limit for a lock that it holds itself
@@ -33,7 +33,7 @@ constexpr std::string_view describe(Errc code) noexcept {
         case Errc::lost: return "the lock was lost";
         case Errc::not_held: return "the lock is not held";
         case Errc::unavailable: return "no server answered in time";
-        case Errc::denied: return "the server denied access";
+        case Errc::denied: return "access denied";
         case Errc::wrong_type: return "the key is not a lock of this policy";
         case Errc::unclear: return "the outcome of the release is not known";
         case Errc::deadlock: return "the calling thread already holds this lock";
@@ -104,7 +104,7 @@ struct Error {
     std::vector<Error> causes;  ///< what led here, where that is more than one thing
 
     /// One line for a log, such as
-    /// "the server denied access: WRONGPASS … (lock 'order:pay' on 127.0.0.1:6379)".
+    /// "access denied: WRONGPASS … (lock 'order:pay' on 127.0.0.1:6379)".
     std::string describe() const {
         std::string text{detail::describe(code)};
         if (!message.empty()) text.append(": ").append(message);

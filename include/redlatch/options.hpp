@@ -17,6 +17,7 @@ struct redisContext;
 namespace redlatch::inline v0 {
 
 class Observer;
+class TlsLayer;
 
 /// The pause between two tries of a waiter: random in `[min, max)`, drawn anew each time
 /// ("decorrelated jitter"), so that waiters neither hammer the server nor fall into step.
@@ -132,6 +133,9 @@ struct ClientOptions {
     /// The time for one command and its answer; calls that don't wait for a lock take no longer
     /// in all, connecting and retries included. Default: 1 s.
     std::chrono::milliseconds command_timeout{1000};
+
+    /// For `rediss://`: what `redlatch::tls(…)` of `<redlatch/tls.hpp>` returns. Default: none.
+    std::shared_ptr<const TlsLayer> tls{};
 
     /// Shows in `CLIENT LIST` and in owner tokens: 1 to 64 printable ASCII characters, no space.
     /// Default (empty): host name and process id, as `host:pid`.

@@ -15,12 +15,13 @@
 
 namespace redlatch::inline v0 {
 
-/// Where a server is, as text. Two forms are understood:
+/// Where a server is, as text. These forms are understood:
 ///
 ///     redis://[[user]:password@]host[:port][/db]     (port 6379, db 0; IPv6 in brackets)
+///     rediss://…                                     (the same over TLS)
 ///     unix://[[user]:password@]/path/of/socket[?db=0]
 ///
-/// Either may end in `?connect_timeout=500&command_timeout=500` (milliseconds), which overrides
+/// Each may end in `?connect_timeout=500&command_timeout=500` (milliseconds), which overrides
 /// `ClientOptions`. User, password, path and host may be percent-encoded. A bad one is reported
 /// when a `Client` is made of it.
 class Uri {
@@ -42,6 +43,7 @@ struct Endpoint {
     enum class Transport { tcp, unix_socket };
 
     Transport transport = Transport::tcp;
+    bool tls = false;
     std::string host;  ///< a name or a numeric address, without brackets
     std::uint16_t port = 6379;
     std::string path;  ///< of the socket
@@ -83,13 +85,15 @@ private:
         if (end == std::string_view::npos) return fail("no scheme, expected redis:// or unix://");
         const std::string_view scheme = rest_.substr(0, end);
         rest_.remove_prefix(end + 3);
-        if (scheme == "rediss" || scheme == "redis+sentinel" || scheme == "redis+cluster") {
+        if (scheme == "redis+sentinel" || scheme == "redis+cluster") {
             return fail("scheme " + std::string{scheme} + ":// is not built yet");
         }
         if (scheme == "unix") {
             endpoint_.transport = Endpoint::Transport::unix_socket;
+        } else if (scheme == "rediss") {
+            endpoint_.tls = true;
         } else if (scheme != "redis") {
-            return fail("unknown scheme, expected redis:// or unix://");
+            return fail("unknown scheme, expected redis://, rediss:// or unix://");
         }
         if (rest_.find('#') != std::string_view::npos) return fail("a fragment (#) has no meaning");
         return true;

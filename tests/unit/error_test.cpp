@@ -88,7 +88,7 @@ TEST(Error, describes_the_code_alone) {
 TEST(Error, describes_code_message_key_and_node) {
     const Error error{Errc::denied, "order:pay", "127.0.0.1:6379", "WRONGPASS no", {}};
     EXPECT_EQ(error.describe(),
-              "the server denied access: WRONGPASS no (lock 'order:pay' on 127.0.0.1:6379)");
+              "access denied: WRONGPASS no (lock 'order:pay' on 127.0.0.1:6379)");
 }
 
 TEST(Error, describes_key_or_node_alone) {
@@ -115,7 +115,7 @@ TEST(Error, describes_causes_in_order) {
     EXPECT_EQ(error.describe(),
               "the lock is held by somebody else (lock 'k')"
               "; no server answered in time: refused (on h:1)"
-              "; the server denied access: NOAUTH (on h:2)");
+              "; access denied: NOAUTH (on h:2)");
 }
 
 TEST(Error, describes_causes_of_causes) {

@@ -71,6 +71,12 @@ TEST(ClientOptions, a_factory_stands_in_for_the_uri) {
     EXPECT_TRUE(refused(detail::check({.factories = {factory, factory}}), "several masters"));
 }
 
+TEST(ClientOptions, tls_without_its_header_says_what_is_missing) {
+    const auto setup = detail::check({.uris = {"rediss://h"}});
+    EXPECT_TRUE(refused(setup, "<redlatch/tls.hpp>"));
+    EXPECT_TRUE(refused(setup, "redlatch::tls"));
+}
+
 TEST(ClientOptions, bad_uri_is_refused) {
     EXPECT_TRUE(refused(detail::check({.uris = {"redis://h:x"}}), "port"));
 }

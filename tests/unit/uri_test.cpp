@@ -65,6 +65,19 @@ TEST(Uri, all_fields_at_once) {
     EXPECT_EQ(endpoint.command_timeout, 750ms);
 }
 
+TEST(Uri, rediss_is_the_same_over_tls) {
+    const Endpoint endpoint = parsed("rediss://ann:pass@h:6380/2?connect_timeout=7");
+    EXPECT_TRUE(endpoint.tls);
+    EXPECT_EQ(endpoint.transport, Endpoint::Transport::tcp);
+    EXPECT_EQ(endpoint.user, "ann");
+    EXPECT_EQ(endpoint.password, "pass");
+    EXPECT_EQ(endpoint.name(), "h:6380");
+    EXPECT_EQ(endpoint.db, 2U);
+    EXPECT_EQ(endpoint.connect_timeout, 7ms);
+    EXPECT_EQ(parsed("rediss://h").port, 6379);
+    EXPECT_FALSE(parsed("redis://h").tls);
+}
+
 TEST(Uri, password_without_user) {
     const Endpoint endpoint = parsed("redis://:pass@h");
     EXPECT_EQ(endpoint.user, std::nullopt);
@@ -172,7 +185,7 @@ TEST(Uri, refuses_bad_scheme) {
 }
 
 TEST(Uri, refuses_schemes_that_are_not_built_yet) {
-    for (const std::string scheme : {"rediss", "redis+sentinel", "redis+cluster"}) {
+    for (const std::string scheme : {"redis+sentinel", "redis+cluster"}) {
         EXPECT_TRUE(refused(scheme + "://h", scheme));
         EXPECT_TRUE(refused(scheme + "://h", "not built yet"));
     }
@@ -278,7 +291,7 @@ TEST(Uri, messages_never_show_the_password) {
              "S://h",
              "http://:S@h",
              "redis:S@h",
-             "rediss://:S@h",
+             "rediss://:S@",
              "redis+sentinel://:S@h/service",
              "redis+cluster://u:S@a,b",
              "redis://:S@",

@@ -8,6 +8,7 @@
 #include <redlatch/net/resolve.hpp>
 #include <redlatch/net/script.hpp>
 #include <redlatch/net/stream.hpp>
+#include <redlatch/net/tls_layer.hpp>
 #include <redlatch/uri.hpp>
 
 #include <hiredis/hiredis.h>
@@ -41,17 +42,25 @@ using ContextPtr = std::unique_ptr<redisContext, FreeContext>;
 /// answer would otherwise be taken for the next command's. One thread at a time.
 class Connection {
 public:
-    /// Connects, authenticates, selects the database and sets the client's name.
+    /// Connects, authenticates, selects the database and sets the client's name. `tls` secures it
+    /// where the endpoint wants that.
     static Expected<Connection, Fault> open(const Endpoint& endpoint,
-                                            const std::string& client_name, const Limit& limit) {
+                                            const std::string& client_name, const TlsLayer* tls,
+                                            const Limit& limit) {
         auto socket = connect_endpoint(endpoint, limit);
         if (!socket) return Unexpected{named(std::move(socket).error(), endpoint.name())};
+        std::unique_ptr<Stream> stream;
+        if (endpoint.tls) {
+            auto secured = tls->secure(socket->get(), endpoint.host, limit);
+            if (!secured) return Unexpected{named(std::move(secured).error(), endpoint.name())};
+            stream = *std::move(secured);
+        }
         redisContext* context = redisConnectFd(socket->get());
         if (context == nullptr) {
             return Unexpected{named(io_fault("out of memory"), endpoint.name())};
         }
         make_blocking(socket->release());
-        Connection connection{ContextPtr{context}, endpoint.name(), nullptr};
+        Connection connection{ContextPtr{context}, endpoint.name(), std::move(stream)};
         return connection.after(connection.shake_hands(endpoint, client_name, limit));
     }
 
@@ -115,7 +124,7 @@ public:
                     return close(std::move(ready).error(), began);
                 }
             } else if (errno != EINTR) {
-                return close(last_words(broken(reason("send: "))), began);
+                return close(last_words(failed("send: ")), began);
             }
         }
         return {};
@@ -189,8 +198,7 @@ private:
         return Unexpected{std::move(greeted).error()};
     }
 
-    static Fault broken(std::string message) {
-        Fault fault = io_fault(std::move(message));
+    static Fault broken(Fault fault) {
         fault.stale = true;  // the pool clears this for a connection that was new
         return fault;
     }
@@ -222,9 +230,9 @@ private:
             }
             const ssize_t n = read_bytes(buffer, block && !awake);
             if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
-            if (n == 0) return Unexpected{broken("the server closed the connection")};
+            if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
             if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
-                return Unexpected{broken(reason("receive: "))};
+                return Unexpected{failed("receive: ")};
             }
             if (awake) {
                 std::this_thread::yield();  // the server may be waiting for this core
@@ -248,9 +256,10 @@ private:
     /// What to wait for, where an operation could not go on.
     short awaited(short events) const { return stream_ != nullptr ? stream_->awaited() : events; }
 
-    /// Why an operation failed.
-    std::string reason(const char* operation) const {
-        return stream_ != nullptr ? stream_->problem() : operation + system_message(errno);
+    /// After an operation that failed.
+    Fault failed(const char* operation) const {
+        return broken(stream_ != nullptr ? stream_->fault()
+                                         : io_fault(operation + system_message(errno)));
     }
 
     /// A server that turns a client away says why and hangs up, before it has read anything: what it
@@ -259,6 +268,8 @@ private:
         std::array<char, 1024> buffer{};
         const ssize_t n = read_bytes(buffer, false);
         void* raw = nullptr;
+        const bool says_why = n < 0 && stream_ != nullptr && errno == EPROTO;
+        if (says_why) return failed("receive: ");
         if (n <= 0 || !feed({buffer.data(), static_cast<std::size_t>(n)}) ||
             redisReaderGetReply(context_->reader, &raw) != REDIS_OK || raw == nullptr) {
             return fault;
@@ -385,9 +396,9 @@ private:
         if (!*reply || (*reply)->view().size() != 2) return {};
         const auto number = [&reply](std::size_t i) {
             const std::string_view text = (*reply)->view()[i].text();
-            std::int64_t number = 0;
-            std::from_chars(text.data(), text.data() + text.size(), number);
-            return number;
+            std::int64_t value = 0;
+            std::from_chars(text.data(), text.data() + text.size(), value);
+            return value;
         };
         const std::chrono::microseconds time =
             std::chrono::seconds{number(0)} + std::chrono::microseconds{number(1)};

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -58,27 +59,33 @@ private:
     std::function<void()> on_move_;
 };
 
+/// What a client's connections have in common, wherever they lead.
+struct DialOptions {
+    std::string client_name;
+    std::chrono::milliseconds connect_timeout;
+    std::shared_ptr<const TlsLayer> tls;  ///< null where no endpoint wants it
+
+    Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
+        return Connection::open(endpoint, client_name, tls.get(), limit.within(connect_timeout));
+    }
+};
+
 /// Dials one server.
 class DirectDialer final : public Dialer {
 public:
-    DirectDialer(Endpoint endpoint, std::string client_name,
-                 std::chrono::milliseconds connect_timeout)
-        : endpoint_(std::move(endpoint)),
-          client_name_(std::move(client_name)),
-          connect_timeout_(connect_timeout) {}
+    DirectDialer(Endpoint endpoint, DialOptions options)
+        : endpoint_(std::move(endpoint)), options_(std::move(options)) {}
 
     std::string name() const override { return endpoint_.name(); }
 
     Expected<Connection, Fault> open(const Limit& limit) override {
         const unsigned epoch = this->epoch();
-        return of_epoch(epoch,
-                        Connection::open(endpoint_, client_name_, limit.within(connect_timeout_)));
+        return of_epoch(epoch, options_.connect(endpoint_, limit));
     }
 
 private:
     const Endpoint endpoint_;
-    const std::string client_name_;
-    const std::chrono::milliseconds connect_timeout_;
+    const DialOptions options_;
 };
 
 }  // namespace redlatch::inline v0::detail

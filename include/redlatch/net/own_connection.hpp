@@ -90,7 +90,7 @@ public:
     }
 
     short awaited() const override { return awaited_; }
-    std::string problem() const override { return printable(context_->errstr); }
+    Fault fault() const override { return io_fault(printable(context_->errstr)); }
 
 private:
     static ssize_t fail() {

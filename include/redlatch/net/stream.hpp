@@ -1,9 +1,10 @@
 #pragma once
 
+#include <redlatch/core/fault.hpp>
+
 #include <sys/types.h>
 
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace redlatch::inline v0::detail {
@@ -29,7 +30,7 @@ public:
     virtual short awaited() const = 0;
 
     /// After any other error: what went wrong.
-    virtual std::string problem() const = 0;
+    virtual Fault fault() const = 0;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -179,8 +179,8 @@ private:
         if (!setup.endpoint) {
             return std::make_unique<OwnDialer>(options.factories.front(), options.connect_timeout);
         }
-        return std::make_unique<DirectDialer>(*setup.endpoint, client_name_,
-                                              options.connect_timeout);
+        return std::make_unique<DirectDialer>(
+            *setup.endpoint, DialOptions{client_name_, options.connect_timeout, options.tls});
     }
 
     /// A grant for a token that nobody here goes by: who asked has left, and a command of his was

@@ -1,0 +1,356 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+#include <redlatch/net/socket.hpp>
+#include <redlatch/net/tls_layer.hpp>
+#include <redlatch/options.hpp>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+// TLS by OpenSSL 1.1.1 or newer: link `redlatch::tls`, or -lssl -lcrypto.
+
+namespace redlatch::inline v0 {
+
+/// Whom a client trusts, and how it shows who it is itself. The server's certificate is always
+/// checked: its chain, its dates, and that it was made for the host of the URI.
+struct TlsOptions {
+    /// The certificates of authorities to trust, one or more in PEM. Default, if `ca_folder` is
+    /// empty too: those that the system trusts.
+    std::string ca_file{};
+
+    /// A folder of such files under their hashed names (`openssl rehash`). Default: none.
+    std::string ca_folder{};
+
+    /// The client's certificate in PEM, with the chain up to the authority behind it. Default: none.
+    std::string certificate_file{};
+
+    /// The key of that certificate in PEM. Default: in `certificate_file` too.
+    std::string key_file{};
+
+    /// The key's pass phrase. Default: none is needed.
+    std::string key_password{};
+
+    /// The name that the server's certificate has to be for, and that it is asked for (SNI).
+    /// Default: the host of the URI.
+    std::string server_name{};
+};
+
+namespace detail {
+
+/// The last thing that OpenSSL complained of on this thread.
+inline std::string openssl_message() {
+    const char* const reason = ::ERR_reason_error_string(::ERR_peek_last_error());
+    return reason != nullptr ? reason : "no reason given";
+}
+
+/// OpenSSL's way to a socket: through `send` and `recv`, since `write` raises SIGPIPE.
+class TlsSocket {
+public:
+    explicit TlsSocket(int fd) : fd_(fd) {}
+
+    int fd() const noexcept { return fd_; }
+
+    bool block = false;  ///< a receive may wait
+    int error = 0;       ///< `errno` of what failed last
+
+    /// A source and sink for OpenSSL that refers to this.
+    BIO* bio(const BIO_METHOD* method) {
+        BIO* const bio = ::BIO_new(method);
+        if (bio == nullptr) return nullptr;
+        ::BIO_set_data(bio, this);
+        ::BIO_set_init(bio, 1);
+        return bio;
+    }
+
+    static BIO_METHOD* new_method() {
+        BIO_METHOD* const method = ::BIO_meth_new(BIO_TYPE_SOURCE_SINK, "redlatch socket");
+        if (method == nullptr) return nullptr;
+        ::BIO_meth_set_write(method, &write);
+        ::BIO_meth_set_read(method, &read);
+        ::BIO_meth_set_ctrl(method, &control);
+        return method;
+    }
+
+private:
+    static int write(BIO* bio, const char* bytes, int size) {
+        const auto& self = *static_cast<TlsSocket*>(::BIO_get_data(bio));
+        const auto count = static_cast<std::size_t>(size);
+        const ssize_t n = ::send(self.fd_, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return after(bio, n, BIO_FLAGS_WRITE);
+    }
+
+    static int read(BIO* bio, char* buffer, int size) {
+        const auto& self = *static_cast<TlsSocket*>(::BIO_get_data(bio));
+        const auto count = static_cast<std::size_t>(size);
+        const ssize_t n = ::recv(self.fd_, buffer, count, self.block ? 0 : MSG_DONTWAIT);
+        return after(bio, n, BIO_FLAGS_READ);
+    }
+
+    static int after(BIO* bio, ssize_t n, int direction) {
+        ::BIO_clear_retry_flags(bio);
+        if (n >= 0) return static_cast<int>(n);
+        const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        static_cast<TlsSocket*>(::BIO_get_data(bio))->error = errno;
+        if (again) ::BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
+        return -1;
+    }
+
+    static long control(BIO*, int command, long, void*) {
+        return command == BIO_CTRL_FLUSH ? 1 : 0;  // nothing is kept here
+    }
+
+    int fd_;
+};
+
+/// What all of a client's TLS connections have in common.
+class TlsContext {
+public:
+    explicit TlsContext(const TlsOptions& options)
+        : context_(::SSL_CTX_new(::TLS_client_method())) {
+        if (context_ == nullptr || method_ == nullptr) refuse("TLS cannot be set up");
+        SSL_CTX* const context = context_.get();
+        ::SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+        ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_mode(context,
+                           SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+#if defined(SSL_OP_IGNORE_UNEXPECTED_EOF)
+        // A reply that was cut off is noticed anyway.
+        ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+#endif
+        trust(options);
+        if (!options.certificate_file.empty()) identify(options);
+    }
+
+    SSL_CTX* get() const noexcept {
+        return context_.get();
+    }
+    const BIO_METHOD* method() const noexcept {
+        return method_.get();
+    }
+
+private:
+    [[noreturn]] static void refuse(const std::string& what) {
+        Error error{Errc::invalid_argument, {}, {}, "TLS: " + what + ": " + openssl_message(), {}};
+        ::ERR_clear_error();
+        throw LockError{std::move(error)};
+    }
+
+    static const char* or_null(const std::string& path) {
+        return path.empty() ? nullptr : path.c_str();
+    }
+
+    void trust(const TlsOptions& options) {
+        if (options.ca_file.empty() && options.ca_folder.empty()) {
+            if (::SSL_CTX_set_default_verify_paths(get()) != 1) {
+                refuse("the system's authorities cannot be read");
+            }
+            return;
+        }
+        if (::SSL_CTX_load_verify_locations(get(), or_null(options.ca_file),
+                                            or_null(options.ca_folder)) != 1) {
+            refuse("ca_file '" + printable(options.ca_file) + "' or ca_folder '" +
+                   printable(options.ca_folder) + "' cannot be read");
+        }
+    }
+
+    void identify(const TlsOptions& options) {
+        const std::string& key =
+            options.key_file.empty() ? options.certificate_file : options.key_file;
+        // Set even where there is no pass phrase: OpenSSL would ask for it on the terminal.
+        ::SSL_CTX_set_default_passwd_cb(get(), &tell_password);
+        ::SSL_CTX_set_default_passwd_cb_userdata(get(),
+                                                 const_cast<std::string*>(&options.key_password));
+        if (::SSL_CTX_use_certificate_chain_file(get(), options.certificate_file.c_str()) != 1) {
+            refuse("certificate_file '" + printable(options.certificate_file) + "' cannot be used");
+        }
+        if (::SSL_CTX_use_PrivateKey_file(get(), key.c_str(), SSL_FILETYPE_PEM) != 1) {
+            refuse("the key in '" + printable(key) + "' cannot be used");
+        }
+        ::SSL_CTX_set_default_passwd_cb_userdata(get(), nullptr);
+    }
+
+    static int tell_password(char* buffer, int size, int, void* password) {
+        if (password == nullptr) return 0;
+        const auto& text = *static_cast<const std::string*>(password);
+        if (text.size() > static_cast<std::size_t>(size)) return 0;
+        std::copy(text.begin(), text.end(), buffer);
+        return static_cast<int>(text.size());
+    }
+
+    struct Free {
+        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
+        void operator()(BIO_METHOD* method) const noexcept { ::BIO_meth_free(method); }
+    };
+    std::unique_ptr<BIO_METHOD, Free> method_{TlsSocket::new_method()};
+    std::unique_ptr<SSL_CTX, Free> context_;
+};
+
+/// One TLS connection.
+class TlsStream final : public Stream {
+public:
+    TlsStream(std::shared_ptr<const TlsContext> context, int fd)
+        : context_(std::move(context)), socket_(fd), ssl_(::SSL_new(context_->get())) {
+        BIO* const bio = ssl_ == nullptr ? nullptr : socket_.bio(context_->method());
+        if (bio == nullptr) {
+            ssl_.reset();
+        } else {
+            ::SSL_set_bio(ssl_.get(), bio, bio);
+        }
+    }
+
+    /// Shakes hands with a server that has to be `name`.
+    Expected<void, Fault> connect(const std::string& name, const Limit& limit) {
+        if (ssl_ == nullptr || !expect_server(name)) return Unexpected{io_fault("out of memory")};
+        for (;;) {
+            ::ERR_clear_error();
+            const int result = ::SSL_connect(ssl_.get());
+            if (result == 1) return {};
+            if (outcome(result) == 0) return Unexpected{closed()};
+            if (errno != EAGAIN) return Unexpected{fault_};
+            if (auto ready = wait_ready(socket_.fd(), awaited_, limit); !ready) {
+                if (limit.over()) ready.error().error.message = no_handshake;
+                return ready;
+            }
+        }
+    }
+
+    ssize_t write(std::string_view bytes) override {
+        ::ERR_clear_error();
+        std::size_t written = 0;
+        const int result = ::SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &written);
+        if (result == 1) return static_cast<ssize_t>(written);
+        if (outcome(result) == 0) fail(closed());
+        return -1;
+    }
+
+    ssize_t read(std::span<char> buffer, bool block) override {
+        ::ERR_clear_error();
+        socket_.block = block;
+        std::size_t count = 0;
+        const int result = ::SSL_read_ex(ssl_.get(), buffer.data(), buffer.size(), &count);
+        socket_.block = false;
+        return result == 1 ? static_cast<ssize_t>(count) : outcome(result);
+    }
+
+    short awaited() const override { return awaited_; }
+    Fault fault() const override { return fault_; }
+
+private:
+    static constexpr const char* no_handshake =
+        "TLS: no answer to the handshake in time (does the server expect TLS on this port?)";
+    static constexpr const char* no_tls =
+        "TLS: the answer is something else (does the server expect TLS on this port?)";
+
+    /// Name and address are checked while shaking hands, the name also asked for.
+    bool expect_server(const std::string& name) {
+        SSL* const ssl = ssl_.get();
+        ::SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl), name.c_str()) == 1) return true;
+        ::ERR_clear_error();
+        return ::SSL_set1_host(ssl, name.c_str()) == 1 &&
+               SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
+    }
+
+    /// What an operation that did not succeed means: 0 at the end, otherwise -1 and `errno`.
+    ssize_t outcome(int result) {
+        switch (::SSL_get_error(ssl_.get(), result)) {
+            case SSL_ERROR_WANT_READ: return again(POLLIN);
+            case SSL_ERROR_WANT_WRITE: return again(POLLOUT);
+            case SSL_ERROR_ZERO_RETURN: return 0;
+            case SSL_ERROR_SYSCALL:
+                if (socket_.error == 0) return 0;
+                return fail(io_fault("TLS: " + system_message(socket_.error)));
+            default: return fail(refusal());
+        }
+    }
+
+    ssize_t again(short events) {
+        awaited_ = events;
+        errno = EAGAIN;
+        return -1;
+    }
+
+    ssize_t fail(Fault fault) {
+        fault_ = std::move(fault);
+        ::ERR_clear_error();
+        errno = EPROTO;
+        return -1;
+    }
+
+    static Fault closed() { return io_fault("TLS: the server closed the connection"); }
+
+    /// Why the two do not get on. Trying again would not help.
+    Fault refusal() const {
+        Fault fault{.error = {Errc::protocol, {}, {}, "TLS: " + openssl_message(), {}},
+                    .transient = false};
+        const long verdict = ::SSL_get_verify_result(ssl_.get());
+        const int reason = ERR_GET_REASON(::ERR_peek_last_error());
+        if (verdict != X509_V_OK) {
+            fault.error.code = Errc::denied;
+            fault.error.message = std::string{"TLS: the server's certificate is not accepted: "} +
+                                  ::X509_verify_cert_error_string(verdict);
+        } else if (reason >= SSL_AD_REASON_OFFSET) {  // an alert: the server's own words
+            fault.error.code = Errc::denied;
+        } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {
+            fault.error.message = no_tls;
+        }
+        return fault;
+    }
+
+    struct Free {
+        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
+    };
+    std::shared_ptr<const TlsContext> context_;
+    TlsSocket socket_;
+    std::unique_ptr<SSL, Free> ssl_;
+    short awaited_ = POLLIN;
+    Fault fault_;
+};
+
+/// TLS with the options of a client.
+class OpenSslLayer final : public TlsLayer {
+public:
+    explicit OpenSslLayer(TlsOptions options)
+        : options_(std::move(options)), context_(std::make_shared<const TlsContext>(options_)) {}
+
+    Expected<std::unique_ptr<Stream>, Fault> secure(int fd, const std::string& host,
+                                                    const Limit& limit) const override {
+        auto stream = std::make_unique<TlsStream>(context_, fd);
+        const std::string& name = options_.server_name.empty() ? host : options_.server_name;
+        if (auto done = stream->connect(name, limit); !done) {
+            return Unexpected{std::move(done).error()};
+        }
+        return std::unique_ptr<Stream>{std::move(stream)};
+    }
+
+    std::shared_ptr<const TlsLayer> afresh() const override {
+        return std::make_shared<const OpenSslLayer>(options_);
+    }
+
+private:
+    const TlsOptions options_;
+    const std::shared_ptr<const TlsContext> context_;
+};
+
+}  // namespace detail
+
+/// What `ClientOptions::tls` wants. Reads the files, and throws `LockError` with
+/// `Errc::invalid_argument` where one cannot be used. Several clients may share it.
+inline std::shared_ptr<const TlsLayer> tls(TlsOptions options = {}) {
+    return std::make_shared<const detail::OpenSslLayer>(std::move(options));
+}
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,315 @@
+// rediss://: locks over TLS, and servers that are not who they should be.
+
+#include "fault_tools.hpp"
+#include "lock_test.hpp"
+#include "support/authority.hpp"
+#include "support/process.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/sanitizers.hpp"
+#include "support/socket.hpp"
+#include <redlatch/tls.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if defined(REDLATCH_TEST_HIREDIS_SSL)
+#include <hiredis/hiredis.h>
+#include <hiredis/hiredis_ssl.h>
+#endif
+
+namespace redlatch::test {
+namespace {
+
+/// A server that speaks TLS on a port of its own (and on its Unix socket as ever).
+class TlsServer {
+public:
+    explicit TlsServer(const Authority& authority, const Certificate& certificate,
+                       const std::string& ask_clients = "no")
+        : server_({.config = {{"tls-port", std::to_string(address_.port)},
+                              {"bind", "127.0.0.1"},
+                              {"tls-cert-file", certificate.file},
+                              {"tls-key-file", certificate.key_file},
+                              {"tls-ca-cert-file", authority.file()},
+                              {"tls-auth-clients", ask_clients}}}) {}
+
+    std::string uri(const std::string& host = "localhost") const {
+        return "rediss://" + host + ":" + std::to_string(address_.port);
+    }
+    std::string address() const { return address_.uri(); }
+    RedisServer& redis() { return server_; }
+
+private:
+    Address address_{.path = {}, .host = "127.0.0.1", .port = 0};
+    UniqueFd reserved_ = bind_to(address_);
+    RedisServer server_;
+};
+
+ClientOptions options_with(std::string uri, TlsOptions options) {
+    ClientOptions result = options_for(uri, 2s);
+    result.tls = tls(std::move(options));
+    return result;
+}
+
+class Tls : public ::testing::Test {
+protected:
+    ClientOptions options(const TlsServer& server, const std::string& host = "localhost") const {
+        return options_with(server.uri(host), {.ca_file = authority_.file()});
+    }
+
+    /// What a client says about the server, if it is not content.
+    Error complaint(ClientOptions options) const {
+        Client client{std::move(options)};
+        const auto answer = client.ping();
+        EXPECT_FALSE(answer) << "it was content";
+        return answer ? Error{} : answer.error();
+    }
+
+    Authority authority_;
+    const Certificate usual_ = authority_.issue("DNS:localhost,IP:127.0.0.1");
+};
+
+TEST_F(Tls, carries_commands_renewals_and_messages) {
+    TlsServer server{authority_, usual_};
+    Client client{options(server)};
+    Client other{options(server)};
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 300ms}};
+    Held held = lock.acquire().value();
+    EXPECT_TRUE(stays([&] { return held.held(); }, 600ms)) << "renewed";
+    auto waiter = in_background([&] {
+        return Lock<Watchdog<Reentrant>>{other, "job"}.acquire({.wait = 60s});
+    });
+    RawRedis redis{server.redis()};
+    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{job}"); }));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter));
+    EXPECT_TRUE(succeeds(waiter.get()));
+}
+
+TEST_F(Tls, host_may_be_a_name_or_an_address) {
+    TlsServer server{authority_, usual_};
+    EXPECT_TRUE(succeeds(Client{options(server, "localhost")}.ping()));
+    EXPECT_TRUE(succeeds(Client{options(server, "127.0.0.1")}.ping()));
+}
+
+TEST_F(Tls, a_server_with_a_certificate_for_another_host_is_refused) {
+    TlsServer server{authority_, authority_.issue("DNS:other.example,IP:127.0.0.2")};
+    for (const std::string host : {"localhost", "127.0.0.1"}) {
+        const Error error = complaint(options(server, host));
+        EXPECT_TRUE(is_error(error, Errc::denied));
+        EXPECT_TRUE(speaks_of(error, "certificate is not accepted")) << error.describe();
+        EXPECT_TRUE(speaks_of(error, "mismatch")) << error.describe();
+        EXPECT_EQ(error.node, server.uri(host).substr(9));
+    }
+    ClientOptions expecting =
+        options_with(server.uri(), {.ca_file = authority_.file(), .server_name = "other.example"});
+    EXPECT_TRUE(succeeds(Client{expecting}.ping())) << "the name that is expected can be given";
+}
+
+TEST_F(Tls, an_expired_certificate_is_refused) {
+    TlsServer server{authority_, authority_.issue("DNS:localhost", -1)};
+    const Error error = complaint(options(server));
+    EXPECT_TRUE(is_error(error, Errc::denied));
+    EXPECT_TRUE(speaks_of(error, "expired")) << error.describe();
+}
+
+TEST_F(Tls, a_self_signed_certificate_is_refused) {
+    const Certificate own = authority_.self_signed("DNS:localhost");
+    TlsServer server{authority_, own};
+    const Error error = complaint(options(server));
+    EXPECT_TRUE(is_error(error, Errc::denied));
+    EXPECT_TRUE(speaks_of(error, "self")) << error.describe();
+    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = own.file})}.ping()))
+        << "unless it is what is trusted";
+}
+
+TEST_F(Tls, an_authority_that_the_system_does_not_know_is_refused_by_default) {
+    TlsServer server{authority_, usual_};
+    EXPECT_TRUE(is_error(complaint(options_with(server.uri(), {})), Errc::denied));
+}
+
+TEST_F(Tls, a_refused_certificate_ends_a_wait_at_once) {
+    TlsServer server{authority_, authority_.issue("DNS:other.example")};
+    Client client{options(server)};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(is_error(thrown_by([&] { lock.lock(); }), Errc::denied));
+}
+
+TEST_F(Tls, shows_its_own_certificate_where_the_server_wants_one) {
+    TlsServer server{authority_, usual_, "yes"};
+    const Certificate own = authority_.issue("DNS:client");
+    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = authority_.file(),
+                                                            .certificate_file = own.file,
+                                                            .key_file = own.key_file})}
+                             .ping()));
+
+    const Certificate locked = authority_.with_password(own, "open sesame");
+    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = authority_.file(),
+                                                            .certificate_file = locked.file,
+                                                            .key_file = locked.key_file,
+                                                            .key_password = "open sesame"})}
+                             .ping()));
+
+    const Error error = complaint(options(server));
+    EXPECT_TRUE(is_error(error, Errc::denied)) << "without one";
+    EXPECT_TRUE(speaks_of(error, "certificate required")) << error.describe();
+}
+
+TEST_F(Tls, files_that_cannot_be_used_are_refused_before_any_io) {
+    const auto error_of = [](TlsOptions options) {
+        const auto error = thrown_by([&] { static_cast<void>(tls(std::move(options))); });
+        EXPECT_TRUE(is_error(error, Errc::invalid_argument));
+        return error.value_or(Error{}).message;
+    };
+    const Certificate own = authority_.issue("DNS:client");
+    const Certificate other = authority_.issue("DNS:other");
+    const Certificate locked = authority_.with_password(own, "open sesame");
+    EXPECT_NE(error_of({.ca_file = "/no/ca"}).find("/no/ca"), std::string::npos);
+    EXPECT_NE(error_of({.certificate_file = "/no/cert"}).find("/no/cert"), std::string::npos);
+    EXPECT_NE(error_of({.certificate_file = own.file}).find("key"), std::string::npos);
+    EXPECT_NE(error_of({.certificate_file = own.file, .key_file = other.key_file}).find("mismatch"),
+              std::string::npos);
+    const std::string wrong = error_of(
+        {.certificate_file = own.file, .key_file = locked.key_file, .key_password = "guessed"});
+    EXPECT_NE(wrong.find("key"), std::string::npos);
+    EXPECT_EQ(wrong.find("guessed"), std::string::npos) << "a secret is shown";
+}
+
+TEST_F(Tls, to_a_server_that_speaks_none_says_so) {
+    RedisServer server{{.tcp = true}};
+    const std::string uri = "rediss" + server.tcp_uri().substr(5);
+    ClientOptions options = options_with(uri, {.ca_file = authority_.file()});
+    options.connect_timeout = 200ms;
+    const Error error = complaint(options);
+    EXPECT_TRUE(is_error(error, Errc::unavailable)) << "such a server waits for the rest";
+    EXPECT_TRUE(speaks_of(error, "does the server expect TLS")) << error.describe();
+}
+
+TEST_F(Tls, deadlines_hold_against_a_silent_server) {
+    TlsServer server{authority_, usual_};
+    Proxy proxy{server.address(), {.tcp = true}};
+    const std::string uri = "rediss" + proxy.uri().substr(5);
+    ClientOptions options = options_with(uri, {.ca_file = authority_.file()});
+    options.connect_timeout = command_timeout;
+    options.command_timeout = command_timeout;
+    Client client{options};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    proxy.black_hole();
+    const Stopwatch watch;
+    EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable)) << "in the middle of a connection";
+    EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable)) << "while shaking hands";
+    EXPECT_LT(watch.elapsed(), 2 * command_timeout + slack);
+}
+
+TEST_F(Tls, a_server_that_goes_away_raises_no_signal) {
+    TlsServer server{authority_, usual_};
+    Client client{options(server)};
+    ASSERT_TRUE(succeeds(client.ping()));
+    server.redis().kill();
+    EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable));
+    server.redis().start();
+    EXPECT_TRUE(succeeds(client.ping()));
+}
+
+TEST_F(Tls, long_commands_and_many_threads_work) {
+    TlsServer server{authority_, usual_};
+    Client client{options(server)};
+    std::vector<std::future<bool>> all;
+    for (int i = 0; i < 8; ++i) {
+        all.push_back(in_background([&client, i] {
+            const std::string name = std::string(1000, 'x') + std::to_string(i % 2);
+            for (int turn = 0; turn < 20; ++turn) {
+                Lock<Reentrant> lock{client, name};
+                if (!lock.try_lock_for(30s)) return false;
+                lock.unlock();
+            }
+            return true;
+        }));
+    }
+    for (auto& done : all) EXPECT_TRUE(done.get());
+}
+
+TEST_F(Tls, a_forked_child_has_connections_of_its_own) {
+#if defined(REDLATCH_TEST_TSAN)
+    GTEST_SKIP() << "forks a process with threads";
+#endif
+    TlsServer server{authority_, usual_};
+    Client client{options(server)};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    ChildProcess child{[&](LineChannel& parent) {
+        Lock<Simple> another{client, "another"};
+        parent.write_line(another.try_lock() && !lock.try_lock() ? "ok" : "wrong");
+        another.unlock();
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "ok");
+    EXPECT_TRUE(child.wait());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+#if defined(REDLATCH_TEST_HIREDIS_SSL)
+
+class TlsOfHiredis : public Tls {
+protected:
+    ConnectionFactory factory() {
+        return {.connect = [this](std::chrono::milliseconds) {
+            redisContext* const context = redisConnect("127.0.0.1", port_);
+            EXPECT_EQ(redisInitiateSSLWithContext(context, context_.get()), REDIS_OK);
+            return context;
+        }};
+    }
+
+    struct Free {
+        void operator()(redisSSLContext* context) const { redisFreeSSLContext(context); }
+    };
+    TlsServer server_{authority_, usual_};
+    Proxy proxy_{server_.address(), {.tcp = true}};
+    const int port_ = std::stoi(proxy_.uri().substr(proxy_.uri().rfind(':') + 1));
+    std::unique_ptr<redisSSLContext, Free> context_{redisCreateSSLContext(
+        authority_.file().c_str(), nullptr, nullptr, nullptr, "localhost", nullptr)};
+};
+
+TEST_F(TlsOfHiredis, may_come_with_a_connection_of_the_users_own) {
+    Client client{factory()};
+    Client other{factory()};
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 300ms}};
+    Held held = lock.acquire().value();
+    EXPECT_TRUE(stays([&] { return held.held(); }, 600ms)) << "renewed";
+    auto waiter = in_background([&] {
+        return Lock<Watchdog<Reentrant>>{other, "job"}.acquire({.wait = 60s});
+    });
+    RawRedis redis{server_.redis()};
+    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{job}"); }));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter));
+    EXPECT_TRUE(succeeds(waiter.get()));
+}
+
+TEST_F(TlsOfHiredis, keeps_deadlines_and_raises_no_signal) {
+    Client client{{.factories = {factory()}, .command_timeout = command_timeout}};
+    ASSERT_TRUE(succeeds(client.ping()));
+    proxy_.hold_replies();
+    const Stopwatch watch;
+    EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable));
+    EXPECT_LT(watch.elapsed(), command_timeout + slack);
+    proxy_.pass();
+    ASSERT_TRUE(succeeds(client.ping()));
+    for (int i = 0; i < 3; ++i) {
+        proxy_.cut();
+        EXPECT_TRUE(succeeds(client.ping())) << "on a new one";
+    }
+}
+
+#endif
+
+}  // namespace
+}  // namespace redlatch::test
