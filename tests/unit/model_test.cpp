@@ -61,11 +61,13 @@ TEST_F(Model, plays_a_lock) {
     const Words mine{"me", "1000"};
     const Words theirs{"them", "1000"};
     const auto acquire = [&](const Words& who) { return eval(scripts.acquire.source(), key, who); };
-    EXPECT_EQ(acquire(mine), Value::array({Value::of(1), Value::of(1000), Value::of(0)}));
+    const Value taken =
+        Value::array({Value::of(1), Value::of(1000), Value::of(0), Value::of(0), Value::of(0)});
+    EXPECT_EQ(acquire(mine), taken);
     model_.advance(400ms);
     EXPECT_EQ(acquire(theirs), Value::array({Value::of(0), Value::of(600)}));
     model_.advance(601ms);
-    EXPECT_EQ(acquire(theirs), Value::array({Value::of(1), Value::of(1000), Value::of(0)}));
+    EXPECT_EQ(acquire(theirs), taken);
     EXPECT_EQ(eval(scripts.release.source(), key, mine), Value::of(0));
     EXPECT_EQ(eval(scripts.release.source(), key, theirs), Value::of(1));
     EXPECT_TRUE(model_.keys().empty());
