@@ -49,6 +49,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/watchdog.hpp
+    include/redlatch/policy/fenced.hpp
     # services: one running thing each
     include/redlatch/service/process.hpp
     include/redlatch/service/thread.hpp

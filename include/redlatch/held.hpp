@@ -5,6 +5,7 @@
 #include <redlatch/steps/release.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -36,8 +37,8 @@ inline std::stop_token lost_token(Session& session, const std::shared_ptr<Hold>&
 /// it can be moved to, and released by, any thread, outlives the `Lock` that it came from, and
 /// several of one nest may end in any order; the lock is free when the last has ended.
 ///
-/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and
-/// `token()`. In a forked child, one that was inherited holds nothing and does nothing.
+/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()`, `fence()`
+/// and `token()`. In a forked child, one that was inherited holds nothing and does nothing.
 class [[nodiscard]] Held {
 public:
     /// Holds nothing.
@@ -106,6 +107,11 @@ public:
         if (!is_ours(grip_)) return detail::stopped_token();
         return detail::lost_token(client_->session(), grip_.hold);
     }
+
+    /// The fencing token, also after the validity has ended: greater than that of every earlier
+    /// holder of the lock. 0 where nothing is held, and for a lock whose policy is not `Fenced`. No
+    /// I/O.
+    std::uint64_t fence() const noexcept { return is_ours(grip_) ? grip_.hold->fence : 0; }
 
     /// The owner token that the server stores; empty where nothing is held.
     std::string token() const { return is_ours(grip_) ? grip_.hold->token().bytes : std::string{}; }

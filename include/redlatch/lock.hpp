@@ -7,6 +7,7 @@
 #include <redlatch/steps/inspect.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -157,6 +158,13 @@ public:
         const auto hold = my_hold();
         if (hold == nullptr) return detail::stopped_token();
         return detail::lost_token(spec_.client->session(), hold);
+    }
+
+    /// The fencing token of the calling thread's hold, also after its validity has ended; 0 without a
+    /// hold. Greater than that of every earlier holder; see `Fenced`. No I/O.
+    std::uint64_t fence() const noexcept requires is_fenced<Policy> {
+        const auto hold = my_hold();
+        return hold == nullptr ? 0 : hold->fence;
     }
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.

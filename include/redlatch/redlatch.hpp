@@ -6,6 +6,7 @@
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_guard.hpp>
 #include <redlatch/observer.hpp>
+#include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>

@@ -225,7 +225,7 @@ TYPED_TEST(Granted, many_dead_places_hold_up_nobody_for_long) {
         const std::string token = std::string(32, 'd') + ":host:1:" + std::to_string(i);
         this->redis_.command({"ZADD", "redlatch:queue:{job}", std::to_string(i + 1), token});
         this->redis_.command({"HSET", "redlatch:waiters:{job}", token,
-                              is_hash<TypeParam> ? "h 30000 1 1" : "s 30000 1 1"});
+                              is_hash<TypeParam> ? "h 30000 1 1 0" : "s 30000 1 1 0"});
     }
     take_as_foreigner<TypeParam>(this->redis_);
     auto waiter = this->enqueue_other();

@@ -39,6 +39,7 @@ struct Asking {
     int lease = 60'000;
     int stay = 30'000;
     bool hears = false;
+    bool fenced = false;
 };
 
 /// What an `acquire` is answered.
@@ -48,6 +49,7 @@ struct Answered {
     long long place = -1;
     long long time = 0;
     bool grants = false;
+    long long fence = 0;
 };
 
 struct Terms {
@@ -55,6 +57,7 @@ struct Terms {
     long long lease = 0;
     long long seen_until = 0;
     std::string hears;
+    std::string fenced;
 };
 
 std::string to_string(Shape shape) {
@@ -91,7 +94,8 @@ class Queue : public ::testing::TestWithParam<Shape> {
 protected:
     RawReply run(const Script& script, const std::vector<std::string>& arguments) {
         RawRedis::Command command{
-            "EVAL", std::string{script.source()}, "3", keys_.lock, keys_.queue, keys_.waiters};
+            "EVAL",     std::string{script.source()}, "4", keys_.lock, keys_.queue, keys_.waiters,
+            keys_.fence};
         command.insert(command.end(), arguments.begin(), arguments.end());
         return redis_.command(command);
     }
@@ -103,13 +107,16 @@ protected:
 
     Answered acquire(const Asking& asking) { return acquire(asking, GetParam()); }
     Answered acquire(const Asking& asking, Shape shape) {
-        const RawReply reply = run(scripts_on(shape).acquire,
-                                   {asking.token, std::to_string(asking.lease),
-                                    std::to_string(asking.stay), asking.hears ? "1" : "0", run_id});
+        const RawReply reply =
+            run(scripts_on(shape).acquire,
+                {asking.token, std::to_string(asking.lease), std::to_string(asking.stay),
+                 asking.hears ? "1" : "0", run_id, "0", asking.fenced ? "1" : "0"});
         const auto& answer = reply.elements;
         const bool ours = answer.size() == 5 && answer[0].integer == 1;
         EXPECT_TRUE(ours || (answer.size() == 5 && answer[0].integer == 0)) << reply.text;
-        if (ours) return {.ours = true, .ttl = answer[1].integer};
+        if (ours) {
+            return {.ours = true, .ttl = answer[1].integer, .fence = answer[4].integer};
+        }
         if (answer.size() != 5) return {};
         EXPECT_TRUE(answer[4].integer == 0 || answer[4].integer == 1);
         return {.ours = false,
@@ -168,7 +175,7 @@ protected:
     Terms terms(const std::string& token) {
         std::istringstream words{redis_.hgetall(keys_.waiters)[token]};
         Terms terms;
-        words >> terms.shape >> terms.lease >> terms.seen_until >> terms.hears;
+        words >> terms.shape >> terms.lease >> terms.seen_until >> terms.hears >> terms.fenced;
         return terms;
     }
     /// In the queue, in that order, with terms, and nobody else.
@@ -185,7 +192,7 @@ protected:
     }
     void put_dead(int count) {
         for (int i = 0; i < count; ++i) {
-            put("dead" + std::to_string(i), to_string(GetParam()) + " 60000 1 0");
+            put("dead" + std::to_string(i), to_string(GetParam()) + " 60000 1 0 0");
         }
     }
 
@@ -400,9 +407,9 @@ TEST_P(Queue, others_channels_and_patterns_are_no_subscribers) {
 
 TEST_P(Queue, who_was_not_heard_of_for_too_long_is_removed) {
     hold();
-    put(a, to_string(GetParam()) + " 60000 " + std::to_string(now() - 1) + " 0");
-    put(b, to_string(GetParam()) + " 60000 1 1");
-    put(c, to_string(GetParam()) + " 60000 " + std::to_string(now() + 60'000'000) + " 0");
+    put(a, to_string(GetParam()) + " 60000 " + std::to_string(now() - 1) + " 0 0");
+    put(b, to_string(GetParam()) + " 60000 1 1 0");
+    put(c, to_string(GetParam()) + " 60000 " + std::to_string(now() + 60'000'000) + " 0 0");
     EXPECT_EQ(release(holder), 1);
     EXPECT_EQ(owner(), c);
     EXPECT_EQ(redis_.keys(), Tokens{"job"});
@@ -412,8 +419,9 @@ TEST_P(Queue, who_has_no_terms_that_make_sense_is_removed) {
     const std::string later = std::to_string(now() + 60'000'000);
     hold();
     for (const std::string& nonsense :
-         {std::string{}, std::string{"hello"}, "s -5 " + later + " 0", "s 60000 " + later,
-          "s 60000 " + later + " 0 more", "s  60000 " + later + " 0", " s 60000 " + later + " 0"}) {
+         {std::string{}, std::string{"hello"}, "s -5 " + later + " 0 0", "s 60000 " + later + " 0",
+          "s 60000 " + later + " 0 0 more", "s  60000 " + later + " 0 0",
+          " s 60000 " + later + " 0 0"}) {
         put("nonsense" + std::to_string(queue().size()), nonsense);
     }
     put("none", "");

@@ -142,8 +142,10 @@ TEST_P(Scripts, move_beyond_its_time_changes_nothing) {
     EXPECT_TRUE(reply.text.starts_with("LATE ")) << reply.text;
     EXPECT_EQ(owner(), "me");
     EXPECT_LE(redis_.pttl("job"), 5000);
-    EXPECT_EQ(number(scripts_.move, {"me", "60000", "next", std::to_string(now() + 60'000'000)}),
-              1);
+    const RawReply moved =
+        run(scripts_.move, {"me", "60000", "next", std::to_string(now() + 60'000'000)});
+    ASSERT_EQ(moved.elements.size(), 3U) << moved.text;
+    EXPECT_EQ(moved.elements[0].integer, 1);
     EXPECT_EQ(owner(), "next");
 }
 

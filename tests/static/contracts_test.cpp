@@ -275,4 +275,14 @@ TEST(Contracts, policies_of_a_users_own_use_their_own_scripts) {
     EXPECT_TRUE(detail::traits_of<Watchdog<Simple>>().plain_set);
 }
 
+TEST(Contracts, policies_nest_in_any_order) {
+    for (const auto& traits : {detail::traits_of<Watchdog<Fenced<Reentrant>>>(),
+                               detail::traits_of<Fenced<Watchdog<Reentrant>>>()}) {
+        EXPECT_TRUE(traits.fenced && traits.watched && traits.reentrant);
+        EXPECT_EQ(traits.shape, Shape::hash);
+    }
+    EXPECT_FALSE(detail::traits_of<Fenced<Simple>>().plain_set) << "it has no fencing token";
+    EXPECT_FALSE(detail::traits_of<Watchdog<Reentrant>>().fenced);
+}
+
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,11 +30,11 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view run_id = "6d6cb1f0e3a4b5c6d7e8f90123456789abcdef01";
 
-/// As the Lua writes it: string.format('%s %.0f %s %s %d ', …) .. token .. lock.
+/// As the Lua writes it: string.format('%s %.0f %s %s %.0f %d ', …) .. token .. lock.
 std::string message(const Grant& grant) {
     return std::to_string(grant.ttl.count()) + ' ' + std::to_string(grant.time.count()) + ' ' +
-           grant.server + ' ' + grant.shape + ' ' + std::to_string(grant.token.size()) + ' ' +
-           grant.token + grant.key;
+           grant.server + ' ' + grant.shape + ' ' + std::to_string(grant.fence) + ' ' +
+           std::to_string(grant.token.size()) + ' ' + grant.token + grant.key;
 }
 
 Grant grant(std::string token = "token", std::string key = "key") {
@@ -40,6 +42,7 @@ Grant grant(std::string token = "token", std::string key = "key") {
             .time = 1'700'000'000'000'000us,
             .server = std::string{run_id},
             .shape = 's',
+            .fence = 1'700'000'000'000'001,
             .token = std::move(token),
             .key = std::move(key)};
 }
@@ -51,18 +54,21 @@ void expect_round_trip(const Grant& sent) {
     EXPECT_EQ(got->time, sent.time);
     EXPECT_EQ(got->server, sent.server);
     EXPECT_EQ(got->shape, sent.shape);
+    EXPECT_EQ(got->fence, sent.fence);
     EXPECT_EQ(got->token, sent.token);
     EXPECT_EQ(got->key, sent.key);
 }
 
 TEST(ParseGrant, understands_what_the_script_writes) {
     expect_round_trip(grant());
-    const auto got = parse_grant("30000 1700000000000000 " + std::string{run_id} + " h 5 tokenkey");
+    const auto got =
+        parse_grant("30000 1700000000000000 " + std::string{run_id} + " h 17 5 tokenkey");
     ASSERT_TRUE(got);
     EXPECT_EQ(got->ttl, 30s);
     EXPECT_EQ(got->time, 1'700'000'000'000'000us);
     EXPECT_EQ(got->server, run_id);
     EXPECT_EQ(got->shape, 'h');
+    EXPECT_EQ(got->fence, 17U);
     EXPECT_EQ(got->token, "token");
     EXPECT_EQ(got->key, "key");
 }
@@ -87,9 +93,11 @@ TEST(ParseGrant, numbers_may_be_as_large_as_they_can) {
     Grant extreme = grant();
     extreme.ttl = milliseconds::max();
     extreme.time = microseconds::max();
+    extreme.fence = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     expect_round_trip(extreme);
     extreme.ttl = 0ms;
     extreme.time = 0us;
+    extreme.fence = 0;
     expect_round_trip(extreme);
 }
 
@@ -104,45 +112,52 @@ TEST(ParseGrant, garbage_is_nothing) {
         "hello world and everybody who listens here",
         "30000",
         "30000 17 - s",
-        "30000 17 - s 5",
-        "30000 17 - s 5 ",
+        "30000 17 - s 0",
+        "30000 17 - s 0 5",
+        "30000 17 - s 0 5 ",
         // numbers that are none
-        "x 17 - s 5 tokenkey",
-        " 17 - s 5 tokenkey",
-        "30000x 17 - s 5 tokenkey",
-        "30000.0 17 - s 5 tokenkey",
-        "3e4 17 - s 5 tokenkey",
-        "+30000 17 - s 5 tokenkey",
-        "0x10 17 - s 5 tokenkey",
-        "-1 17 - s 5 tokenkey",
-        "30000 x - s 5 tokenkey",
-        "30000 1.7e+15 - s 5 tokenkey",
-        "30000 -17 - s 5 tokenkey",
-        "30000  17 - s 5 tokenkey",
-        "9223372036854775808 17 - s 5 tokenkey",
-        "30000 99999999999999999999 - s 5 tokenkey",
-        "30000 nan - s 5 tokenkey",
-        "30000 inf - s 5 tokenkey",
-        "30000\0 17 - s 5 tokenkey"s,
+        "x 17 - s 0 5 tokenkey",
+        " 17 - s 0 5 tokenkey",
+        "30000x 17 - s 0 5 tokenkey",
+        "30000.0 17 - s 0 5 tokenkey",
+        "3e4 17 - s 0 5 tokenkey",
+        "+30000 17 - s 0 5 tokenkey",
+        "0x10 17 - s 0 5 tokenkey",
+        "-1 17 - s 0 5 tokenkey",
+        "30000 x - s 0 5 tokenkey",
+        "30000 1.7e+15 - s 0 5 tokenkey",
+        "30000 -17 - s 0 5 tokenkey",
+        "30000  17 - s 0 5 tokenkey",
+        "9223372036854775808 17 - s 0 5 tokenkey",
+        "30000 99999999999999999999 - s 0 5 tokenkey",
+        "30000 nan - s 0 5 tokenkey",
+        "30000 inf - s 0 5 tokenkey",
+        "30000\0 17 - s 0 5 tokenkey"s,
         // no such shape
-        "30000 17 - x 5 tokenkey",
-        "30000 17 - S 5 tokenkey",
-        "30000 17 - sh 5 tokenkey",
-        "30000 17 -  5 tokenkey",
-        "30000 17 s 5 tokenkey",
+        "30000 17 - x 0 5 tokenkey",
+        "30000 17 - S 0 5 tokenkey",
+        "30000 17 - sh 0 5 tokenkey",
+        "30000 17 -  0 5 tokenkey",
+        "30000 17 s 0 5 tokenkey",
+        // a fencing token that is none
+        "30000 17 - s x 5 tokenkey",
+        "30000 17 - s -1 5 tokenkey",
+        "30000 17 - s  5 tokenkey",
+        "30000 17 - s 1.7e+15 5 tokenkey",
+        "30000 17 - s 9223372036854775808 5 tokenkey",
         // a length that does not fit
-        "30000 17 - s -1 tokenkey",
-        "30000 17 - s 0 tokenkey",
-        "30000 17 - s x tokenkey",
-        "30000 17 - s  tokenkey",
-        "30000 17 - s 8 tokenkey",
-        "30000 17 - s 9 tokenkey",
-        "30000 17 - s 9223372036854775807 tokenkey",
-        "30000 17 - s 18446744073709551615 tokenkey",
-        "30000 17 - s 18446744073709551617 tokenkey",
+        "30000 17 - s 0 -1 tokenkey",
+        "30000 17 - s 0 0 tokenkey",
+        "30000 17 - s 0 x tokenkey",
+        "30000 17 - s 0  tokenkey",
+        "30000 17 - s 0 8 tokenkey",
+        "30000 17 - s 0 9 tokenkey",
+        "30000 17 - s 0 9223372036854775807 tokenkey",
+        "30000 17 - s 0 18446744073709551615 tokenkey",
+        "30000 17 - s 0 18446744073709551617 tokenkey",
         // other separators
-        "30000\t17\t-\ts\t5\ttokenkey",
-        "30000,17,-,s,5,tokenkey",
+        "30000\t17\t-\ts\t0\t5\ttokenkey",
+        "30000,17,-,s,0,5,tokenkey",
     };
     for (const std::string& text : garbage) EXPECT_FALSE(parse_grant(text)) << '"' << text << '"';
 }

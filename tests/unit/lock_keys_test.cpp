@@ -72,6 +72,7 @@ TEST(LockKeys, name_without_a_hash_tag_becomes_the_companions_tag) {
         const LockKeys keys{name};
         EXPECT_EQ(keys.queue, "redlatch:queue:{" + name + "}");
         EXPECT_EQ(keys.waiters, "redlatch:waiters:{" + name + "}");
+        EXPECT_EQ(keys.fence, "redlatch:fence:{" + name + "}");
     }
     EXPECT_EQ(LockKeys{"a"}.queue, "redlatch:queue:{a}");
     EXPECT_EQ(LockKeys{"}{"}.queue, "redlatch:queue:{}{}");
@@ -83,6 +84,7 @@ TEST(LockKeys, name_with_a_hash_tag_brings_it_along) {
         const LockKeys keys{name};
         EXPECT_EQ(keys.queue, "redlatch:queue::" + name);
         EXPECT_EQ(keys.waiters, "redlatch:waiters::" + name);
+        EXPECT_EQ(keys.fence, "redlatch:fence::" + name);
     }
     EXPECT_EQ(LockKeys{"{a}"}.queue, "redlatch:queue::{a}");
     EXPECT_EQ(LockKeys{":{a}"}.queue, "redlatch:queue:::{a}");
@@ -104,6 +106,7 @@ TEST(LockKeys, all_keys_of_a_lock_lie_in_one_slot) {
         const LockKeys keys{name};
         EXPECT_EQ(slot(keys.queue), slot(name)) << name;
         EXPECT_EQ(slot(keys.waiters), slot(name)) << name;
+        EXPECT_EQ(slot(keys.fence), slot(name)) << name;
     }
     EXPECT_GT(checked, 200);
 }
@@ -112,12 +115,12 @@ TEST(LockKeys, no_two_names_share_a_companion) {
     std::map<std::string, std::string> owner;
     for (const std::string& name : words("a{}:", 5)) {
         const LockKeys keys{name};
-        for (const std::string& companion : {keys.queue, keys.waiters}) {
+        for (const std::string& companion : {keys.queue, keys.waiters, keys.fence}) {
             const auto [there, is_new] = owner.emplace(companion, name);
             EXPECT_TRUE(is_new) << companion << " of " << name << " and " << there->second;
         }
     }
-    EXPECT_EQ(owner.size(), 2U * (1 + 4 + 16 + 64 + 256 + 1024));
+    EXPECT_EQ(owner.size(), 3U * (1 + 4 + 16 + 64 + 256 + 1024));
 }
 
 }  // namespace

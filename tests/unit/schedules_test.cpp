@@ -105,7 +105,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Control{"unknown_grant_ignored", Bug::unknown_grant_ignored},
                       Control{"shared_queue", Bug::shared_queue},
                       Control{"last_come_first_served", Bug::last_come_first_served},
-                      Control{"late_commands_run", Bug::late_commands_run}),
+                      Control{"late_commands_run", Bug::late_commands_run},
+                      Control{"fence_without_clock", Bug::fence_without_clock},
+                      Control{"fence_without_memory", Bug::fence_without_memory},
+                      Control{"fence_not_granted", Bug::fence_not_granted}),
     [](const auto& instance) { return std::string{instance.param.name}; });
 
 }  // namespace

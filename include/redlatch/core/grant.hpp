@@ -19,11 +19,12 @@ struct Grant {
     std::chrono::microseconds time;  ///< the server's clock when it gave the lock
     std::string server;              ///< the server's run id, `-` if unknown
     char shape;                      ///< `s` for a string, `h` for a hash
+    std::uint64_t fence = 0;         ///< the fencing token; 0 for a lock without
     std::string token;
     std::string key;
 };
 
-/// Takes a grant's message apart, `ttl time server shape length token key`, of which the last two
+/// Takes a grant's message apart, `ttl time server shape fence length token key`, of which the last two
 /// are any bytes, without a space between them. Nothing for what is none.
 inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto next_word = [&message] {
@@ -43,14 +44,16 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto time = next_number();
     const std::string_view server = next_word();
     const std::string_view shape = next_word();
+    const auto fence = next_number();
     const auto length = next_number();
-    if (!ttl || !time || (shape != "s" && shape != "h") || !length) return std::nullopt;
+    if (!ttl || !time || (shape != "s" && shape != "h") || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},
                  .time = std::chrono::microseconds{*time},
                  .server = std::string{server},
                  .shape = shape.front(),
+                 .fence = static_cast<std::uint64_t>(*fence),
                  .token = std::string{message.substr(0, token_size)},
                  .key = std::string{message.substr(token_size)}};
 }

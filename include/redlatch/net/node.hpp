@@ -112,7 +112,7 @@ private:
         Connection& connection = **loan;
         Wiring wiring = wiring_for(connection);
         auto reply = exchange(connection, call, wiring, limit);
-        if (is_denied(reply) && call.has_further_keys() && !wiring.first_key_only) {
+        if (is_denied(reply) && call.can_omit_keys() && !wiring.first_key_only) {
             wiring.first_key_only = true;
             reply = exchange(connection, call, wiring, limit);
             if (reply) first_key_only_ = true;

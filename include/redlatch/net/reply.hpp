@@ -19,6 +19,7 @@ enum class Answer {
     ok_or_nil,  ///< a status, or nothing
     acquired,   ///< two integers, or three or five from a script that knows of a queue; the
                 ///< fourth of five is the server's time in microseconds
+    moved,      ///< three integers
     lock_info,  ///< a string and two integers, or three
 };
 
@@ -64,6 +65,7 @@ public:
             case Answer::ok_or_nil: return is_nil() || is_status("OK");
             case Answer::acquired:
                 return (size() == 2 || size() == 3 || size() == 5) && are_integers(0);
+            case Answer::moved: return size() == 3 && are_integers(0);
             case Answer::lock_info:
                 return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
         }

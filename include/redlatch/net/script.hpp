@@ -84,7 +84,8 @@ private:
 
 /// A command to send: a script with its keys and arguments, or a plain command. Borrows all bytes.
 ///
-/// A script has to do without all keys but the first where the server's ACL forbids the others.
+/// A script has to do without all keys but the first where the server's ACL forbids the others,
+/// unless it needs them all.
 class Call {
 public:
     Call(const Script& script, std::initializer_list<std::string_view> keys,
@@ -92,6 +93,13 @@ public:
         : script_(&script), answer_(answer), count_(first_key), keys_(keys.size()) {
         for (const std::string_view key : keys) slots_[count_++] = key;
         for (const Argument& argument : arguments) slots_[count_++] = argument;
+    }
+
+    /// The same, but for a script that is of no use without all its keys.
+    Call with_all_keys(bool needed) const {
+        Call call = *this;
+        call.needs_all_keys_ = needed;
+        return call;
     }
 
     static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
@@ -102,12 +110,12 @@ public:
 
     bool is_script() const noexcept { return script_ != nullptr; }
     const Script* script() const noexcept { return script_; }
-    bool has_further_keys() const noexcept { return keys_ > 1; }
+    bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
 
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
     std::string wire(const Wiring& wiring = {}) const {
-        const std::size_t omitted = wiring.first_key_only && has_further_keys() ? keys_ - 1 : 0;
+        const std::size_t omitted = wiring.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
         std::string bytes;
         bytes.reserve(most_commands_fit);
         append_count(bytes, '*', count_ - omitted);
@@ -151,6 +159,7 @@ private:
     std::array<Argument, capacity> slots_{};
     std::size_t count_ = 0;
     std::size_t keys_ = 0;
+    bool needs_all_keys_ = false;
 };
 
 }  // namespace detail

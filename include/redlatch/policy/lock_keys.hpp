@@ -14,11 +14,13 @@ struct LockKeys {
     explicit LockKeys(std::string name)
         : lock(std::move(name)),
           queue(companion("redlatch:queue:", lock)),
-          waiters(companion("redlatch:waiters:", lock)) {}
+          waiters(companion("redlatch:waiters:", lock)),
+          fence(companion("redlatch:fence:", lock)) {}
 
     std::string lock;
     std::string queue;    ///< who waits, in order
     std::string waiters;  ///< what they wait for
+    std::string fence;    ///< the last fencing token
 
 private:
     static bool has_hash_tag(std::string_view name) {

@@ -28,8 +28,17 @@ concept DescribesHolds = requires {
     { P::watched } -> std::convertible_to<bool>;
 };
 
-/// What `Lock` asks of its policy: a plain type with four static members. `Simple`, `Reentrant`
-/// and `Watchdog<P>` are examples; to change one thing, derive from a policy and redeclare it:
+/// Whether each new acquisition gets a fencing token. Not for a policy that does not say so.
+template <class P>
+inline constexpr bool is_fenced = false;
+template <class P>
+    requires requires {
+        P::fenced;
+    }
+inline constexpr bool is_fenced<P> = P::fenced;
+
+/// What `Lock` asks of its policy: a plain type with four static members, and a fifth, `fenced`, if
+/// it likes. `Simple`, `Reentrant`, `Watchdog<P>` and `Fenced<P>` are examples; to change one thing, derive from a policy and redeclare it:
 ///
 ///     struct Audited : redlatch::Simple {
 ///         static const redlatch::LockScripts& scripts();   // also writes a log entry
@@ -44,6 +53,7 @@ struct PolicyTraits {
     Shape shape;
     bool reentrant;
     bool watched;
+    bool fenced;
     const LockScripts* scripts;
     /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
     bool plain_set;
@@ -54,8 +64,9 @@ PolicyTraits traits_of() {
     return {.shape = P::shape,
             .reentrant = P::reentrant,
             .watched = P::watched,
+            .fenced = is_fenced<P>,
             .scripts = &P::scripts(),
-            .plain_set = &P::scripts() == &lua::on_string()};
+            .plain_set = !is_fenced<P> && &P::scripts() == &lua::on_string()};
 }
 
 }  // namespace detail

@@ -10,13 +10,58 @@
 /// at compile time it would cost every translation unit a third of a second.
 namespace redlatch::inline v0::lua {
 
+/// For scripts that may give somebody a lock: the server's clock, in microseconds, and the fencing
+/// tokens that rise with it. Numbers below 2^53, which Lua's are exact for.
+inline constexpr const char* fencing = R"lua(
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Lives a day longer than the lock that its last number belongs to.
+local function fence_life(lease)
+  return lease + 86400000
+end
+
+-- The last number; 0 where it was lost, or overwritten with something else.
+local function last_fence()
+  local last = tonumber(redis.pcall('GET', fence))
+  return last and last > 0 and last < 9007199254740991 and last or 0
+end
+
+-- The number of a new holder. Where the last one was lost, it rises by the clock.
+local function next_fence(lease)
+  local number = math.max(last_fence() + 1, clock())
+  redis.call('SET', fence, string.format('%.0f', number), 'PX', fence_life(lease))
+  return number
+end
+
+-- The number of who has the lock already.
+local function same_fence(lease)
+  local number = last_fence()
+  if number == 0 then
+    return next_fence(lease)
+  end
+  if redis.call('PTTL', fence) < fence_life(lease) then
+    redis.call('PEXPIRE', fence, fence_life(lease))
+  end
+  return number
+end
+)lua";
+
+/// For scripts that make a lock last longer: so does the key of its fencing tokens.
+inline constexpr const char* keep_fence = R"lua(
+if fence and redis.call('PTTL', fence) < lease + 86400000 then
+  redis.call('PEXPIRE', fence, lease + 86400000)
+end
+)lua";
+
 /// For scripts that may give somebody a lock or a place: they change nothing where nobody waits for
 /// their answer any more. `now` is 0 where nobody needed to know.
 inline constexpr const char* in_time = R"lua(
 local now = 0
 if not_after > 0 then
-  local time = redis.call('TIME')
-  now = time[1] * 1000000 + time[2]
+  now = clock()
   if now > not_after then
     return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
   end
@@ -35,16 +80,12 @@ inline std::string unless_replica(const std::string& probe) {
 )lua";
 }
 
-/// The queue of those who wait for a lock. A waiter's terms are its lock's shape, its lease, the
-/// server's time in microseconds until which it counts as alive, and whether it hears messages.
+/// The queue of those who wait for a lock, behind `fencing`. A waiter's terms are its lock's shape,
+/// its lease, the server's time in microseconds until which it counts as alive, whether it hears
+/// messages, and whether it wants a fencing token.
 inline constexpr const char* queue = R"lua(
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
-local function terms(shape, lease, seen_until, hears)
-  return string.format('%s %s %.0f %s', shape, lease, seen_until, hears)
+local function terms(shape, lease, seen_until, hears, fenced)
+  return string.format('%s %s %.0f %s %s', shape, lease, seen_until, hears, fenced)
 end
 
 -- A client's tokens begin with its id, 32 hexadecimal digits.
@@ -57,8 +98,10 @@ local function has_subscriber(token)
   return count.err ~= nil or count[2] > 0
 end
 
--- `own_shape`: of the lock that is free now, or whose key may be overwritten.
-local function give(token, shape, lease, own_shape)
+-- `own_shape`: of the lock that is free now, or whose key may be overwritten. Returns the fencing
+-- token, or 0 for who wants none.
+local function give(token, shape, lease, fenced, own_shape)
+  local number = fenced == '1' and next_fence(lease) or 0
   if shape == 's' then
     redis.call('SET', lock, token, 'PX', lease)
   else
@@ -68,6 +111,7 @@ local function give(token, shape, lease, own_shape)
     redis.call('HSET', lock, token, 1)
     redis.call('PEXPIRE', lock, lease)
   end
+  return number
 end
 
 -- Gives the lock to the first waiter who can take it, and takes him out of the queue. Whose client
@@ -84,22 +128,23 @@ local function grant(now, me, own_shape, server)
       given, more = token, false
       break
     end
-    local shape, lease, seen_until, hears =
-        string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d)$')
+    local shape, lease, seen_until, hears, fenced =
+        string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d) (%d)$')
     if not shape or tonumber(seen_until) <= now then
       redis.call('HDEL', waiters, token)
     elseif hears == '0' or has_subscriber(token) then
       redis.call('HDEL', waiters, token)
-      give(token, shape, lease, own_shape)
+      local number = give(token, shape, lease, fenced, own_shape)
       if hears == '1' then
-        local facts = string.format('%s %.0f %s %s %d ', lease, now, server, shape, #token)
+        local facts =
+            string.format('%s %.0f %s %s %.0f %d ', lease, now, server, shape, number, #token)
         redis.pcall('PUBLISH', channel(token), facts .. token .. lock)
       end
       given, its_lease, more = token, tonumber(lease), false
       break
     else
       local for_now = math.min(tonumber(seen_until), now + 5000000)
-      redis.call('HSET', waiters, token, terms(shape, lease, for_now, hears))
+      redis.call('HSET', waiters, token, terms(shape, lease, for_now, hears, fenced))
       kept[#kept + 1] = first
     end
   end
@@ -136,8 +181,9 @@ end
 local function join(now)
   -- Never shorter: this may be an old command that arrives late.
   local before = redis.call('HGET', waiters, token)
-  local seen_until = tonumber(before and string.match(before, '^%a %d+ (%d+) %d$') or 0)
-  local mine = terms(own_shape, ARGV[2], math.max(now + stay * 1000, seen_until), hears)
+  local seen_until = tonumber(before and string.match(before, '^%a %d+ (%d+) %d %d$') or 0)
+  seen_until = math.max(now + stay * 1000, seen_until)
+  local mine = terms(own_shape, ARGV[2], seen_until, hears, fenced and '1' or '0')
   redis.call('HSET', waiters, token, mine)
   local place = before and redis.call('ZRANK', queue, token) or add_to_queue(now)
   if redis.call('PTTL', queue) < stay or redis.call('PTTL', waiters) < stay then
@@ -206,9 +252,10 @@ inline LockScripts build_on_string() {
     const std::string if_master = unless_replica("'SETRANGE', lock, 0, ''");
 
     const std::string acquire = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, lease, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
-)lua"} + in_time + R"lua(
+local fenced = ARGV[7] == '1'
+)lua"} + fencing + in_time + R"lua(
 local owner = redis.call('GET', lock)
 if owner == token then
   local ttl = redis.call('PTTL', lock)
@@ -216,11 +263,18 @@ if owner == token then
     redis.call('PEXPIRE', lock, lease)
     ttl = lease
   end
-  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, 0}
+  local waiting = queue and redis.call('ZCARD', queue) or 0
+  return {1, ttl, waiting, now, fenced and same_fence(lease) or 0}
 end
-if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
+
+local function take()
+  local number = fenced and next_fence(lease) or 0
   redis.call('SET', lock, token, 'PX', lease)
-  return {1, lease, 0, now, 0}
+  return {1, lease, queue and redis.call('ZCARD', queue) or 0, now, number}
+end
+
+if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
+  return take()
 end
 if not queue then
   return {0, redis.call('PTTL', lock)}
@@ -230,16 +284,11 @@ local own_shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 if owner then
   return wait(redis.call('PTTL', lock), owner)
 end
-local refusal = give_way()
-if refusal then
-  return refusal
-end
-redis.call('SET', lock, token, 'PX', lease)
-return {1, lease, redis.call('ZCARD', queue), now, 0}
+return give_way() or take()
 )lua";
 
     const std::string release = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
 if redis.call('GET', lock) ~= token then
   if queue and redis.call('ZREM', queue, token) > 0 then
@@ -251,7 +300,7 @@ end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
-)lua" + queue + R"lua(
+)lua" + fencing + queue + R"lua(
 -- A late command may have given its own token a place.
 if redis.call('ZREM', queue, token) > 0 then
   redis.call('HDEL', waiters, token)
@@ -265,14 +314,14 @@ return 1
 )lua";
 
     const std::string force = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('GET', lock) ~= ARGV[1] then
   return 0
 end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
-)lua"} + queue + R"lua(
+)lua"} + fencing + queue + R"lua(
 local now = clock()
 local done, given = pcall(grant, now, nil, 's', ARGV[2])
 if not (done and given) then
@@ -285,7 +334,7 @@ return 1
         .acquire = Script{acquire},
 
         .extend = Script{R"lua(
-local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local lock, fence, token, lease = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 if redis.call('GET', lock) ~= token then
 )lua" + if_master + R"lua(
   return 0
@@ -293,6 +342,7 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
+)lua" + keep_fence + R"lua(
 return 1
 )lua"},
 
@@ -312,24 +362,26 @@ return {owner, 1, redis.call('PTTL', lock), waiting}
         .force = Script{force},
 
         .move = Script{std::string{R"lua(
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local not_after = tonumber(ARGV[4] or 0)
-)lua"} + in_time + R"lua(
+local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
+)lua"} + fencing + in_time +
+                       R"lua(
 local owner = redis.call('GET', lock)
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if owner == token then
+  local number = fenced and next_fence(lease) or 0
   redis.call('SET', lock, next_token, 'PX', lease)
-  return 1 + waiting
+  return {1, waiting, number}
 end
 if owner ~= next_token then
 )lua" + if_master + R"lua(
-  return 0
+  return {0, waiting, 0}
 end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return 1 + waiting
+return {1, waiting, fenced and same_fence(lease) or 0}
 )lua"},
     };
 }
@@ -338,13 +390,18 @@ inline LockScripts build_on_hash() {
     const std::string if_master = unless_replica("'HDEL', lock, token");
 
     const std::string acquire = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, lease, not_after = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
-)lua"} + in_time + R"lua(
+local fenced = ARGV[7] == '1'
+)lua"} + fencing + in_time + R"lua(
 local ttl = redis.call('PTTL', lock)
 local free = ttl == -2
 
 local function take()
+  local number = 0
+  if fenced then
+    number = free and next_fence(lease) or same_fence(lease)
+  end
   if free then
     redis.call('HSET', lock, token, 1)
   end
@@ -357,7 +414,7 @@ local function take()
     end
     ttl = lease
   end
-  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, 0}
+  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, number}
 end
 
 if free and not (queue and redis.call('ZCARD', queue) > 0) then
@@ -378,7 +435,7 @@ return wait(ttl, redis.call('HKEYS', lock)[1])
 )lua";
 
     const std::string release = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
 if redis.call('HEXISTS', lock, token) == 0 then
   if queue and redis.call('ZREM', queue, token) > 0 then
@@ -390,7 +447,7 @@ end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('HDEL', lock, token)
 end
-)lua" + queue + R"lua(
+)lua" + fencing + queue + R"lua(
 local now = clock()
 redis.call('HDEL', lock, token)
 if redis.call('HLEN', lock) > 0 then
@@ -405,14 +462,14 @@ return 1
 )lua";
 
     const std::string force = std::string{R"lua(
-local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
   return 0
 end
 if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
-)lua"} + queue + R"lua(
+)lua"} + fencing + queue + R"lua(
 local now = clock()
 redis.call('DEL', lock)
 pcall(grant, now, nil, 'h', ARGV[2])
@@ -423,7 +480,7 @@ return 1
         .acquire = Script{acquire},
 
         .extend = Script{R"lua(
-local lock, token, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local lock, fence, token, lease = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', lock, token) == 0 then
 )lua" + if_master + R"lua(
   return 0
@@ -431,6 +488,7 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
+)lua" + keep_fence + R"lua(
 return 1
 )lua"},
 
@@ -450,7 +508,8 @@ return {fields[1], tonumber(fields[2]) or 0, redis.call('PTTL', lock), waiting}
         .force = Script{force},
 
         .nest = Script{R"lua(
-local lock, token, count, lease = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lock, fence = KEYS[1], KEYS[2]
+local token, count, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 if redis.call('HEXISTS', lock, token) == 0 then
 )lua" + if_master + R"lua(
   return 0
@@ -459,29 +518,32 @@ redis.call('HSET', lock, token, count)
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
+)lua" + keep_fence + R"lua(
 return 1
 )lua"},
 
         .move = Script{std::string{R"lua(
-local lock, queue = KEYS[1], KEYS[2]
+local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local not_after = tonumber(ARGV[4] or 0)
-)lua"} + in_time + R"lua(
+local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
+)lua"} + fencing + in_time +
+                       R"lua(
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if redis.call('HEXISTS', lock, token) == 1 then
+  local number = fenced and next_fence(lease) or 0
   redis.call('DEL', lock)
   redis.call('HSET', lock, next_token, 1)
   redis.call('PEXPIRE', lock, lease)
-  return 1 + waiting
+  return {1, waiting, number}
 end
 if redis.call('HEXISTS', lock, next_token) == 0 then
 )lua" + if_master + R"lua(
-  return 0
+  return {0, waiting, 0}
 end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return 1 + waiting
+return {1, waiting, fenced and same_fence(lease) or 0}
 )lua"},
     };
 }

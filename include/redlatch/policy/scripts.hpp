@@ -6,25 +6,26 @@ namespace redlatch::inline v0 {
 
 /// The server's side of a policy.
 ///
-/// KEYS[1] is the lock, KEYS[2] the queue (a sorted set: token → place), KEYS[3] the waiters (a
-/// hash: token → terms). ARGV[1] is the owner's token. Every script must be safe to run twice and to
-/// run late:
+/// The lock stands first in KEYS; Q is the queue (a sorted set: token → place), W the waiters (a hash:
+/// token → terms), F the last fencing token. ARGV[1] is the owner's token. Every script must be safe
+/// to run twice and to run late:
 ///
-/// | script  | KEYS | further ARGV       | reply                | run again         | run late (token dead)   |
-/// |---------|------|--------------------|----------------------|-------------------|-------------------------|
-/// | acquire | 1–3  | lease, stay, hears,| {1, ttl, waiting,    | ours, lease full  | nothing: error LATE.    |
-/// |         |      | server, not_after  |  time, 0}            |                   | Before that, a free key |
-/// |         |      |                    | {0, ttl, place, time,| the same place    | or a place, until its   |
-/// |         |      |                    |  grants} another's   |                   | last release            |
-/// | move    | 1–2  | lease, next token, | 1 + waiting          | 1 + waiting       | nothing: error LATE.    |
-/// |         |      | not_after          | 0 not ours           |                   | Before that, as acquire |
-/// | nest    | 1    | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
-/// | extend  | 1    | lease              | 1 done, 0 not ours   | never shorter     | nothing                 |
-/// | release | 1–3  | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
-/// | inspect | 1–3  | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
-/// |         |      |                    |  waiters}            |                   |                         |
-/// | force   | 1–3  | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
-/// |         |      | whoever's it was)  |                      |                   |                         |
+/// | script  | KEYS  | further ARGV       | reply                | run again         | run late (token dead)   |
+/// |---------|-------|--------------------|----------------------|-------------------|-------------------------|
+/// | acquire | Q W F | lease, stay, hears,| {1, ttl, waiting,    | ours, lease full, | nothing: error LATE.    |
+/// |         |       | server, not_after, |  time, fence}        | the same fence    | Before that, a free key |
+/// |         |       | fenced             | {0, ttl, place, time,| the same place    | or a place, until its   |
+/// |         |       |                    |  grants} another's   |                   | last release            |
+/// | move    | Q F   | lease, next token, | {1, waiting, fence}  | the same          | nothing: error LATE.    |
+/// |         |       | not_after, fenced  | {0, waiting, 0}      |                   | Before that, as acquire |
+/// |         |       |                    |  not ours            |                   |                         |
+/// | nest    | (F)   | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
+/// | extend  | (F)   | lease              | 1 done, 0 not ours   | never shorter     | nothing                 |
+/// | release | Q W F | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
+/// | inspect | Q W F | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
+/// |         |       |                    |  waiters}            |                   |                         |
+/// | force   | Q W F | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
+/// |         |       | whoever's it was)  |                      |                   |                         |
 ///
 /// Leases and ttls are milliseconds; ttl is PTTL's answer. A lease of 0 leaves the ttl alone. The
 /// hold count is absolute, so a repetition cannot add up; it is there for people and for other
@@ -45,8 +46,13 @@ namespace redlatch::inline v0 {
 /// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign
 /// client's. `server` is the run id of the server, for the message, `-` if unknown.
-/// With KEYS[1] alone there is no queue; a policy that does without one may answer {1, ttl} and
-/// {0, ttl}, and its waiters ask again and again.
+///
+/// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
+/// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for
+/// others. `nest` and `extend` get F only for a lock that has one.
+///
+/// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
+/// and {0, ttl}: its waiters ask again and again, and it cannot be `Fenced`.
 struct LockScripts {
     Script acquire;
     Script extend;

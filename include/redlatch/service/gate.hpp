@@ -30,6 +30,7 @@ namespace redlatch::inline v0::detail {
 struct Ticket {
     Token token;
     const LockScripts* scripts;
+    bool fenced;
     bool unclear_try = false;  ///< as in `Hold`
 };
 
@@ -38,6 +39,7 @@ struct Handed {
     Token token;
     TimePoint refreshed;       ///< when the last command went out that gave it its lease
     bool unclear_try = false;  ///< as in `Hold`
+    std::uint64_t fence = 0;   ///< as in `Hold`
 };
 
 /// The state of every lock inside this process: who holds it, which one thread contends for it at
@@ -180,7 +182,9 @@ public:
         /// on a grant for it is known to be ours.
         void announce(const Hold& hold) {
             const Lock lock{*gate_};
-            entry_->second.ticket = {.token = hold.token(), .scripts = &hold.scripts()};
+            entry_->second.ticket = {.token = hold.token(),
+                                     .scripts = &hold.scripts(),
+                                     .fenced = hold.terms().traits.fenced};
         }
 
         /// The message that ended the pause.
@@ -481,6 +485,7 @@ private:
         const Visit& visit = *next.visit;
         here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.thread);
         here.current->unclear_try = handed.unclear_try;
+        here.current->fence = handed.fence;
         here.current->nest.push_back(visit.acquisition);
         here.current->taken(Clock::now(), handed.refreshed);
         next.hold = here.current;
@@ -598,6 +603,7 @@ private:
     }
 
     static bool passes_silently(const Entry& here, const Hold& hold) {
+        if (hold.terms().traits.fenced) return false;  // the next one needs a number of its own
         const TimePoint now = Clock::now();
         return hold.valid(now) && may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now,
                                                     hold.terms().lease);

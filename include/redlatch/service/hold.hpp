@@ -62,9 +62,9 @@ struct HoldTerms {
     /// Whether the server can't tell a hold with these terms from one with those: how a hold is
     /// renewed, and when it has to end, is the client's own business.
     bool same_at_server(const HoldTerms& other) const noexcept {
-        return traits.scripts == other.traits.scripts && lease == other.lease &&
-               drift.factor == other.drift.factor && drift.floor == other.drift.floor &&
-               lock_delay == other.lock_delay;
+        return traits.scripts == other.traits.scripts && traits.fenced == other.traits.fenced &&
+               lease == other.lease && drift.factor == other.drift.factor &&
+               drift.floor == other.drift.floor && lock_delay == other.lock_delay;
     }
 };
 
@@ -175,6 +175,9 @@ public:
     // Written by the acquiring thread before the hold is shared: a try's outcome was never known,
     // so the server may carry it out even after the release.
     bool unclear_try = false;
+
+    // Likewise: its fencing token; 0 without one.
+    std::uint64_t fence = 0;
 
     // Which services know of the hold and have to be told of its end.
     std::atomic<bool> renewed_by_watchdog = false;

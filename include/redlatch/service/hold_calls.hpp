@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 
 namespace redlatch::inline v0::detail {
 
@@ -14,36 +15,49 @@ namespace redlatch::inline v0::detail {
 /// left as it is where it is zero. `hears`: the client can be told when the lock is its own.
 inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool hears) {
     const LockKeys& keys = hold.keys();
-    return {hold.scripts().acquire,
-            {keys.lock, keys.queue, keys.waiters},
-            {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{stay.count()},
-             std::int64_t{hears ? 1 : 0}, Argument::server(), Argument::not_after()},
-            Answer::acquired};
+    const bool fenced = hold.terms().traits.fenced;
+    const Call call{hold.scripts().acquire,
+                    {keys.lock, keys.queue, keys.waiters, keys.fence},
+                    {hold.token().bytes, hold.server_ttl(hold.terms().lease),
+                     std::int64_t{stay.count()}, std::int64_t{hears ? 1 : 0}, Argument::server(),
+                     Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
+                    Answer::acquired};
+    return call.with_all_keys(fenced);
+}
+
+/// A call that concerns no key but the lock's, and, where it has one, that of its fencing tokens.
+inline Call own_call(const Hold& hold, const Script& script,
+                     std::initializer_list<Argument> arguments) {
+    if (!hold.terms().traits.fenced) return {script, {hold.key()}, arguments};
+    return Call{script, {hold.key(), hold.keys().fence}, arguments}.with_all_keys(true);
 }
 
 inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
-    return {hold.scripts().nest,
-            {hold.key()},
-            {hold.token().bytes, static_cast<std::int64_t>(count), ttl}};
+    return own_call(hold, hold.scripts().nest,
+                    {hold.token().bytes, static_cast<std::int64_t>(count), ttl});
 }
 
 inline Call extend_call(const Hold& hold, Lease lease) {
-    return {hold.scripts().extend, {hold.key()}, {hold.token().bytes, hold.server_ttl(lease)}};
+    return own_call(hold, hold.scripts().extend, {hold.token().bytes, hold.server_ttl(lease)});
 }
 
 /// Gives the lock to the next owner for `ttl`.
 inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
-    return {hold.scripts().move,
-            {keys.lock, keys.queue},
-            {hold.token().bytes, ttl, next.bytes, Argument::not_after()}};
+    const bool fenced = hold.terms().traits.fenced;
+    const Call call{
+        hold.scripts().move,
+        {keys.lock, keys.queue, keys.fence},
+        {hold.token().bytes, ttl, next.bytes, Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
+        Answer::moved};
+    return call.with_all_keys(fenced);
 }
 
 /// Ends a hold, or leaves the queue.
 inline Call release_call(const Hold& hold) {
     const LockKeys& keys = hold.keys();
     return {hold.scripts().release,
-            {keys.lock, keys.queue, keys.waiters},
+            {keys.lock, keys.queue, keys.waiters, keys.fence},
             {hold.token().bytes, Argument::server()}};
 }
 

@@ -191,6 +191,7 @@ private:
         const PolicyTraits traits{.shape = is_string ? Shape::string : Shape::hash,
                                   .reentrant = false,
                                   .watched = false,
+                                  .fenced = false,
                                   .scripts = is_string ? &lua::on_string() : &lua::on_hash(),
                                   .plain_set = false};
         HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key),

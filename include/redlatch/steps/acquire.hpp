@@ -166,17 +166,31 @@ private:
     AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
         const Drift& drift = terms_.drift;
         const auto since = grant ? standing_.granted(*grant, now, drift.factor) : std::nullopt;
-        if (!since || now >= valid_until(*since, lease_, drift)) return core_.pause_over(now);
+        const bool complete = !terms_.traits.fenced || (grant && grant->fence != 0);
+        if (!since || !complete || now >= valid_until(*since, lease_, drift)) {
+            return core_.pause_over(now);
+        }
         fault_ = nullptr;
+        fence_ = grant->fence;
         others_wait_ = true;  // as they did when we began to; the next command will tell
         sent_ = *since;
         return core_.taken(sent_, now);
     }
 
-    /// A new token, or the one that the thread before us has left with a place in the queue.
+    /// A new token, or the one that the thread before us has left with a place in the queue. A place
+    /// that was taken for a lock with or without a fencing token is of no use for the other kind.
     Standing first_standing(const Gate::Turn& turn) {
-        if (auto ticket = turn.inherited(); ticket && ticket->scripts == spec_->traits.scripts) {
-            return Standing::inherited(std::move(ticket->token.bytes), ticket->unclear_try);
+        if (auto ticket = turn.inherited()) {
+            Standing place = Standing::inherited(ticket->token.bytes, ticket->unclear_try);
+            if (ticket->scripts == spec_->traits.scripts &&
+                ticket->fenced == spec_->traits.fenced) {
+                return place;
+            }
+            HoldTerms terms = terms_;
+            terms.traits.scripts = ticket->scripts;
+            release_later(
+                std::make_shared<Hold>(std::move(terms), std::move(ticket->token), thread_),
+                place.unclear());
         }
         return Standing{session_->new_token(thread_).bytes};
     }
@@ -206,9 +220,12 @@ private:
     /// Nobody uses the token any more: what it may have at the server, or get there late, is undone.
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
-        if (!standing_.must_be_released()) return;
+        if (standing_.must_be_released()) release_later(hold, standing_.unclear());
+    }
+
+    void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
         std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (standing_.unclear()) pauses.emplace_back(session_->too_late());
+        if (unclear) pauses.emplace_back(session_->too_late());
         if (!session_->renewal().bury(hold, std::move(pauses))) release_now(*hold);
     }
 
@@ -221,6 +238,7 @@ private:
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
         hold->unclear_try = standing_.unclear();
         hold->nest.push_back(acquisition_);
+        hold->fence = fence_;
         hold->taken(sent_);
         watch_over(hold, sent_);
         if (turn.finish(hold, others_wait_)) return Grip{std::move(hold), acquisition_.id};
@@ -284,13 +302,20 @@ private:
         others_wait_ = false;
         if (answer.is_status("OK")) return taken(now);
         if (answer.fits(Answer::acquired)) {
-            if (answer[0].integer() == 1) {
+            if (answer[0].integer() == 1 && is_complete(answer)) {
                 others_wait_ = answer.size() > 2U && answer[2].integer() > 0;
                 return taken(now);
             }
             if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
         return failed_try(hold, stay, now, unexpected_reply());
+    }
+
+    /// Whether an answer "yours" brings the fencing token along, if one is wanted.
+    bool is_complete(const ReplyView& answer) {
+        const bool has_fence = answer.size() == 5U && answer[4].integer() > 0;
+        fence_ = has_fence ? static_cast<std::uint64_t>(*answer[4].integer()) : 0;
+        return has_fence || !terms_.traits.fenced;
     }
 
     /// What an answer "not yours" says.
@@ -441,6 +466,7 @@ private:
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
     Standing standing_{{}};                    // of the token that we ask with
     bool announced_ = false;                   // the gate knows that token
+    std::uint64_t fence_ = 0;                  // of the lock that was taken; 0 without one
     bool others_wait_ = false;                 // other processes, as the server said last
 };
 

@@ -13,8 +13,10 @@ namespace redlatch::inline v0::detail {
 inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
                                      std::string_view token, Answer answer, const Limit& limit) {
     const LockKeys& keys = *spec.keys;
-    const Call call{
-        script, {keys.lock, keys.queue, keys.waiters}, {token, Argument::server()}, answer};
+    const Call call{script,
+                    {keys.lock, keys.queue, keys.waiters, keys.fence},
+                    {token, Argument::server()},
+                    answer};
     auto reply = session.master_of(spec.key()).run(call, limit);
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;

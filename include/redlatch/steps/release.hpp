@@ -127,17 +127,19 @@ private:
             session_->renewal().bury(next, {Clock::duration::zero(), session_->too_late()});
             return std::nullopt;
         }
-        const std::int64_t answer = reply->view().integer().value_or(0);
-        const bool others_wait = answer > 1;
+        const ReplyView answer = reply->view();
+        const bool done = answer[0].integer() == 1;
+        const bool others_wait = answer[1].integer() > 0;
+        const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
         const bool unclear = hold.unclear_try || reply->repeated;
         hold.advance(Phase::releasing, Phase::released);
-        if (answer > 0 &&
-            session_->gate().moved(hold, {next->token(), sent, unclear}, others_wait)) {
+        if (done &&
+            session_->gate().moved(hold, {next->token(), sent, unclear, fence}, others_wait)) {
             return Release::released;
         }
-        if (answer > 0) static_cast<void>(send_until_answered(*next, ReleaseCore{true}, limit));
+        if (done) static_cast<void>(send_until_answered(*next, ReleaseCore{true}, limit));
         session_->gate().released(hold);
-        return answer > 0 ? Release::released : Release::expired;
+        return done ? Release::released : Release::expired;
     }
 
     Result<Release> send_until_answered(const Hold& hold, ReleaseCore core, const Limit& limit) {

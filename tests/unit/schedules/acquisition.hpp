@@ -124,10 +124,17 @@ private:
     void contend() {
         entry_->contended = true;
         state_ = State::busy;
-        const auto& ticket = entry_->ticket;
-        standing_ = ticket ? detail::Standing::inherited(ticket->token, ticket->unclear)
-                           : detail::Standing{process_->new_token(thread_)};
+        standing_ = first_standing();
         act(core_.begin(host_->clock()));
+    }
+
+    detail::Standing first_standing() {
+        if (const auto& ticket = entry_->ticket) {
+            standing_ = detail::Standing::inherited(ticket->token, ticket->unclear);
+            if (ticket->fenced == errand_->fenced) return standing_;
+            abandon();
+        }
+        return detail::Standing{process_->new_token(thread_)};
     }
 
     void act(detail::AcquireAction action) {
@@ -155,6 +162,8 @@ private:
         auto since = standing_.granted(grant, now, drift.factor);
         if (since) since = counted_from(*since);
         if (!since) since = wrongly_granted(grant, now);
+        if (errand_->fenced && grant.fence == 0) since.reset();
+        fence_ = grant.fence;
         if (!since || now >= detail::valid_until(*since, errand_->lease, drift)) {
             return core_.pause_over(now);
         }
@@ -164,7 +173,7 @@ private:
     void send_try(const detail::SendTry& next) {
         const bool first = core_.tries() == 1 && !standing_.queued();
         const bool lately = host_->clock() < entry_->contended_at + 10s;
-        if (!first || world_->plan->on_hash || lately) return send_script(next);
+        if (!first || world_->plan->on_hash || errand_->fenced || lately) return send_script(next);
         Command plain = command(Command::Kind::set, 0ms);
         Command again = command(Command::Kind::acquire, 0ms);
         again.hears = false;
@@ -180,7 +189,8 @@ private:
         const milliseconds stay =
             standing_.stay(next.last, has_heirs, core_.silence(host_->clock()));
         if (stay > 0ms && !std::exchange(announced_, true)) {
-            entry_->ticket = {.token = standing_.token(), .unclear = false};
+            entry_->ticket = {
+                .token = standing_.token(), .unclear = false, .fenced = errand_->fenced};
         }
         const Command script = command(Command::Kind::acquire, stay);
         send(script, script, next.answer_by,
@@ -194,7 +204,8 @@ private:
                 .server = world_->server->id(),
                 .lease = errand_->lease.duration(),
                 .stay = stay,
-                .hears = process_->possible()};
+                .hears = process_->possible(),
+                .fenced = errand_->fenced};
     }
 
     /// What the server finds late although it is waited for is sent once more, by the clock that it
@@ -253,7 +264,10 @@ private:
         }
         if (outcome->repeated) standing_.repeated();
         const auto& elements = outcome->value.elements;
-        if (elements.empty() || elements[0].integer == 1) return act(taken(now));
+        if (elements.empty() || elements[0].integer == 1) {
+            fence_ = elements.empty() ? 0 : static_cast<std::uint64_t>(elements[4].integer);
+            return act(taken(now));
+        }
         act(core_.refused(now, refusal(*outcome, now)));
     }
 
@@ -350,7 +364,8 @@ private:
                                             .token = standing_.token(),
                                             .lease = errand_->lease,
                                             .valid_until = valid_until,
-                                            .unclear = standing_.unclear()});
+                                            .unclear = standing_.unclear(),
+                                            .fence = errand_->fenced ? fence_ : 0});
         entry_->current = hold_;
         entry_->hand_turn_on(false);
         stop_waiting();
@@ -417,6 +432,7 @@ private:
     std::shared_ptr<Exchange> exchange_{};
     detail::Standing standing_{{}};
     detail::Anchor anchor_{};
+    std::uint64_t fence_ = 0;
     bool announced_ = false;
     bool will_be_told_ = false;
 

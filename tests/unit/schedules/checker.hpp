@@ -22,7 +22,8 @@ struct Hold {
     Lease lease;
     TimePoint valid_until;
     bool unclear = false;
-    int generation = 0;  ///< of the server that gave it
+    std::uint64_t fence = 0;  ///< 0 where none was wanted
+    int generation = 0;       ///< of the server that gave it
     Phase phase = Phase::held;
 };
 
@@ -39,6 +40,7 @@ public:
     void sent(const Command& command) {
         Token& token = tokens_[command.token];
         token.lock = command.lock;
+        if (command.asks()) token.fenced = command.fenced;
         if (!command.asks()) {
             token.dead = true;
         } else if (token.dead) {
@@ -66,7 +68,9 @@ public:
     void begins(std::shared_ptr<Hold> hold) {
         Lock& here = lock_of(*hold);
         (*trace_)("holds ", hold->token.substr(31), " until ", moment_of_end(*hold) / 1us, "us");
-        hold->generation = tokens_[hold->token].generation;
+        const Token& token = tokens_[hold->token];
+        hold->generation = token.generation;
+        if (hold->fence != token.fence) fail("the fencing token is not its own: " + hold->token);
         here.holds.push_back(std::move(hold));
         here.idle_since = timeline_->now();
         check_end(*here.holds.back());
@@ -110,10 +114,14 @@ public:
         damaged(when);
         tidy_ = false;
     }
-    void failed_over(Moment jump) {
+    void failed_over(bool keeps_keys, Moment jump) {
         damaged(timeline_->now() + std::chrono::abs(jump));
         tidy_ = false;
-        for (Lock& here : locks_) here.order.clear();
+        for (Lock& here : locks_) {
+            here.order.clear();
+            // Numbers rise with the clock then; not if that is behind.
+            if (!keeps_keys && jump < 0ns) here.fence = 0;
+        }
     }
 
     // ---- What the server does
@@ -151,12 +159,9 @@ public:
 
     /// Nobody uses anything any more; nothing is under way.
     void check_end_of_use() const {
-        if (!tidy_) return;
-        for (const std::string& key : server_->all_keys()) fail("left behind: " + key);
+        if (tidy_) check_nothing_left("left behind: ");
     }
-    void check_quiet() const {
-        for (const std::string& key : server_->all_keys()) fail("left behind for good: " + key);
-    }
+    void check_quiet() const { check_nothing_left("left behind for good: "); }
 
     [[noreturn]] void fail(const std::string& what) const {
         (*trace_)("VIOLATION ", what);
@@ -169,6 +174,8 @@ private:
         bool dead = false;
         int burials = 0;     ///< planned and not yet sent
         int generation = 0;  ///< of the server that gave it the lock
+        bool fenced = false;
+        std::uint64_t fence = 0;
     };
     struct Lock {
         std::vector<std::shared_ptr<Hold>> holds{};
@@ -176,6 +183,7 @@ private:
         Moment idle_since{0};
         Server::Owner before{};
         Server::Owner owner{};
+        std::uint64_t fence = 0;           ///< the greatest
         Moment expired{-1h};               ///< when a lease ended without a release
         std::vector<std::string> order{};  ///< who queues, first come first
     };
@@ -200,6 +208,16 @@ private:
         return valid(hold) && hold.generation == server_->generation();
     }
 
+    /// The last fencing token stays for a day.
+    void check_nothing_left(const std::string& what) const {
+        constexpr std::int64_t longest = milliseconds{24h + 1min}.count();
+        for (const std::string& key : server_->all_keys()) {
+            const std::int64_t ttl = server_->ttl(key);
+            if (key.starts_with("redlatch:fence:") && ttl > 0 && ttl < longest) continue;
+            fail(what + key);
+        }
+    }
+
     void check_in_time(const Command& command) const {
         if (command.kind == Command::Kind::acquire && timeline_->now() > command.too_late) {
             fail("carried out when nobody waited for it any more");
@@ -212,12 +230,20 @@ private:
         if (to.empty()) return;
         Token& token = tokens_[to];
         token.generation = server_->generation();
+        if (token.fenced) check_fence(here, token, command.lock);
         const auto process = static_cast<std::size_t>(Server::process_of(to));
         const bool never_told = plan_->processes[process].deaf && token.dead;
         if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
         if (plan_->faults.none() && command.kind != Command::Kind::set) check_order(here, to);
         std::erase(here.order, to);
+    }
+
+    /// Whoever is given the lock has a greater number than all before.
+    void check_fence(Lock& here, Token& token, int lock) {
+        token.fence = server_->fence(lock);
+        if (token.fence <= here.fence) fail("a fencing token that is no greater than before");
+        here.fence = token.fence;
     }
 
     /// Where a dead token took the lock, or kept it for longer, that lasts until its release, if

@@ -4,6 +4,7 @@
 #include "server.hpp"
 #include <redlatch/core/fault.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,7 +67,8 @@ public:
         const Moment now = timeline_->now();
         if (fault(plan_->faults.refused)) {
             checker_->disturbed(now);
-            host.soon(latency(), [exchange] { exchange->fail(false); });
+            const Moment patience = std::max(now, host.moment_of(answer_by));
+            host.later(std::min(now + latency(), patience), [exchange] { exchange->fail(false); });
             return exchange;
         }
         const bool repeated = fault(plan_->faults.repeated);

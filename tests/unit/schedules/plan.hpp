@@ -20,7 +20,10 @@ enum class Bug {
     unknown_grant_ignored,  ///< nobody gives back what a dead token was given
     shared_queue,           ///< all names have one queue
     last_come_first_served,
-    late_commands_run,  ///< a script never finds itself late
+    late_commands_run,     ///< a script never finds itself late
+    fence_without_clock,   ///< the next fencing token is one more, whatever was lost
+    fence_without_memory,  ///< it is the server's time alone
+    fence_not_granted,     ///< who is given the lock has the number of the holder before
 };
 
 /// How often things go wrong: once in so many; never for 0.
@@ -50,6 +53,7 @@ struct Errand {
     Wait wait;
     Lease lease;
     Moment hold;  ///< how long the lock is kept
+    bool fenced = false;
     std::optional<Moment> cancelled{};
 };
 
@@ -70,6 +74,7 @@ struct Plan {
     milliseconds command_timeout{};
     milliseconds longest_lease{};
     Moment latency{};
+    int fenced = 0;  ///< of how many errands each one wants a fencing token; 0 for none
     Faults faults{};
     std::vector<ProcessPlan> processes{};
 };
@@ -119,6 +124,7 @@ inline Errand draw_errand(Dice& dice, const Plan& plan, bool mixed_leases) {
                   .hold = {}};
     const Moment lease{errand.lease.duration()};
     errand.hold = dice.one_in(4) ? dice.span(0ns, lease * 3 / 2) : dice.span(0ns, lease / 8);
+    errand.fenced = plan.fenced > 0 && dice.one_in(plan.fenced);
     if (dice.one_in(12)) errand.cancelled = dice.span(0ns, 500ms);
     return errand;
 }
@@ -146,6 +152,7 @@ inline Plan draw_plan(Dice& dice, Bug bug) {
               .command_timeout = dice.pick({100ms, 300ms, 1000ms}),
               .longest_lease = dice.pick({20ms, 60ms, 300ms, 1000ms, 5000ms}),
               .latency = dice.pick<Moment>({50us, 500us, 2ms, 8ms}),
+              .fenced = dice.pick({0, 1, 2}),
               .faults = draw_faults(dice)};
     const bool mixed_leases = dice.one_in(2);
     const int processes = dice.pick({2, 2, 3, 4});

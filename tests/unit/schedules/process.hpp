@@ -41,6 +41,7 @@ struct GateEntry {
     struct Ticket {
         std::string token;
         bool unclear;
+        bool fenced;
     };
 
     std::shared_ptr<Hold> current{};

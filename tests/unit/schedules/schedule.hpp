@@ -123,7 +123,7 @@ private:
         const bool keeps_keys = !dice_.one_in(3);
         trace_("failover, ", keeps_keys ? "with" : "without", " keys, clock ", ahead / 1us, "us");
         server_.fail_over(keeps_keys, ahead / 1us * 1us);
-        checker_.failed_over(ahead);
+        checker_.failed_over(keeps_keys, ahead);
     }
 
     Dice dice_;

@@ -28,6 +28,7 @@ struct Command {
     milliseconds lease{};
     milliseconds stay{};
     bool hears = false;
+    bool fenced = false;
     std::int64_t not_after = 0;      ///< by the server's clock
     Moment too_late{Moment::max()};  ///< when it must do nothing any more, whatever the clocks say
     std::uint64_t number = 0;        ///< in the order of sending
@@ -67,6 +68,13 @@ private:
         }
         if (bug == Bug::plain_delete && !on_hash) {
             patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
+        }
+        const std::string_view next_fence = "math.max(last_fence() + 1, clock())";
+        for (std::string* const script : {&made.acquire, &made.release}) {
+            if (bug == Bug::fence_without_clock) patch(*script, next_fence, "last_fence() + 1");
+            if (bug == Bug::fence_without_memory) patch(*script, next_fence, "clock()");
+            if (bug != Bug::fence_not_granted) continue;
+            patch(*script, "fenced == '1' and next_fence(lease) or 0", "last_fence()");
         }
         if (bug == Bug::late_commands_run) patch(made.acquire, "now > not_after", "false");
         if (bug == Bug::last_come_first_served) {
@@ -119,21 +127,22 @@ public:
 
     ModelRedis::Value run(const Command& command) {
         follow();
-        const auto& [lock, queue, waiters] = keys(command.lock);
+        const auto& [lock, queue, waiters, fence] = keys(command.lock);
         if (command.kind == Command::Kind::set) {
             return redis_->command(std::array<std::string, 6>{
                 "SET", lock, command.token, "NX", "PX", std::to_string(command.lease.count())});
         }
-        const std::array<std::string, 3> keys{lock, queue, waiters};
+        const std::array<std::string, 4> keys{lock, queue, waiters, fence};
         if (command.kind == Command::Kind::release) {
             return redis_->eval(scripts_->release, keys,
                                 std::array<std::string, 2>{command.token, *command.server});
         }
-        return redis_->eval(scripts_->acquire, keys,
-                            std::array<std::string, 6>{
-                                command.token, std::to_string(command.lease.count()),
-                                std::to_string(command.stay.count()), command.hears ? "1" : "0",
-                                *command.server, std::to_string(command.not_after)});
+        return redis_->eval(
+            scripts_->acquire, keys,
+            std::array<std::string, 7>{
+                command.token, std::to_string(command.lease.count()),
+                std::to_string(command.stay.count()), command.hears ? "1" : "0", *command.server,
+                std::to_string(command.not_after), command.fenced ? "1" : "0"});
     }
 
     Owner owner(int lock) {
@@ -144,6 +153,13 @@ public:
         if (on_hash_ && !value.elements.empty()) value = value.elements.front();
         if (value.type != ModelRedis::Value::Type::string) return {};
         return {value.text, end_of(ttl(name))};
+    }
+
+    /// The last fencing token; 0 without one.
+    std::uint64_t fence(int lock) {
+        follow();
+        const auto value = redis_->command(std::array<std::string, 2>{"GET", keys(lock).fence});
+        return value.is_nil() ? 0 : std::stoull(value.text);
     }
 
     std::int64_t ttl(const std::string& key) {

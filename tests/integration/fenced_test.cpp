@@ -1,0 +1,307 @@
+// Fencing tokens: greater with each new holder, whatever happens in between.
+
+#include "granted_tools.hpp"
+#include "support/proxy.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <future>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+const std::string fence_key = "redlatch:fence:{job}";
+
+template <class Policy>
+class FencedLock : public LockTest {
+protected:
+    using Lock = redlatch::Lock<Policy>;
+
+    Held take(Client& client, LockOptions options = {}) {
+        return Lock{client, "job", options}.acquire({.wait = patience}).value();
+    }
+
+    /// The fence of a hold that is taken and released.
+    std::uint64_t next(Client& client) { return take(client).fence(); }
+
+    /// The server's clock, in microseconds.
+    std::uint64_t server_time() {
+        const RawReply time = redis_.command({"TIME"});
+        return std::stoull(time.elements.at(0).text) * 1'000'000 +
+               std::stoull(time.elements.at(1).text);
+    }
+};
+
+using FencedPolicies = ::testing::Types<Fenced<Simple>, Fenced<Reentrant>,
+                                        Watchdog<Fenced<Reentrant>>, Fenced<Watchdog<Simple>>>;
+TYPED_TEST_SUITE(FencedLock, FencedPolicies);
+
+TYPED_TEST(FencedLock, has_a_greater_number_each_time) {
+    std::uint64_t last = 0;
+    for (int i = 0; i < 20; ++i) {
+        const std::uint64_t fence = this->next(i % 3 == 0 ? this->other_client_ : this->client_);
+        EXPECT_GT(fence, last);
+        last = fence;
+    }
+    EXPECT_LE(last, this->server_time());
+    EXPECT_GT(last, this->server_time() - 60'000'000);
+}
+
+TYPED_TEST(FencedLock, shows_its_number_to_who_holds_it_and_to_nobody_else) {
+    typename TestFixture::Lock lock{this->client_, "job"};
+    EXPECT_EQ(lock.fence(), 0U);
+    lock.lock();
+    const std::uint64_t fence = lock.fence();
+    EXPECT_GT(fence, 0U);
+    EXPECT_EQ(on_another_thread([&] { return lock.fence(); }), 0U);
+    EXPECT_EQ((typename TestFixture::Lock{this->client_, "job"}.fence()), fence);
+    lock.unlock();
+    EXPECT_EQ(lock.fence(), 0U);
+
+    Held held = lock.acquire().value();
+    EXPECT_GT(held.fence(), fence);
+    Held moved = std::move(held);
+    EXPECT_GT(moved.fence(), fence);
+    EXPECT_EQ(held.fence(), 0U);  // NOLINT(bugprone-use-after-move)
+    let_go(moved);
+    EXPECT_EQ(moved.fence(), 0U);
+}
+
+TYPED_TEST(FencedLock, keeps_its_number_as_long_as_it_is_held) {
+    Held held = this->take(this->client_);
+    const std::uint64_t fence = held.fence();
+    EXPECT_TRUE(succeeds(held.extend(60s)));
+    EXPECT_EQ(held.fence(), fence);
+    EXPECT_EQ(this->redis_.get(fence_key), std::to_string(fence));
+    if (TypeParam::reentrant) {
+        Held nested = this->take(this->client_);
+        EXPECT_EQ(nested.fence(), fence);
+        EXPECT_TRUE(is_outcome(nested.release(), Release::still_held));
+    }
+    EXPECT_EQ(this->redis_.get(fence_key), std::to_string(fence));
+}
+
+TYPED_TEST(FencedLock, has_a_greater_number_than_one_that_ran_out) {
+    Held stale = this->take(this->client_);
+    this->redis_.del("job");  // as if its lease had ended
+    Held held = this->take(this->other_client_);
+    EXPECT_GT(held.fence(), stale.fence());
+    EXPECT_GT(stale.fence(), 0U) << "who writes by it has to be refused";
+}
+
+TYPED_TEST(FencedLock, has_a_greater_number_than_before_a_restart_without_data) {
+    const std::uint64_t before = this->next(this->client_);
+    this->server_.kill();
+    this->server_.start();
+    EXPECT_GT(this->next(this->client_), before);
+}
+
+TYPED_TEST(FencedLock, has_a_greater_number_after_the_loss_of_the_counter) {
+    RawRedis redis{this->server_};
+    std::uint64_t last = 0;
+    const std::vector<RawRedis::Command> losses{{"DEL", fence_key},
+                                                {"FLUSHALL"},
+                                                {"SET", fence_key, "somebody's"},
+                                                {"SET", fence_key, "inf"},
+                                                {"SET", fence_key, "-5"},
+                                                {"SET", fence_key, "9007199254740993"},
+                                                {"LPUSH", fence_key, "somebody's"}};
+    for (const RawRedis::Command& loss : losses) {
+        redis.command({"DEL", fence_key});
+        redis.command(loss);
+        const std::uint64_t fence = this->next(this->client_);
+        EXPECT_GT(fence, last) << loss.back();
+        EXPECT_LE(fence, this->server_time()) << loss.back();
+        last = fence;
+    }
+}
+
+TYPED_TEST(FencedLock, counts_on_where_the_servers_clock_was_set_back) {
+    constexpr std::uint64_t from_the_future = 4'000'000'000'000'000;
+    this->redis_.set(fence_key, std::to_string(from_the_future));
+    EXPECT_EQ(this->next(this->client_), from_the_future + 1);
+    EXPECT_EQ(this->next(this->other_client_), from_the_future + 2);
+}
+
+TYPED_TEST(FencedLock, leaves_a_counter_for_a_day_and_nothing_else) {
+    constexpr long long day = 86'400'000;
+    Held held = this->take(this->client_, {.lease = 30s});
+    EXPECT_GT(this->redis_.pttl(fence_key), day);
+    EXPECT_LE(this->redis_.pttl(fence_key), day + 30'000);
+    EXPECT_TRUE(succeeds(held.extend(48h)));
+    EXPECT_GT(this->redis_.pttl(fence_key), 2 * day);
+    let_go(held);
+    EXPECT_EQ(this->redis_.keys(), std::vector<std::string>{fence_key});
+}
+
+TYPED_TEST(FencedLock, that_was_granted_has_the_number_that_the_server_gave_it) {
+    Held held = this->take(this->client_);
+    const std::uint64_t first = held.fence();
+    std::vector<std::future<Result<Held>>> waiters;
+    waiters.push_back(enqueue<TypeParam>(this->redis_, this->other_client_));
+    EXPECT_TRUE(settles(this->redis_));
+    let_go(held);
+    ASSERT_TRUE(finishes(waiters.back()));
+    auto granted = waiters.back().get();
+    ASSERT_TRUE(succeeds(granted));
+    EXPECT_GT(granted->fence(), first);
+    EXPECT_EQ(this->redis_.get(fence_key), std::to_string(granted->fence()));
+}
+
+TYPED_TEST(FencedLock, passes_from_thread_to_thread_with_a_number_of_its_own_each_time) {
+    constexpr int threads = 4;
+    constexpr int rounds = 50;
+    std::vector<std::uint64_t> fences;  // guarded by the lock
+    std::vector<std::future<void>> users;
+    for (int i = 0; i < threads; ++i) {
+        users.push_back(in_background([&] {
+            for (int round = 0; round < rounds; ++round) {
+                const Held held = this->take(this->client_);
+                fences.push_back(held.fence());
+            }
+        }));
+    }
+    for (auto& user : users) user.get();
+    ASSERT_EQ(fences.size(), static_cast<std::size_t>(threads * rounds));
+    EXPECT_TRUE(std::is_sorted(fences.begin(), fences.end()));
+    EXPECT_EQ((std::set<std::uint64_t>{fences.begin(), fences.end()}).size(), fences.size());
+}
+
+TYPED_TEST(FencedLock, rises_between_processes_that_contend) {
+    constexpr int rounds = 60;
+    std::vector<std::uint64_t> fences;  // guarded by the lock
+    std::vector<std::future<void>> users;
+    for (Client* const client : {&this->client_, &this->other_client_}) {
+        for (int thread = 0; thread < 2; ++thread) {
+            users.push_back(in_background([&, client] {
+                for (int round = 0; round < rounds; ++round) {
+                    const Held held = this->take(*client, {.local_handoffs = 1});
+                    fences.push_back(held.fence());
+                }
+            }));
+        }
+    }
+    for (auto& user : users) user.get();
+    EXPECT_TRUE(std::is_sorted(fences.begin(), fences.end()));
+    EXPECT_EQ((std::set<std::uint64_t>{fences.begin(), fences.end()}).size(), 4U * rounds);
+}
+
+template <class Policy>
+struct Plain;
+template <class P>
+struct Plain<Fenced<P>> {
+    using type = P;
+};
+template <class P>
+struct Plain<Watchdog<Fenced<P>>> {
+    using type = Watchdog<P>;
+};
+
+TYPED_TEST(FencedLock, waits_in_one_queue_with_others_that_want_no_number) {
+    using Other = typename Plain<TypeParam>::type;
+    const std::uint64_t before = this->next(this->client_);
+    Held held = take<Other>(this->client_);
+    EXPECT_EQ(held.fence(), 0U);
+    Client third{this->server_.uri()};
+    auto fenced = enqueue<TypeParam>(this->redis_, this->other_client_);
+    auto plain = enqueue<Other>(this->redis_, third);
+    let_go(held);
+    ASSERT_TRUE(finishes(fenced));
+    auto second = fenced.get();
+    ASSERT_TRUE(succeeds(second));
+    const std::uint64_t fence = second->fence();
+    EXPECT_GT(fence, before);
+    let_go(*second);
+    ASSERT_TRUE(finishes(plain));
+    auto last = plain.get();
+    ASSERT_TRUE(succeeds(last));
+    EXPECT_EQ(last->fence(), 0U);
+    EXPECT_EQ(this->redis_.get(fence_key), std::to_string(fence));
+    let_go(*last);
+}
+
+/// A place in the queue that a thread leaves behind is no use to one that wants another kind of lock.
+TYPED_TEST(FencedLock, inherits_no_place_from_a_thread_that_wanted_no_number) {
+    using Other = typename Plain<TypeParam>::type;
+    Held held = this->take(this->client_);
+    const std::uint64_t before = held.fence();
+    auto first = enqueue<Other>(this->redis_, this->other_client_, {.wait = 300ms});
+    auto heir = start_waiting<TypeParam>(this->other_client_);
+    EXPECT_TRUE(fails_with(first.get(), Errc::timed_out));
+    EXPECT_TRUE(settles(this->redis_));
+    EXPECT_TRUE(eventually([&] { return waiters(this->redis_) == 1; }));
+    let_go(held);
+    ASSERT_TRUE(finishes(heir));
+    auto got = heir.get();
+    ASSERT_TRUE(succeeds(got));
+    EXPECT_GT(got->fence(), before);
+}
+
+TYPED_TEST(FencedLock, needs_the_counter_to_be_allowed) {
+    RedisServer server{
+        {.acl = {"alice on >secret ~job* ~redlatch:queue:* ~redlatch:waiters:* &* +@all"}}};
+    RawRedis redis{server};
+    Client client{"unix://alice:secret@" + server.socket_path()};
+    typename TestFixture::Lock lock{client, "job"};
+    EXPECT_EQ(code_of(lock.acquire({.wait = 0s})), Errc::denied);
+    EXPECT_TRUE(redis.keys().empty());
+}
+
+class FencedFault : public ::testing::Test {
+protected:
+    RedisServer server_;
+    RawRedis redis_{server_};
+    Proxy proxy_{server_.uri()};
+    Client client_{options_for(proxy_.uri())};
+};
+
+TEST_F(FencedFault, number_of_a_lost_answer_is_not_used_up) {
+    Lock<Fenced<Simple>> lock{client_, "job"};
+    lock.acquire().value().release().value();
+    const std::string script{lua::on_string().acquire.sha()};
+    proxy_.drop_replies_once(2, script);
+    Held held = lock.acquire({.wait = 10s}).value();
+    EXPECT_EQ(proxy_.counts().dropped_replies, 2);
+    EXPECT_EQ(redis_.get(fence_key), std::to_string(held.fence()));
+}
+
+TEST_F(FencedFault, number_that_was_lost_while_its_answer_was_is_made_anew) {
+    Lock<Fenced<Reentrant>> lock{client_, "job"};
+    const std::uint64_t before = lock.acquire().value().fence();
+    proxy_.delay_replies(command_timeout / 2);
+    auto held = in_background([&] { return lock.acquire({.wait = 10s}); });
+    EXPECT_TRUE(eventually([&] { return redis_.exists("job"); }));
+    redis_.del(fence_key);
+    proxy_.cut();
+    proxy_.pass();
+    auto got = held.get();
+    ASSERT_TRUE(succeeds(got));
+    EXPECT_GT(got->fence(), before);
+    EXPECT_EQ(redis_.get(fence_key), std::to_string(got->fence()));
+}
+
+/// Its answers say nothing of a fencing token.
+struct WithoutNumber : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts scripts = [] {
+            LockScripts own = lua::on_string();
+            own.acquire = Script{
+                "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return {1, tonumber(ARGV[2])}"};
+            return own;
+        }();
+        return scripts;
+    }
+};
+
+TEST_F(FencedFault, policy_whose_scripts_give_no_number_is_told_so) {
+    Lock<Fenced<WithoutNumber>> lock{client_, "job"};
+    EXPECT_TRUE(fails_with(lock.acquire({.wait = 0s}), Errc::protocol));
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
+}  // namespace
+}  // namespace redlatch::test
