@@ -64,8 +64,8 @@ Arguments read(int argc, char** argv) {
 
 /// Storms and calms of which each is long enough for what it is for.
 void share_out(Arguments& arguments) {
-    constexpr std::chrono::milliseconds round{20'000};
-    constexpr std::chrono::milliseconds calm{8'000};
+    constexpr std::chrono::milliseconds round{25'000};
+    constexpr std::chrono::milliseconds calm{10'000};
     RunPlan& plan = arguments.plan;
     if (arguments.time < round) {
         plan.calm = arguments.time / 4;

@@ -29,9 +29,6 @@ RunPlan of_the_library(FaultClass faults, std::uint64_t seed) {
     plan.seed = seed_or(seed);
     plan.faults = faults;
     plan.client.subject = "library";
-    plan.client.habits.lease = {100ms, 600ms};
-    plan.client.habits.wait = {50ms, 3000ms};
-    plan.client.habits.work = {0ms, 30ms};
     return plan;
 }
 

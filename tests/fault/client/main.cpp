@@ -2,6 +2,7 @@
 // them to stop. Its only argument is a ClientPlan.
 
 #include "../history/recorder.hpp"
+#include "../lab/dice.hpp"
 #include "../lab/plan.hpp"
 #include "seeded_bugs.hpp"
 #include "support/wait.hpp"
@@ -84,23 +85,26 @@ void note_usage(Recorder& recorder, const char* name) {
 }
 
 ClientOptions options_of(const ClientPlan& plan) {
+    const auto command_timeout = Dice{plan.seed}.in(plan.command_timeout);
     ClientOptions options;
     options.uris = {Uri{plan.server}};
-    options.connect_timeout = plan.command_timeout;
-    options.command_timeout = plan.command_timeout;
+    options.connect_timeout = command_timeout;
+    options.command_timeout = command_timeout;
     return options;
 }
 
 void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     constexpr std::chrono::seconds warm_up{2};
     const std::vector<Choice> choices = choices_of(plan.subject);
-    Client client{options_of(plan)};
+    const ClientOptions options = options_of(plan);
+    Client client{options};
+    const Worker::Place place{&client, &recorder, &plan, options.command_timeout};
     std::stop_source over;
     std::vector<std::jthread> threads;
     for (int i = 0; i < plan.threads; ++i) {
         const std::uint64_t seed = plan.seed * 1000 + static_cast<std::uint64_t>(i);
         threads.emplace_back([&, seed] {
-            Worker worker{client, recorder, plan, seed, over.get_token()};
+            Worker worker{place, seed, over.get_token()};
             while (!over.stop_requested()) {
                 const Choice& next = choices[worker.dice().below(choices.size())];
                 (worker.*next.visit)(next.name);
@@ -121,6 +125,7 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
 
 int run(const ClientPlan& plan) {
     Recorder recorder{plan.history};
+    std::thread{[] {}}.join();  // the first one brings a thread of a sanitizer's own along
     const auto before = in_use();
     note_usage(recorder, "before");
     work_until_told(plan, recorder);

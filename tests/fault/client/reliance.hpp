@@ -32,17 +32,9 @@ public:
     /// 0 for a policy without fencing.
     [[nodiscard]] std::uint64_t fence() const { return fence_of(*view_); }
 
-    /// Calls `notice` when `lost()` fires; as long as the result lives.
-    template <class Notice>
-    [[nodiscard]] auto on_loss(Notice notice) const {
-        // Who counts in another way than the library is not told by it.
-        return std::stop_callback{is_mistaken ? std::stop_token{} : view_->lost(),
-                                  std::move(notice)};
-    }
-
-    /// Whether it is known that the hold is over.
-    [[nodiscard]] bool told_of_loss() const {
-        return is_mistaken || view_->lost().stop_requested();
+    /// Tells of the loss. Who counts in another way than the library is not told by it.
+    [[nodiscard]] std::stop_token lost() const {
+        return is_mistaken ? std::stop_token{} : view_->lost();
     }
 
 private:

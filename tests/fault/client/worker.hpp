@@ -24,12 +24,19 @@ namespace redlatch::test::fault {
 /// it did and was told.
 class Worker {
 public:
-    Worker(Client& client, Recorder& recorder, const ClientPlan& plan, std::uint64_t seed,
-           std::stop_token stop)
-        : client_{&client},
-          recorder_{&recorder},
-          plan_{&plan},
-          store_{plan.store},
+    struct Place {
+        Client* client;
+        Recorder* recorder;
+        const ClientPlan* plan;
+        std::chrono::milliseconds command_timeout;  ///< the client's
+    };
+
+    Worker(const Place& place, std::uint64_t seed, std::stop_token stop)
+        : client_{place.client},
+          recorder_{place.recorder},
+          plan_{place.plan},
+          command_timeout_{place.command_timeout},
+          store_{place.plan->store},
           dice_{seed},
           stop_{std::move(stop)} {}
 
@@ -104,7 +111,9 @@ private:
     template <class Policy, class View, class Relied>
     void work(Lock<Policy>& lock, View& view, const Relied& reliance) {
         {
-            const auto notice = reliance.on_loss([this, facts = facts_] { notice_loss(facts); });
+            const bool listens = dice_.percent(plan_->habits.listens);
+            const std::stop_token lost = listens ? reliance.lost() : std::stop_token{};
+            const std::stop_callback notice{lost, [this, facts = facts_] { notice_loss(facts); }};
             update_resource(reliance);
             // Without the token of the outer hold it is not clear what was nested in what.
             const bool nests = !facts_.token.empty() && dice_.percent(plan_->habits.nests);
@@ -112,7 +121,7 @@ private:
             if (dice_.percent(plan_->habits.extends)) extend(view, reliance);
             rest(dice_.in(plan_->habits.work));
             probe(reliance);
-            if (dice_.percent(plan_->habits.lingers)) linger(reliance);
+            if (dice_.percent(plan_->habits.lingers)) linger(reliance, lost);
             update_resource(reliance);
         }
         release(view);
@@ -157,9 +166,10 @@ private:
     template <class View, class Relied>
     void extend(View& view, const Relied& reliance) {
         rest(dice_.in(plan_->habits.work));
-        // Often at the very end, where it has to decide.
-        if (dice_.percent(50)) rest(reliance.remaining() - milliseconds{dice_.between(0, 30)});
-        Event call = begin(Op::extend, now() + plan_->command_timeout);
+        if (dice_.percent(plan_->habits.at_the_end)) {
+            rest(reliance.remaining() - milliseconds{dice_.between(0, 30)});
+        }
+        Event call = begin(Op::extend, now() + command_timeout_);
         Result<void> done = view.extend(lease_);
         call.at = now();
         if (!done) return fail(call, done.error());
@@ -168,7 +178,7 @@ private:
 
     /// Stays until the lease is over, or a while with a watchdog; then `lost()` is waited for.
     template <class Relied>
-    void linger(const Relied& reliance) {
+    void linger(const Relied& reliance, const std::stop_token& lost) {
         const Time end = now() + lease_ * 3 / 2;
         while (now() < end && !stop_.stop_requested()) {
             probe(reliance);
@@ -178,18 +188,35 @@ private:
         if (reliance.held()) return;
         probe(reliance);
         const Time patience = now() + longest_notice;
-        while (!reliance.told_of_loss() && now() < patience) rest(milliseconds{5});
+        while (lost.stop_possible() && !lost.stop_requested() && now() < patience) {
+            rest(milliseconds{5});
+        }
     }
 
+    /// A thread-owned hold ends by the thread's release; a `Held` also by any other thread's, or by
+    /// its own end.
     template <class View>
     void release(View& view) {
-        Event call = begin(Op::release, now() + plan_->command_timeout);
-        const Result<Release> outcome = view.release();
+        Event call = begin(Op::release, now() + command_timeout_);
+        Result<Release> outcome = Release::not_held;
+        if constexpr (std::is_same_v<View, Held>) {
+            const auto way = dice_.below(8);
+            if (way == 0) {
+                view = Held{};
+                call.at = now();
+                return complete(call, "ok");
+            }
+            if (way == 1) {
+                std::thread{[&] { outcome = view.release(); }}.join();
+            } else {
+                outcome = view.release();
+            }
+        } else {
+            outcome = view.release();
+        }
         call.at = now();
         if (!outcome) return fail(call, outcome.error());
-        call.stage = Stage::ok;
-        call.outcome = name_of(*outcome);
-        recorder_->write(call);
+        complete(call, name_of(*outcome));
     }
 
     /// Reads, waits, and writes, where the validity allows it.
@@ -197,7 +224,7 @@ private:
     void update_resource(const Relied& reliance) {
         Store::Write write{.lock = facts_.lock, .process = 0, .hold = facts_.hold};
         write.read = store_.read(facts_.lock);
-        rest(milliseconds{dice_.between(0, 8)});
+        rest(milliseconds{dice_.between(0, 3)});
         const auto time = store_time();
         const milliseconds left = reliance.remaining();
         const bool fenced = reliance.fence() > 0;
@@ -251,6 +278,12 @@ private:
         recorder_->write(call);
     }
 
+    void complete(Event& call, std::string outcome) {
+        call.stage = Stage::ok;
+        call.outcome = std::move(outcome);
+        recorder_->write(call);
+    }
+
     template <class Relied>
     void succeed(Event& call, const Relied& reliance) {
         call.stage = Stage::ok;
@@ -271,7 +304,7 @@ private:
     /// A call that waits is back 50 ms after its wait; one that doesn't after a command's time.
     [[nodiscard]] Time try_limit() const { return try_limit(wait_); }
     [[nodiscard]] Time try_limit(milliseconds wait) const {
-        return now() + std::max(wait + milliseconds{50}, plan_->command_timeout);
+        return now() + std::max(wait + milliseconds{50}, command_timeout_);
     }
 
     static void rest(Time time) {
@@ -283,6 +316,7 @@ private:
     Client* client_;
     Recorder* recorder_;
     const ClientPlan* plan_;
+    milliseconds command_timeout_;
     Store store_;
     Dice dice_;
     std::stop_token stop_;

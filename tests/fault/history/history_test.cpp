@@ -55,10 +55,10 @@ TEST(Event, writes_no_empty_fields) {
 }
 
 TEST(Event, refuses_other_lines) {
-    EXPECT_THROW(from_line(""), std::runtime_error);
-    EXPECT_THROW(from_line("{}"), std::runtime_error);
-    EXPECT_THROW(from_line(R"({"at":1,"op":"acqu)"), std::runtime_error);
-    EXPECT_THROW(from_line(R"({"at":1,"op":"acquire","stage":"ok","hold":"x"})"),
+    EXPECT_THROW(static_cast<void>(from_line("")), std::runtime_error);
+    EXPECT_THROW(static_cast<void>(from_line("{}")), std::runtime_error);
+    EXPECT_THROW(static_cast<void>(from_line(R"({"at":1,"op":"acqu)")), std::runtime_error);
+    EXPECT_THROW(static_cast<void>(from_line(R"({"at":1,"op":"acquire","stage":"ok","hold":"x"})")),
                  std::runtime_error);
 }
 

@@ -14,6 +14,7 @@ Control control(std::string subject, std::string found_by, Habits habits,
     RunPlan plan;
     plan.client.subject = subject;
     plan.client.names = 1;
+    plan.client.command_timeout = {milliseconds{250}, milliseconds{250}};
     plan.client.habits = habits;
     plan.storm = milliseconds{2000};
     plan.calm = milliseconds{0};
@@ -47,9 +48,13 @@ std::vector<Control> make_controls() {
 
     habits = hasty();
     habits.extends = 100;
+    habits.at_the_end = 60;
+    habits.listens = 0;
     Control extend = control("extend without owner check", "exclusion", habits, {"delay"});
     extend.plan.pause = {milliseconds{20}, milliseconds{100}};
-    extend.plan.storm = milliseconds{3000};
+    // A thread that waited in the same process would notice that the validity is over.
+    extend.plan.client.threads = 1;
+    extend.plan.stations = 5;
     controls.push_back(std::move(extend));
 
     controls.push_back(control("reused token", "exclusion", hasty(), {"lost replies"}));

@@ -113,6 +113,7 @@ Fault freeze_client(Range duration) {
 std::vector<Fault> faults_of_clients() {
     return {
         freeze_client(short_time),
+        freeze_client(a_while),
         freeze_client(up_to_some_leases),
         {"kill client", Victim::client, FaultClass::inside, at_once,
          [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {

@@ -23,16 +23,26 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Plan, survives_the_way_through_an_argument) {
-    ClientPlan plan;
-    plan.server = "unix:///a b";
-    plan.seed = 18446744073709551615U;
-    plan.subject = "reused token";
-    plan.only_fences = true;
-    plan.habits.lease = {7ms, 9ms};
-    plan.habits.lingers = 3;
-    EXPECT_EQ(to_text(plan_from_text(to_text(plan))), to_text(plan));
-    EXPECT_EQ(plan_from_text(to_text(plan)).seed, plan.seed);
-    EXPECT_EQ(plan_from_text(to_text(plan)).habits.lease.most, 9ms);
+    ClientPlan plan{.server = "unix:///a b",
+                    .store = "store",
+                    .history = "history",
+                    .seed = 18446744073709551615U,
+                    .subject = "reused token",
+                    .threads = 50,
+                    .names = 51,
+                    .command_timeout = {52ms, 66ms},
+                    .only_fences = true,
+                    .habits = {.lease = {53ms, 54ms},
+                               .wait = {55ms, 56ms},
+                               .work = {57ms, 58ms},
+                               .no_wait = 59,
+                               .polls = 60,
+                               .nests = 61,
+                               .extends = 62,
+                               .at_the_end = 63,
+                               .listens = 64,
+                               .lingers = 65}};
+    EXPECT_EQ(plan_from_text(to_text(plan)), plan) << to_text(plan);
 }
 
 TEST(WallClockShim, steps_the_time_of_a_server_and_nobody_elses) {

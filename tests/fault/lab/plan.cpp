@@ -15,7 +15,7 @@ namespace redlatch::test::fault {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Range, least, most)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Habits, lease, wait, work, no_wait, polls, nests, extends,
-                                   lingers)
+                                   at_the_end, listens, lingers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClientPlan, server, store, history, seed, subject, threads,
                                    names, command_timeout, only_fences, habits)
 

@@ -10,19 +10,25 @@ namespace redlatch::test::fault {
 struct Range {
     std::chrono::milliseconds least{0};
     std::chrono::milliseconds most{0};
+
+    friend bool operator==(const Range&, const Range&) = default;
 };
 
 /// What the threads of a client process do all day: they take a lock, work with it, and give it back.
 /// Chances are in percent.
 struct Habits {
-    Range lease{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
-    Range wait{std::chrono::milliseconds{50}, std::chrono::milliseconds{4500}};
-    Range work{std::chrono::milliseconds{0}, std::chrono::milliseconds{50}};
-    int no_wait = 15;  ///< tries once
-    int polls = 30;    ///< waits by asking again and again
-    int nests = 40;    ///< takes the lock again, if it nests and if it doesn't
-    int extends = 30;
-    int lingers = 10;  ///< works on until the lease is over
+    Range lease{std::chrono::milliseconds{100}, std::chrono::milliseconds{600}};
+    Range wait{std::chrono::milliseconds{50}, std::chrono::milliseconds{4000}};
+    Range work{std::chrono::milliseconds{0}, std::chrono::milliseconds{15}};
+    int no_wait = 15;     ///< tries once
+    int polls = 30;       ///< waits by asking again and again
+    int nests = 30;       ///< takes the lock again, if it nests and if it doesn't
+    int extends = 20;     ///< sets the lease anew
+    int at_the_end = 20;  ///< of those: when it is nearly over
+    int listens = 70;     ///< asks to be told by `lost()`
+    int lingers = 4;      ///< works on until the lease is over
+
+    friend bool operator==(const Habits&, const Habits&) = default;
 };
 
 /// What one client process is told, in one line of JSON.
@@ -34,9 +40,11 @@ struct ClientPlan {
     std::string subject;  ///< which locks: "library", or the name of a seeded bug
     int threads = 3;
     int names = 2;  ///< locks per shape
-    std::chrono::milliseconds command_timeout{250};
+    Range command_timeout{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
     bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
     Habits habits{};
+
+    friend bool operator==(const ClientPlan&, const ClientPlan&) = default;
 };
 
 [[nodiscard]] std::string to_text(const ClientPlan& plan);

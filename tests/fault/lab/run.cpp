@@ -58,8 +58,9 @@ void add(Violations& to, Violations from) {
 void check(const RunPlan& plan, const History& history, RunReport& report) {
     Violations overlaps = check_exclusion(history);
     if (plan.faults == FaultClass::inside) {
-        const IdleLimits idle{.longest = plan.client.habits.lease.most + longest_recheck,
-                              .settle = plan.client.habits.lease.most + longest_recheck + slack};
+        const milliseconds longest = plan.client.habits.lease.most + longest_recheck;
+        const IdleLimits idle{.longest = longest,
+                              .settle = longest + plan.client.command_timeout.most + slack};
         add(report.violations, std::move(overlaps));
         add(report.violations, check_fence_order(history));
         add(report.violations, check_lost_updates(history));
