@@ -55,10 +55,7 @@ public:
         lease_ = dice_.in(habits.lease);
         wait_ =
             dice_.percent(habits.no_wait) ? std::chrono::milliseconds{0} : dice_.in(habits.wait);
-        const bool polls = dice_.percent(habits.polls);
-        const auto strategy = polls ? WaitStrategy::polling : WaitStrategy::granted;
-        const Backoff eager{std::chrono::milliseconds{5}, std::chrono::milliseconds{40}};
-        Lock<Policy> lock{*client_, facts_.lock, {.wait_strategy = strategy, .backoff = eager}};
+        Lock<Policy> lock{*client_, facts_.lock, options()};
         if (dice_.percent(70)) {
             visit_as_object<Policy>(lock);
         } else {
@@ -68,6 +65,18 @@ public:
 
 private:
     using milliseconds = std::chrono::milliseconds;
+
+    /// What a handle on the lock does in its own way.
+    [[nodiscard]] LockOptions options() {
+        LockOptions options;
+        options.backoff = {milliseconds{5}, milliseconds{40}};
+        if (dice_.percent(plan_->habits.polls)) options.wait_strategy = WaitStrategy::polling;
+        if (dice_.percent(40)) options.release_mode = ReleaseMode::sent;
+        if (dice_.percent(10)) options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
+        if (dice_.percent(10)) options.lock_delay = milliseconds{dice_.between(1, 100)};
+        options.local_handoffs = static_cast<unsigned>(dice_.between(0, 8));
+        return options;
+    }
 
     /// By `acquire()` and the `Held` that it returns.
     template <class Policy>
@@ -193,8 +202,8 @@ private:
         }
     }
 
-    /// A thread-owned hold ends by the thread's release; a `Held` also by any other thread's, or by
-    /// its own end.
+    /// A thread-owned hold ends by the thread's release or unlock; a `Held` also by another thread's
+    /// release, or by its own end.
     template <class View>
     void release(View& view) {
         Event call = begin(Op::release, now() + command_timeout_);
@@ -211,6 +220,10 @@ private:
             } else {
                 outcome = view.release();
             }
+        } else if (dice_.percent(50)) {
+            view.unlock();
+            call.at = now();
+            return complete(call, "ok");
         } else {
             outcome = view.release();
         }
