@@ -41,6 +41,7 @@ set(REDLATCH_HEADERS
     # topology: which server for this key
     include/redlatch/topology/topology.hpp
     include/redlatch/topology/single_master.hpp
+    include/redlatch/topology/sentinel.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lua.hpp
@@ -60,7 +61,9 @@ set(REDLATCH_HEADERS
     include/redlatch/service/contention.hpp
     include/redlatch/service/collector.hpp
     include/redlatch/service/gate.hpp
+    include/redlatch/service/listener.hpp
     include/redlatch/service/subscription.hpp
+    include/redlatch/service/sentinel_watch.hpp
     include/redlatch/service/notifier.hpp
     include/redlatch/service/renewal.hpp
     include/redlatch/service/session.hpp

@@ -19,6 +19,16 @@ inline Error invalid(std::string message) {
     return {Errc::invalid_argument, {}, {}, std::move(message), {}};
 }
 
+/// What the Sentinels' own credentials are.
+inline void log_in_to_sentinels(UriParts& uri, const ClientOptions& options) {
+    const std::string user = uri.sentinel_user.value_or(options.sentinel_user);
+    const std::string password = uri.sentinel_password.value_or(options.sentinel_password);
+    for (Endpoint& sentinel : uri.hosts) {
+        if (!user.empty()) sentinel.user = user;
+        if (!password.empty()) sentinel.password = password;
+    }
+}
+
 /// Where a client's server is, and what its URI says about the options.
 inline Result<ClientSetup> locate(ClientOptions options) {
     const std::size_t masters = options.uris.size() + options.factories.size();
@@ -31,16 +41,17 @@ inline Result<ClientSetup> locate(ClientOptions options) {
         }
         return ClientSetup{std::move(options)};
     }
-    auto endpoint = parse_uri(options.uris.front());
-    if (!endpoint) return Unexpected{std::move(endpoint).error()};
-    options.connect_timeout = endpoint->connect_timeout.value_or(options.connect_timeout);
-    options.command_timeout = endpoint->command_timeout.value_or(options.command_timeout);
-    if (endpoint->tls && options.tls == nullptr) {
+    auto uri = parse_uri(options.uris.front());
+    if (!uri) return Unexpected{std::move(uri).error()};
+    options.connect_timeout = uri->connect_timeout.value_or(options.connect_timeout);
+    options.command_timeout = uri->command_timeout.value_or(options.command_timeout);
+    if (uri->tls && options.tls == nullptr) {
         return Unexpected{
             invalid("rediss:// wants TLS: set ClientOptions::tls to redlatch::tls(), from "
                     "<redlatch/tls.hpp>, and link redlatch::tls")};
     }
-    return ClientSetup{std::move(options), *std::move(endpoint)};
+    if (uri->kind == UriParts::Kind::sentinel) log_in_to_sentinels(*uri, options);
+    return ClientSetup{std::move(options), *std::move(uri)};
 }
 
 /// Checks a client's options as a whole.

@@ -134,7 +134,12 @@ struct ClientOptions {
     /// in all, connecting and retries included. Default: 1 s.
     std::chrono::milliseconds command_timeout{1000};
 
-    /// For `rediss://`: what `redlatch::tls(…)` of `<redlatch/tls.hpp>` returns. Default: none.
+    /// With `redis+sentinel://`: how to log in to the Sentinels themselves. The URI's own user and
+    /// password are for the master. Default: not at all.
+    std::string sentinel_user{};
+    std::string sentinel_password{};
+
+    /// For `rediss://` and the like: what `redlatch::tls(…)` of `<redlatch/tls.hpp>` returns. Default: none.
     std::shared_ptr<const TlsLayer> tls{};
 
     /// Shows in `CLIENT LIST` and in owner tokens: 1 to 64 printable ASCII characters, no space.

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0 {
 
@@ -20,10 +21,14 @@ namespace redlatch::inline v0 {
 ///     redis://[[user]:password@]host[:port][/db]     (port 6379, db 0; IPv6 in brackets)
 ///     rediss://…                                     (the same over TLS)
 ///     unix://[[user]:password@]/path/of/socket[?db=0]
+///     redis+sentinel://[[user]:password@]host[:port][,host…]/service[/db]
+///         (the master of that service, wherever Sentinel says it is; port 26379)
+///     rediss+sentinel://…                            (the same, Sentinels and master over TLS)
 ///
-/// Each may end in `?connect_timeout=500&command_timeout=500` (milliseconds), which overrides
-/// `ClientOptions`. User, password, path and host may be percent-encoded. A bad one is reported
-/// when a `Client` is made of it.
+/// Each may end in `?connect_timeout=500&command_timeout=500` (milliseconds), and those with
+/// Sentinel also in `sentinel_user` and `sentinel_password`; that overrides `ClientOptions`. Users,
+/// passwords, path, hosts and service may be percent-encoded. A bad one is reported when a `Client`
+/// is made of it.
 class Uri {
 public:
     Uri(const char* text) : text_(text) {}
@@ -61,17 +66,28 @@ struct Endpoint {
     }
 };
 
+/// A URI, taken apart: a server, or what all servers of a deployment have in common.
+struct UriParts : Endpoint {
+    enum class Kind { server, sentinel };
+
+    Kind kind = Kind::server;
+    std::vector<Endpoint> hosts;  ///< the Sentinels
+    std::string service;          ///< what they call the master
+    std::optional<std::string> sentinel_user;
+    std::optional<std::string> sentinel_password;
+};
+
 /// Takes a URI apart from left to right. Messages name the bad part and quote it only where it
 /// cannot be, or contain, a password.
 class UriParser {
 public:
     explicit UriParser(std::string_view text) : rest_(text) {}
 
-    Result<Endpoint> parse() && {
+    Result<UriParts> parse() && {
         if (!parse_scheme() || !parse_query() || !parse_credentials() || !parse_place()) {
             return Unexpected{Error{Errc::invalid_argument, {}, {}, "URI: " + problem_, {}}};
         }
-        return std::move(endpoint_);
+        return std::move(parts_);
     }
 
 private:
@@ -85,15 +101,17 @@ private:
         if (end == std::string_view::npos) return fail("no scheme, expected redis:// or unix://");
         const std::string_view scheme = rest_.substr(0, end);
         rest_.remove_prefix(end + 3);
-        if (scheme == "redis+sentinel" || scheme == "redis+cluster") {
+        if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
             return fail("scheme " + std::string{scheme} + ":// is not built yet");
         }
+        parts_.tls = scheme.starts_with("rediss");
         if (scheme == "unix") {
-            endpoint_.transport = Endpoint::Transport::unix_socket;
-        } else if (scheme == "rediss") {
-            endpoint_.tls = true;
-        } else if (scheme != "redis") {
-            return fail("unknown scheme, expected redis://, rediss:// or unix://");
+            parts_.transport = Endpoint::Transport::unix_socket;
+        } else if (scheme == "redis+sentinel" || scheme == "rediss+sentinel") {
+            parts_.kind = UriParts::Kind::sentinel;
+        } else if (scheme != "redis" && scheme != "rediss") {
+            return fail(
+                "unknown scheme, expected redis://, rediss://, unix:// or redis+sentinel://");
         }
         if (rest_.find('#') != std::string_view::npos) return fail("a fragment (#) has no meaning");
         return true;
@@ -117,15 +135,29 @@ private:
         const std::string_view name = item.substr(0, equals);
         const std::string_view value =
             equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
-        if (name == "connect_timeout") return parse_timeout(name, value, endpoint_.connect_timeout);
-        if (name == "command_timeout") return parse_timeout(name, value, endpoint_.command_timeout);
-        if (name == "db" && endpoint_.transport == Endpoint::Transport::unix_socket) {
+        if (name == "connect_timeout") return parse_timeout(name, value, parts_.connect_timeout);
+        if (name == "command_timeout") return parse_timeout(name, value, parts_.command_timeout);
+        if (parts_.kind == UriParts::Kind::sentinel) {
+            if (name == "sentinel_user") return parse_secret(name, value, parts_.sentinel_user);
+            if (name == "sentinel_password") {
+                return parse_secret(name, value, parts_.sentinel_password);
+            }
+        }
+        if (name == "db" && parts_.transport == Endpoint::Transport::unix_socket) {
             if (std::exchange(has_db_, true)) return fail("parameter db is given twice");
             return parse_db(value);
         }
         return fail(
             "unknown parameter, expected connect_timeout, command_timeout or, with "
-            "unix://, db");
+            "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password");
+    }
+
+    bool parse_secret(std::string_view name, std::string_view value,
+                      std::optional<std::string>& secret) {
+        if (secret) return fail("parameter " + std::string{name} + " is given twice");
+        secret = decode(value);
+        if (!secret) return fail("parameter " + std::string{name} + " has a bad percent-encoding");
+        return true;
     }
 
     bool parse_timeout(std::string_view name, std::string_view value,
@@ -141,7 +173,7 @@ private:
 
     bool parse_db(std::string_view value) {
         constexpr std::uint32_t largest = 0x7fffffff;  // the server reads it as an int
-        if (!parse_number(value, endpoint_.db) || endpoint_.db > largest) {
+        if (!parse_number(value, parts_.db) || parts_.db > largest) {
             return fail("the database is not a number");
         }
         return true;
@@ -157,16 +189,17 @@ private:
         if (colon == std::string_view::npos) {
             return fail("credentials without a colon, expected user:password@ or :password@");
         }
-        endpoint_.password = decode(credentials.substr(colon + 1));
-        if (!endpoint_.password) return fail("the password has a bad percent-encoding");
+        parts_.password = decode(credentials.substr(colon + 1));
+        if (!parts_.password) return fail("the password has a bad percent-encoding");
         if (colon == 0) return true;
-        endpoint_.user = decode(credentials.substr(0, colon));
-        if (!endpoint_.user) return fail("the user has a bad percent-encoding");
+        parts_.user = decode(credentials.substr(0, colon));
+        if (!parts_.user) return fail("the user has a bad percent-encoding");
         return true;
     }
 
     bool parse_place() {
-        return endpoint_.transport == Endpoint::Transport::tcp ? parse_tcp() : parse_socket();
+        if (parts_.kind == UriParts::Kind::sentinel) return parse_sentinels();
+        return parts_.transport == Endpoint::Transport::tcp ? parse_tcp() : parse_socket();
     }
 
     bool parse_tcp() {
@@ -176,43 +209,81 @@ private:
             rest_ = rest_.substr(0, slash);
             if (!db.empty() && !parse_db(db)) return false;
         }
-        return rest_.starts_with('[') ? parse_bracketed_host() : parse_host();
+        return parse_address(rest_, parts_);
     }
 
-    bool parse_bracketed_host() {
-        const auto end = rest_.find(']');
+    bool parse_sentinels() {
+        const auto slash = rest_.find('/');
+        if (slash == std::string_view::npos) return fail("no service behind the Sentinels' hosts");
+        std::string_view hosts = rest_.substr(0, slash);
+        std::string_view service = rest_.substr(slash + 1);
+        const auto end = service.find('/');
+        if (end != std::string_view::npos) {
+            const std::string_view db = service.substr(end + 1);
+            service = service.substr(0, end);
+            if (!db.empty() && !parse_db(db)) return false;
+        }
+        const auto name = decode(service);
+        if (!name || name->empty()) return fail("the service is empty or badly encoded");
+        parts_.service = *name;
+        constexpr std::uint16_t sentinels_port = 26379;
+        return parse_hosts(hosts, sentinels_port);
+    }
+
+    bool parse_hosts(std::string_view list, std::uint16_t default_port) {
+        for (bool more = true; more;) {
+            const std::string_view address = list.substr(0, list.find(','));
+            more = address.size() < list.size();
+            list.remove_prefix(std::min(address.size() + 1, list.size()));
+            Endpoint host;
+            host.port = default_port;
+            host.tls = parts_.tls;
+            if (!parse_address(address, host)) return false;
+            parts_.hosts.push_back(std::move(host));
+        }
+        return true;
+    }
+
+    bool parse_address(std::string_view text, Endpoint& to) {
+        return text.starts_with('[') ? parse_bracketed_host(text, to) : parse_host(text, to);
+    }
+
+    bool parse_bracketed_host(std::string_view text, Endpoint& to) {
+        const auto end = text.find(']');
         if (end == std::string_view::npos) return fail("the host has a [ without its ]");
-        const std::string_view after = rest_.substr(end + 1);
+        const std::string_view host = text.substr(1, end - 1);
+        const std::string_view after = text.substr(end + 1);
         if (!after.empty() && !after.starts_with(':')) return fail("text between ] and the port");
-        if (rest_.substr(1, end - 1).find(':') == std::string_view::npos) {
+        if (host.find(':') == std::string_view::npos) {
             return fail("the host in brackets is not an IPv6 address");
         }
-        return set_host(rest_.substr(1, end - 1)) && (after.empty() || set_port(after.substr(1)));
+        return set_host(host, to) && (after.empty() || set_port(after.substr(1), to));
     }
 
-    bool parse_host() {
-        const auto colon = rest_.find(':');
-        if (colon == std::string_view::npos) return set_host(rest_);
-        if (rest_.rfind(':') != colon) {
+    bool parse_host(std::string_view text, Endpoint& to) {
+        const auto colon = text.find(':');
+        if (colon == std::string_view::npos) return set_host(text, to);
+        if (text.rfind(':') != colon) {
             return fail("the host has several colons: an IPv6 address stands in brackets");
         }
-        return set_host(rest_.substr(0, colon)) && set_port(rest_.substr(colon + 1));
+        return set_host(text.substr(0, colon), to) && set_port(text.substr(colon + 1), to);
     }
 
-    bool set_host(std::string_view encoded) {
-        const auto host = decode(encoded);
+    bool set_host(std::string_view encoded, Endpoint& to) {
+        auto host = decode(encoded);
         if (!host || host->empty()) return fail("the host is empty or badly encoded");
         for (const char c : *host) {
             const auto byte = static_cast<unsigned char>(c);
             if (byte <= 0x20 || byte == 0x7f)
                 return fail("the host has a space or a control character");
         }
-        endpoint_.host = *host;
+        if (host->find(',') != std::string::npos) return fail("the host has a comma");
+        to.host = *std::move(host);
         return true;
     }
 
-    bool set_port(std::string_view digits) {
-        if (!parse_number(digits, endpoint_.port) || endpoint_.port == 0) {
+    bool set_port(std::string_view digits, Endpoint& to) {
+        if (!parse_number(digits, to.port) || to.port == 0) {
             return fail("the port is not a number from 1 to 65535");
         }
         return true;
@@ -227,7 +298,7 @@ private:
         if (path->size() >= sizeof(sockaddr_un::sun_path)) {
             return fail("the socket's path is longer than the system allows");
         }
-        endpoint_.path = *path;
+        parts_.path = *path;
         return true;
     }
 
@@ -260,12 +331,12 @@ private:
     }
 
     std::string_view rest_;
-    Endpoint endpoint_;
+    UriParts parts_;
     bool has_db_ = false;  // as a parameter
     std::string problem_;
 };
 
-inline Result<Endpoint> parse_uri(const Uri& uri) {
+inline Result<UriParts> parse_uri(const Uri& uri) {
     return UriParser{uri.text()}.parse();
 }
 

@@ -87,8 +87,7 @@ TEST(Error, describes_the_code_alone) {
 
 TEST(Error, describes_code_message_key_and_node) {
     const Error error{Errc::denied, "order:pay", "127.0.0.1:6379", "WRONGPASS no", {}};
-    EXPECT_EQ(error.describe(),
-              "access denied: WRONGPASS no (lock 'order:pay' on 127.0.0.1:6379)");
+    EXPECT_EQ(error.describe(), "access denied: WRONGPASS no (lock 'order:pay' on 127.0.0.1:6379)");
 }
 
 TEST(Error, describes_key_or_node_alone) {

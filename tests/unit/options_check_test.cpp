@@ -50,7 +50,7 @@ ClientOptions client_options() {
 TEST(ClientOptions, defaults_are_accepted) {
     const auto setup = detail::check(client_options());
     ASSERT_TRUE(accepted(setup));
-    EXPECT_EQ(setup->endpoint->host, "h");
+    EXPECT_EQ(setup->uri->host, "h");
     EXPECT_EQ(setup->options.connect_timeout, 1s);
     EXPECT_EQ(setup->options.command_timeout, 1s);
     EXPECT_EQ(setup->options.max_connections, 64U);

@@ -16,6 +16,7 @@ using namespace redlatch;
 using namespace std::chrono_literals;
 using detail::Endpoint;
 using detail::parse_uri;
+using detail::UriParts;
 
 Endpoint parsed(const std::string& uri) {
     auto endpoint = parse_uri(uri);
@@ -76,6 +77,53 @@ TEST(Uri, rediss_is_the_same_over_tls) {
     EXPECT_EQ(endpoint.connect_timeout, 7ms);
     EXPECT_EQ(parsed("rediss://h").port, 6379);
     EXPECT_FALSE(parsed("redis://h").tls);
+}
+
+TEST(Uri, sentinels_and_the_service_that_they_know) {
+    const auto uri = parse_uri(
+        "redis+sentinel://ann:pass@a,[2001:db8::7]:5000,c:26380/my%20master/3?command_timeout=9");
+    ASSERT_TRUE(uri);
+    EXPECT_EQ(uri->kind, UriParts::Kind::sentinel);
+    EXPECT_EQ(uri->service, "my master");
+    EXPECT_EQ(uri->user, "ann");
+    EXPECT_EQ(uri->password, "pass");
+    EXPECT_EQ(uri->db, 3U);
+    EXPECT_EQ(uri->command_timeout, 9ms);
+    ASSERT_EQ(uri->hosts.size(), 3U);
+    EXPECT_EQ(uri->hosts[0].name(), "a:26379");
+    EXPECT_EQ(uri->hosts[1].name(), "[2001:db8::7]:5000");
+    EXPECT_EQ(uri->hosts[2].name(), "c:26380");
+    for (const Endpoint& sentinel : uri->hosts) {
+        EXPECT_EQ(sentinel.password, std::nullopt) << "the master's, none of theirs";
+        EXPECT_EQ(sentinel.db, 0U);
+        EXPECT_FALSE(sentinel.tls);
+    }
+}
+
+TEST(Uri, sentinels_over_tls_and_with_credentials_of_their_own) {
+    const auto uri =
+        parse_uri("rediss+sentinel://h/service?sentinel_user=bob&sentinel_password=a%26b");
+    ASSERT_TRUE(uri);
+    EXPECT_TRUE(uri->tls);
+    EXPECT_TRUE(uri->hosts.at(0).tls);
+    EXPECT_EQ(uri->sentinel_user, "bob");
+    EXPECT_EQ(uri->sentinel_password, "a&b");
+    EXPECT_EQ(uri->password, std::nullopt);
+}
+
+TEST(Uri, refuses_bad_sentinels) {
+    EXPECT_TRUE(refused("redis+sentinel://h", "service"));
+    EXPECT_TRUE(refused("redis+sentinel://h/", "service"));
+    EXPECT_TRUE(refused("redis+sentinel://h/%zz", "service"));
+    EXPECT_TRUE(refused("redis+sentinel:///service", "host"));
+    EXPECT_TRUE(refused("redis+sentinel://a,/service", "host"));
+    EXPECT_TRUE(refused("redis+sentinel://,a/service", "host"));
+    EXPECT_TRUE(refused("redis+sentinel://a:0,b/service", "port"));
+    EXPECT_TRUE(refused("redis+sentinel://a/service/x", "database"));
+    EXPECT_TRUE(refused("redis+sentinel://a/service/1/2", "database"));
+    EXPECT_TRUE(refused("redis+sentinel://a/service?db=1", "parameter"));
+    EXPECT_TRUE(refused("redis://a?sentinel_user=u", "parameter"));
+    EXPECT_TRUE(refused("redis://a,b", "comma"));
 }
 
 TEST(Uri, password_without_user) {
@@ -185,7 +233,7 @@ TEST(Uri, refuses_bad_scheme) {
 }
 
 TEST(Uri, refuses_schemes_that_are_not_built_yet) {
-    for (const std::string scheme : {"redis+sentinel", "redis+cluster"}) {
+    for (const std::string scheme : {"redis+cluster", "rediss+cluster"}) {
         EXPECT_TRUE(refused(scheme + "://h", scheme));
         EXPECT_TRUE(refused(scheme + "://h", "not built yet"));
     }
@@ -292,7 +340,11 @@ TEST(Uri, messages_never_show_the_password) {
              "http://:S@h",
              "redis:S@h",
              "rediss://:S@",
-             "redis+sentinel://:S@h/service",
+             "redis+sentinel://:S@h",
+             "redis+sentinel://:S@h,/service",
+             "redis+sentinel://h/service?sentinel_password=S%",
+             "redis+sentinel://h/service?sentinel_password=S&sentinel_password=S",
+             "redis+sentinel://h/service?sentinel=S",
              "redis+cluster://u:S@a,b",
              "redis://:S@",
              "redis://:S@:1",

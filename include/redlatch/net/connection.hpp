@@ -81,6 +81,9 @@ public:
     /// Where the server's clock stands. Knows nothing if the server keeps its time to itself.
     ServerClock& clock() noexcept { return clock_; }
 
+    /// What messages call the server.
+    const std::string& node() const noexcept { return node_; }
+
     /// Of which generation of its dialer's connections it is.
     unsigned epoch() const noexcept { return epoch_; }
     void set_epoch(unsigned epoch) noexcept { epoch_ = epoch; }

@@ -37,7 +37,7 @@ public:
     /// before is used any more. The first of several calls counts.
     void leave(const Connection& connection) {
         unsigned epoch = connection.epoch();
-        if (epoch_.compare_exchange_strong(epoch, epoch + 1) && on_move_) on_move_();
+        if (epoch_.compare_exchange_strong(epoch, epoch + 1)) tell_moved();
     }
 
     /// `act` is called, with no mutex held, when connections made before have become useless. To be
@@ -47,6 +47,14 @@ public:
 protected:
     /// To be read before dialling: the master may change meanwhile.
     unsigned epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+
+    /// Begins a new one: the master is another server.
+    unsigned next_epoch() noexcept { return epoch_.fetch_add(1) + 1; }
+
+    /// To be called after that, with no mutex held.
+    void tell_moved() const {
+        if (on_move_) on_move_();
+    }
 
     static Expected<Connection, Fault> of_epoch(unsigned epoch,
                                                 Expected<Connection, Fault> connection) {

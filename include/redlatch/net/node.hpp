@@ -123,7 +123,7 @@ private:
             reply = Unexpected{unexpected_reply()};
             reply.error().error.node = name();
         }
-        if (!reply) check_role(connection, reply.error());
+        if (!reply) note_fault(connection, reply.error());
         if (reply) reply->server = connection.server();
         if (!reply && !loan->reused()) reply.error().stale = false;
         return reply;
@@ -154,6 +154,12 @@ private:
         if (reply || !call.is_script() || !is_noscript(reply.error())) return reply;
         wiring.form = Wiring::Form::whole;
         return connection.call(call.wire(wiring), limit);
+    }
+
+    /// Connections to one server tend to die together: where one did, the others are not tried.
+    void note_fault(const Connection& connection, const Fault& fault) {
+        check_role(connection, fault);
+        if (!connection.alive() && fault.error.code == Errc::unavailable) pool_.drop_idle();
     }
 
     static bool is_denied(const Expected<Reply, Fault>& reply) {

@@ -75,15 +75,17 @@ public:
         return Loan{*this, std::move(connection), true};
     }
 
-    /// A connection that was not there before; the idle ones are dropped, as one of them was found
-    /// dead and they tend to die together. The caller has given its own loan back.
+    /// A connection that was not there before. The caller has given its own loan back.
     Expected<Loan, Fault> borrow_new(const Limit& limit) {
-        std::vector<Connection> dropped;
-        {
-            const std::lock_guard lock{mutex_};
-            dropped.swap(idle_);
-        }
+        drop_idle();
         return borrow(limit);
+    }
+
+    /// Closes what is not in use.
+    void drop_idle() {
+        std::vector<Connection> dropped;  // closed outside the mutex
+        const std::lock_guard lock{mutex_};
+        dropped.swap(idle_);
     }
 
     /// An idle connection on which an answer is owed since `since` or longer; nothing where there is

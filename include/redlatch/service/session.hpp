@@ -9,7 +9,9 @@
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
+#include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscription.hpp>
+#include <redlatch/topology/sentinel.hpp>
 #include <redlatch/topology/single_master.hpp>
 
 #include <sys/random.h>
@@ -33,7 +35,7 @@ namespace redlatch::inline v0::detail {
 /// A client's options, checked, and its URI, taken apart; none where the user connects.
 struct ClientSetup {
     ClientOptions options;
-    std::optional<Endpoint> endpoint{};
+    std::optional<UriParts> uri{};
 };
 
 /// 128 bits from the system's source, in hexadecimal: no other client has the same.
@@ -160,10 +162,12 @@ public:
             declare_lost(hold);
             renewal_.bury(hold, {Clock::duration::zero()});
         }
+        if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscription_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
         renewal_.close();
         subscription_.close();
+        if (sentinel_watch_ != nullptr) sentinel_watch_->close();
         notifier_.close(command_timeout_);
     }
 
@@ -174,13 +178,21 @@ private:
         return dialer;
     }
 
-    std::unique_ptr<Dialer> make_dialer(const ClientSetup& setup) const {
+    std::unique_ptr<Dialer> make_dialer(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
-        if (!setup.endpoint) {
+        if (!setup.uri) {
             return std::make_unique<OwnDialer>(options.factories.front(), options.connect_timeout);
         }
-        return std::make_unique<DirectDialer>(
-            *setup.endpoint, DialOptions{client_name_, options.connect_timeout, options.tls});
+        const UriParts& uri = *setup.uri;
+        DialOptions dial{client_name_, options.connect_timeout, options.tls};
+        if (uri.kind == UriParts::Kind::sentinel) {
+            auto dialer =
+                std::make_unique<SentinelDialer>(uri.hosts, uri.service, uri, std::move(dial));
+            dialer->on_found([this] { sentinel_watch_->start(); });
+            sentinels_ = dialer.get();
+            return dialer;
+        }
+        return std::make_unique<DirectDialer>(uri, std::move(dial));
     }
 
     /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
@@ -232,6 +244,7 @@ private:
     // Each may use those above it.
     Gate gate_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
+    SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     SingleMaster topology_;
     Renewal renewal_{topology_,
                      {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
@@ -241,6 +254,9 @@ private:
                                "redlatch:client:" + id_,
                                {.granted = [this](const Grant& grant) { hear(grant); },
                                 .listening = [this] { gate_.recheck_all(Clock::now()); }}};
+    std::unique_ptr<SentinelWatch> sentinel_watch_{
+        sentinels_ == nullptr ? nullptr
+                              : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};
     Collector collector_{command_timeout_};
 };
 

@@ -1,0 +1,237 @@
+// redis+sentinel://: locks on the master of a service, wherever that is.
+
+#include "fault_tools.hpp"
+#include "lock_test.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/sentinels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+ClientOptions with_journal(const std::string& uri, const std::shared_ptr<Journal>& journal) {
+    ClientOptions options = options_for(uri, 500ms);
+    options.observer = journal;
+    return options;
+}
+
+std::string server_name(const RedisServer& server) {
+    return "127.0.0.1:" + std::to_string(server.port());
+}
+
+/// A look at a server over TCP, as the master may change under a RedisServer's options.
+RawRedis look_at(const RedisServer& server) {
+    return RawRedis{server.tcp_uri()};
+}
+
+/// Whether a client of this process is.
+bool is_connected_to(const RedisServer& server) {
+    try {
+        for (const auto& connection : look_at(server).client_list()) {
+            const std::string pid = ":" + std::to_string(::getpid());
+            if (connection.at("name").ends_with(pid)) return true;
+        }
+        return false;
+    } catch (const std::runtime_error&) {
+        return true;  // Sentinel has ended the look
+    }
+}
+
+TEST(SentinelDiscovery, finds_the_master_as_long_as_one_sentinel_answers) {
+    SentinelGroup group;
+    Client client{options_for(group.uri(), 2s)};
+    ASSERT_TRUE(succeeds(client.ping()));
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    EXPECT_TRUE(look_at(group.first()).exists("job"));
+
+    group.sentinel(0).kill();
+    group.sentinel(1).freeze();
+    Client another{options_for(group.uri(), 2s)};
+    EXPECT_TRUE(succeeds(another.ping()));
+    look_at(group.first()).command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+    const Stopwatch watch;
+    EXPECT_TRUE(succeeds(another.ping()));
+    EXPECT_LT(watch.elapsed(), 500ms) << "the frozen one was asked first again";
+
+    group.sentinel(2).kill();
+    Client blind{options_for(group.uri(), 500ms)};
+    const auto answer = blind.ping();
+    ASSERT_TRUE(fails_with(answer, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(answer.error(), "no Sentinel names the master"));
+    EXPECT_EQ(answer.error().causes.size(), 3U) << answer.error().describe();
+}
+
+TEST(SentinelDiscovery, says_that_the_service_is_unknown) {
+    RedisServer master{{.tcp = true}};
+    Sentinel sentinel{master.port(), 1};
+    const std::string base = "redis+sentinel://" + sentinel.address();
+    Client right{options_for(base + "/mymaster", 2s)};
+    ASSERT_TRUE(eventually([&] { return right.ping().has_value(); }));
+    Client wrong{options_for(base + "/yours", 2s)};
+    const auto answer = wrong.ping();
+    ASSERT_TRUE(fails_with(answer, Errc::invalid_argument));
+    EXPECT_TRUE(speaks_of(answer.error(), "no service 'yours'")) << answer.error().describe();
+    Lock<Simple> lock{wrong, "job"};
+    EXPECT_TRUE(is_error(thrown_by([&] { lock.lock(); }), Errc::invalid_argument))
+        << "no use to wait for";
+}
+
+TEST(SentinelDiscovery, does_not_take_a_replica_for_the_master) {
+    RedisServer master{{.tcp = true}};
+    RedisServer replica{
+        {.tcp = true, .config = {{"replicaof", "127.0.0.1 " + std::to_string(master.port())}}}};
+    Sentinel sentinel{replica.port(), 5};  // has been told a wrong one, and can not change it
+    Client client{options_for("redis+sentinel://" + sentinel.address() + "/mymaster", 500ms)};
+    std::optional<Error> error;
+    ASSERT_TRUE(eventually([&] {
+        const auto answer = client.ping();
+        if (!answer && speaks_of(answer.error(), "replica")) error = answer.error();
+        return error.has_value();
+    }));
+    EXPECT_TRUE(is_error(error, Errc::unavailable));
+    EXPECT_EQ(error->node, server_name(replica));
+}
+
+TEST(SentinelDiscovery, logs_in_to_sentinels_and_master_apart) {
+    SentinelGroup group{
+        {.password = "for-data", .sentinel_password = "for-sentinels", .sentinels = 1}};
+    ClientOptions options = options_for(group.uri(), 2s);
+    EXPECT_TRUE(fails_with(Client{options}.ping(), Errc::denied));
+    options.sentinel_password = "for-sentinels";
+    EXPECT_TRUE(succeeds(Client{options}.ping()));
+    Client by_uri{options_for(group.uri() + "?sentinel_password=for%2Dsentinels", 2s)};
+    Lock<Simple> lock{by_uri, "job"};
+    EXPECT_TRUE(lock.try_lock());
+
+    options.sentinel_password = "guessed";
+    const auto answer = Client{options}.ping();
+    ASSERT_TRUE(fails_with(answer, Errc::denied));
+    EXPECT_EQ(answer.error().describe().find("guessed"), std::string::npos) << "a secret is shown";
+}
+
+/// A lock that is held and renewed, one that somebody waits for, and a failover.
+class SentinelFailover : public ::testing::Test {
+protected:
+    SentinelGroup group_{{.sentinels = 1}};
+    std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+    Client client_{with_journal(group_.uri(), journal_)};
+    Client other_{options_for(group_.uri(), 500ms)};
+};
+
+TEST_F(SentinelFailover, holders_go_on_where_their_key_got_across) {
+    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 20s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return !look_at(group_.second()).hgetall("job").empty(); }));
+    group_.first().kill();
+    ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    EXPECT_TRUE(succeeds(held.extend(20s)));
+    EXPECT_FALSE((Lock<Watchdog<Reentrant>>{other_, "job"}.try_lock()));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    EXPECT_TRUE(look_at(group_.second()).keys().empty());
+}
+
+TEST_F(SentinelFailover, holders_learn_that_their_key_was_left_behind) {
+    Lock<Watchdog<Simple>> lock{client_, "job", {.lease = 9s}};
+    // The replica is deaf while the lock is taken.
+    group_.second().freeze();
+    look_at(group_.first()).command({"CLIENT", "KILL", "TYPE", "replica"});
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    group_.first().kill();
+    group_.second().thaw();
+    ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    EXPECT_TRUE(fires(lost)) << "by the next renewal";
+    Held taken = Lock<Simple>{other_, "job"}.acquire({.wait = 30s}).value();
+    EXPECT_TRUE(taken.held());
+    EXPECT_FALSE(held.held());
+}
+
+TEST_F(SentinelFailover, waiters_go_on_and_are_served_by_the_new_master) {
+    Held held = Lock<Simple>{client_, "job", {.lease = 60s}}.acquire().value();
+    auto waiter = in_background([&] {
+        return Lock<Simple>{other_, "job", {.lease = 60s}}.acquire({.wait = 60s});
+    });
+    ASSERT_TRUE(
+        eventually([&] { return look_at(group_.second()).exists("redlatch:queue:{job}"); }));
+    group_.first().kill();
+    ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    EXPECT_TRUE(stays([&] { return waiter.wait_for(0s) != std::future_status::ready; }, 300ms));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter, 30s));
+    const auto result = waiter.get();
+    ASSERT_TRUE(succeeds(result));
+    EXPECT_TRUE(look_at(group_.second()).exists("job"));
+}
+
+TEST_F(SentinelFailover, of_a_frozen_master_leaves_nobody_with_it) {
+    Lock<Watchdog<Simple>> lock{client_, "job", {.lease = 3s}};
+    Held held = lock.acquire().value();
+    auto waiter = in_background([&] { return Lock<Simple>{other_, "job"}.acquire({.wait = 60s}); });
+    ASSERT_TRUE(
+        eventually([&] { return look_at(group_.second()).exists("redlatch:queue:{job}"); }));
+    group_.first().freeze();
+    ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    // The key went across, or the lease ends there: one of the two has it in the end.
+    static_cast<void>(held.release());
+    ASSERT_TRUE(finishes(waiter, 30s));
+    Result<Held> taken = waiter.get();
+    ASSERT_TRUE(succeeds(taken));
+    EXPECT_TRUE(look_at(group_.second()).exists("job"));
+
+    // The subscription has followed: the next waiter is told, not only woken by its own re-checks.
+    auto next = in_background([&] { return Lock<Simple>{client_, "job"}.acquire({.wait = 60s}); });
+    ASSERT_TRUE(eventually([&] {
+        const RawReply channels =
+            look_at(group_.second()).command({"PUBSUB", "CHANNELS", "redlatch:*"});
+        return channels.elements.size() == 2;
+    })) << "both clients listen at the new master";
+    EXPECT_TRUE(is_outcome(taken->release(), Release::released));
+    ASSERT_TRUE(finishes(next));
+    EXPECT_TRUE(succeeds(next.get()));
+    group_.first().thaw();
+}
+
+TEST_F(SentinelFailover, that_was_asked_for_moves_all_connections) {
+    std::vector<std::future<bool>> all;
+    std::atomic<bool> stop{false};
+    std::atomic<int> sections{0};
+    for (Client* client : {&client_, &other_, &client_, &other_}) {
+        all.push_back(in_background([client, &stop, &sections] {
+            Lock<Watchdog<Reentrant>> lock{*client, "job", {.lease = 2s}};
+            while (!stop) {
+                auto held = lock.acquire({.wait = 30s});
+                if (!held) return false;
+                ++sections;
+            }
+            return true;
+        }));
+    }
+    ASSERT_TRUE(eventually([&] { return sections > 50; }));
+    ASSERT_TRUE(group_.switch_master());
+    const int before = sections;
+    EXPECT_TRUE(eventually([&] { return sections > before + 50; }));
+    stop = true;
+    for (auto& one : all) {
+        ASSERT_TRUE(finishes(one, 60s));
+        EXPECT_TRUE(one.get());
+    }
+    EXPECT_TRUE(eventually([&] { return !is_connected_to(group_.first()); }))
+        << "nothing of ours stays with the old master";
+}
+
+}  // namespace
+}  // namespace redlatch::test
