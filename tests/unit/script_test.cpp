@@ -91,11 +91,11 @@ TEST(Call, keys_are_counted) {
 
 TEST(Call, further_keys_can_be_left_out) {
     const Call call{script(), {"a", "b", "c"}, {"x", Argument::server()}};
-    EXPECT_TRUE(call.has_further_keys());
+    EXPECT_TRUE(call.can_omit_keys());
     EXPECT_EQ(words_of(call.wire({.first_key_only = true, .server = "id"})),
               (Words{"EVALSHA", std::string{script().sha()}, "1", "a", "x", "id"}));
     const Call one{script(), {"a"}, {"x"}};
-    EXPECT_FALSE(one.has_further_keys());
+    EXPECT_FALSE(one.can_omit_keys());
     EXPECT_EQ(words_of(one.wire({.first_key_only = true})), words_of(one.wire()));
     const Call none{script(), {}, {"x"}};
     EXPECT_EQ(words_of(none.wire({.first_key_only = true})), words_of(none.wire()));
