@@ -4,9 +4,8 @@
 // difference between many commands and few, and between a long wait and a short one.
 
 #include "own_redis.hpp"
+#include "plain_redis.hpp"
 #include <redlatch/redlatch.hpp>
-
-#include <hiredis/hiredis.h>
 
 #include <sys/mman.h>
 
@@ -41,7 +40,7 @@ constexpr auto thinking = 2ms;
 /// The shop's data in Redis, over a plain hiredis connection. It knows of no lock.
 class Shop {
 public:
-    explicit Shop(const std::string& uri) : redis_(connect(uri)) {}
+    explicit Shop(const std::string& uri) : redis_(uri) {}
 
     int stock() { return std::atoi(command({"GET", stock_key})->str); }
     void set_stock(int left) { command({"SET", stock_key, std::to_string(left)}); }
@@ -67,40 +66,14 @@ public:
     std::string info(const std::string& section) { return command({"INFO", section})->str; }
 
 private:
-    struct Free {
-        void operator()(redisContext* context) const { redisFree(context); }
-        void operator()(redisReply* reply) const { freeReplyObject(reply); }
-    };
-    using Context = std::unique_ptr<redisContext, Free>;
-    using Reply = std::unique_ptr<redisReply, Free>;
+    using Reply = example::PlainRedis::Reply;
 
     static constexpr const char* stock_key = "coupon_rush:stock";
     static constexpr const char* sales_key = "coupon_rush:sales";
 
-    /// `unix://path` or `redis://host[:port]`, which is all that the shop understands.
-    static Context connect(std::string uri) {
-        const std::string address = uri.substr(uri.find("://") + 3);
-        if (uri.starts_with("unix://")) return Context{redisConnectUnix(address.c_str())};
-        const auto colon = address.find(':');
-        const int port = colon == std::string::npos ? 6379 : std::atoi(&address[colon + 1]);
-        return Context{redisConnect(address.substr(0, colon).c_str(), port)};
-    }
+    Reply command(const std::vector<std::string>& words) { return redis_.command(words); }
 
-    Reply command(const std::vector<std::string>& words) {
-        std::vector<const char*> data;
-        std::vector<std::size_t> lengths;
-        for (const std::string& word : words) {
-            data.push_back(word.data());
-            lengths.push_back(word.size());
-        }
-        Reply reply{static_cast<redisReply*>(redisCommandArgv(
-            redis_.get(), static_cast<int>(words.size()), data.data(), lengths.data()))};
-        if (!reply) throw std::runtime_error{std::string{"the shop's Redis: "} + redis_->errstr};
-        if (reply->type == REDIS_REPLY_ERROR) throw std::runtime_error{reply->str};
-        return reply;
-    }
-
-    Context redis_;
+    example::PlainRedis redis_;
 };
 
 /// What a buyer has to tell afterwards.
