@@ -18,6 +18,7 @@ enum class Errc {
     unavailable,       ///< no server gave a usable answer in time
     denied,            ///< one side failed to authenticate, or the ACL forbids a command
     wrong_type,        ///< the key holds something that is not a lock of this policy
+    not_replicated,    ///< too few replicas have the lock
     unclear,           ///< a release whose outcome cannot be known
     deadlock,          ///< the calling thread waits without limit for a lock that it holds itself
     protocol,          ///< an answer that Redis should never give
@@ -35,6 +36,7 @@ constexpr std::string_view describe(Errc code) noexcept {
         case Errc::unavailable: return "no server answered in time";
         case Errc::denied: return "access denied";
         case Errc::wrong_type: return "the key is not a lock of this policy";
+        case Errc::not_replicated: return "too few replicas have acknowledged the lock";
         case Errc::unclear: return "the outcome of the release is not known";
         case Errc::deadlock: return "the calling thread already holds this lock";
         case Errc::protocol: return "unexpected answer from the server";

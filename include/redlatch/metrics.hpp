@@ -68,9 +68,19 @@ private:
 
     static constexpr std::array<std::string_view, 5> outcomes{"released", "still_held", "expired",
                                                               "not_held", "error"};
-    static constexpr std::array<std::string_view, 12> codes{
-        "",       "timed_out",  "cancelled", "lost",     "not_held", "unavailable",
-        "denied", "wrong_type", "unclear",   "deadlock", "protocol", "invalid_argument"};
+    static constexpr std::array<std::string_view, 13> codes{"",
+                                                            "timed_out",
+                                                            "cancelled",
+                                                            "lost",
+                                                            "not_held",
+                                                            "unavailable",
+                                                            "denied",
+                                                            "wrong_type",
+                                                            "not_replicated",
+                                                            "unclear",
+                                                            "deadlock",
+                                                            "protocol",
+                                                            "invalid_argument"};
 
     /// How often something happened, and how long it took in all.
     class Durations {

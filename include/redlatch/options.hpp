@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -57,6 +58,26 @@ struct Drift {
     std::chrono::milliseconds floor{2};  ///< Default: 2 ms.
 };
 
+/// How many replicas have to acknowledge a lock before it counts as taken: a number up to
+/// `most()`, none, or all that the server has just then.
+class Replicas {
+public:
+    constexpr Replicas(unsigned count) noexcept : count_(count) {}
+
+    static constexpr Replicas none() noexcept { return 0U; }
+    static constexpr Replicas all() noexcept { return everyone; }
+    static constexpr Replicas most() noexcept { return 1024U; }
+
+    constexpr unsigned count() const noexcept { return count_; }
+
+    friend constexpr bool operator==(Replicas, Replicas) = default;
+
+private:
+    static constexpr unsigned everyone = std::numeric_limits<unsigned>::max();
+
+    unsigned count_;
+};
+
 /// What a `Lock` does unless a call says otherwise. Checked when the `Lock` is made.
 struct LockOptions {
     /// How long the server keeps the lock for a silent holder. Default: 30 s.
@@ -85,6 +106,13 @@ struct LockOptions {
     /// holder sent last can land before the next one starts. A normal release frees at once.
     /// Default: 0.
     std::chrono::milliseconds lock_delay{0};
+
+    /// How many replicas have to have the lock before it counts as taken (`WAIT`). Where fewer have
+    /// acknowledged it by the end of the wait, or of `command_timeout` for a single try, it is released
+    /// again, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a lock, and not impossible. Takes
+    /// one command more for each acquisition; the lock does not pass from thread to thread in memory.
+    /// Renewals and nested holds wait for nobody. Default: `Replicas::none()`.
+    Replicas replicas = Replicas::none();
 
     /// The part of the lease that is not relied on. Default: 1 % + 2 ms.
     Drift drift{};

@@ -205,6 +205,7 @@ TEST(LockOptions, defaults_are_accepted) {
     EXPECT_EQ(spec->options.backoff.max, 100ms);
     EXPECT_EQ(spec->options.max_hold, milliseconds::max());
     EXPECT_EQ(spec->options.lock_delay, 0ms);
+    EXPECT_EQ(spec->options.replicas, Replicas::none());
     EXPECT_EQ(spec->options.drift.factor, 0.01);
     EXPECT_EQ(spec->options.drift.floor, 2ms);
     EXPECT_TRUE(accepted(check<Reentrant>({})));
@@ -248,6 +249,16 @@ TEST(LockOptions, drift_must_be_a_share_and_a_time) {
     }
     for (const milliseconds bad : {-1ms, milliseconds::min(), milliseconds::max()}) {
         EXPECT_TRUE(refused(check({.drift = {.factor = 0.01, .floor = bad}}), "drift"));
+    }
+}
+
+TEST(LockOptions, replicas_have_a_limit) {
+    for (const Replicas replicas :
+         {Replicas::none(), Replicas{1}, Replicas::most(), Replicas::all()}) {
+        EXPECT_TRUE(accepted(check({.replicas = replicas})));
+    }
+    for (const Replicas replicas : {Replicas{1025}, Replicas{static_cast<unsigned>(-2)}}) {
+        EXPECT_TRUE(refused(check({.replicas = replicas}), "replicas"));
     }
 }
 

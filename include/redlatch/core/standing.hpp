@@ -78,7 +78,8 @@ public:
         if (stay > Milliseconds::zero()) queued_ = true;
     }
 
-    /// An answer came, but an earlier sending of the same try may be carried out as well.
+    /// An answer came, but an earlier sending of the same try may be carried out as well; or the lock is
+    /// ours and does not count yet.
     void repeated() noexcept { unclear_ = true; }
 
     /// From when on the lock is ours, by a message that arrived at `arrived`; nothing where one more

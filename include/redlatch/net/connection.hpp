@@ -169,7 +169,36 @@ public:
         return receive_next(limit);
     }
 
+    /// Waits until so many replicas have what was written on this connection, or so many as there are
+    /// just now. Says in `taken`, the answer to what was written, how many have it when the time is
+    /// almost over.
+    Expected<Reply, Fault> wait_for(Replicas replicas, Reply taken, const Limit& limit) {
+        auto wanted = count_of(replicas, limit);
+        if (!wanted) return Unexpected{std::move(wanted).error()};
+        taken.replicas_wanted = *wanted;
+        if (*wanted == 0) return taken;
+        // WAIT takes 0 for "without limit", and may answer a tenth of a second late.
+        const auto left = std::chrono::floor<std::chrono::milliseconds>(limit.left()).count();
+        const std::int64_t early = std::min<std::int64_t>(left / 2, 120);
+        const Call wait =
+            Call::plain({"WAIT", *wanted, std::clamp<std::int64_t>(left - early, 1, 3'600'000)});
+        auto reply = call(wait.wire(), limit);
+        if (reply) taken.replicas = reply->view().integer().value_or(0);
+        if (reply || (limit.over() && !limit.cancelled())) return taken;
+        return Unexpected{std::move(reply).error()};
+    }
+
 private:
+    Expected<std::int64_t, Fault> count_of(Replicas replicas, const Limit& limit) {
+        if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
+        auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        const std::string_view text = value_in(reply->view().text(), "connected_slaves:");
+        std::int64_t count = 0;
+        std::from_chars(text.data(), text.data() + text.size(), count);
+        return count;
+    }
+
     Expected<Reply, Fault> receive_next(const Limit& limit) {
         for (;;) {
             void* raw = nullptr;

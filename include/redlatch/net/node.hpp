@@ -123,6 +123,10 @@ private:
             reply = Unexpected{unexpected_reply()};
             reply.error().error.node = name();
         }
+        if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.answer())) {
+            reply = connection.wait_for(call.replicas(), *std::move(reply), limit);
+            if (!reply) reply.error().maybe_executed = true;
+        }
         if (!reply) note_fault(connection, reply.error());
         if (reply) reply->server = connection.server();
         if (!reply && !loan->reused()) reply.error().stale = false;

@@ -72,6 +72,12 @@ public:
         return false;
     }
 
+    /// Whether an acquisition was answered with "yours".
+    bool is_taken(Answer answer) const noexcept {
+        if (answer == Answer::ok_or_nil) return is_status("OK");
+        return answer == Answer::acquired && fits(answer) && (*this)[0].integer() == 1;
+    }
+
     /// The server's time in an answer that has it.
     std::optional<std::chrono::microseconds> time(Answer answer) const noexcept {
         if (answer != Answer::acquired || size() != 5) return std::nullopt;
@@ -102,6 +108,10 @@ public:
 
     /// The command was sent a second time, and the first sending may have been carried out too.
     bool repeated = false;
+
+    /// How many replicas have acknowledged what was done, and how many were asked to.
+    std::int64_t replicas = 0;
+    std::int64_t replicas_wanted = 0;
 
     /// The run id of the server that answered; null if it keeps that to itself.
     std::shared_ptr<const std::string> server{};

@@ -2,6 +2,7 @@
 
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/sha1.hpp>
+#include <redlatch/options.hpp>
 
 #include <array>
 #include <charconv>
@@ -102,6 +103,14 @@ public:
         return call;
     }
 
+    /// The same for an acquisition that is to be acknowledged by replicas.
+    Call for_replicas(Replicas replicas) const {
+        Call call = *this;
+        call.replicas_ = replicas;
+        return call;
+    }
+    Replicas replicas() const noexcept { return replicas_; }
+
     static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
         return {words, answer};
     }
@@ -160,6 +169,7 @@ private:
     std::size_t count_ = 0;
     std::size_t keys_ = 0;
     bool needs_all_keys_ = false;
+    Replicas replicas_ = Replicas::none();
 };
 
 }  // namespace detail

@@ -258,11 +258,9 @@ local fenced = ARGV[7] == '1'
 )lua"} + fencing + in_time + R"lua(
 local owner = redis.call('GET', lock)
 if owner == token then
-  local ttl = redis.call('PTTL', lock)
-  if ttl < lease then
-    redis.call('PEXPIRE', lock, lease)
-    ttl = lease
-  end
+  -- Also where that changes nothing: replicas are asked whether they have what was written here.
+  local ttl = math.max(redis.call('PTTL', lock), lease)
+  redis.call('PEXPIRE', lock, ttl)
   local waiting = queue and redis.call('ZCARD', queue) or 0
   return {1, ttl, waiting, now, fenced and same_fence(lease) or 0}
 end
@@ -405,14 +403,13 @@ local function take()
   if free then
     redis.call('HSET', lock, token, 1)
   end
-  if ttl < lease then
-    local done = redis.pcall('PEXPIRE', lock, lease)
-    if type(done) == 'table' then
-      -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
-      redis.call('HDEL', lock, token)
-      return done
-    end
-    ttl = lease
+  -- Also where that changes nothing: replicas are asked whether they have what was written here.
+  ttl = math.max(ttl, lease)
+  local done = redis.pcall('PEXPIRE', lock, ttl)
+  if type(done) == 'table' then
+    -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
+    redis.call('HDEL', lock, token)
+    return done
   end
   return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, number}
 end

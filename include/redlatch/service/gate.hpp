@@ -474,6 +474,7 @@ private:
     static bool has_heir(const Entry& here, const Hold& hold) {
         if (hold.scripts().move.source().empty() || here.queue.empty()) return false;
         const Visit& next = *here.queue.front()->visit;
+        if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
         return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
     }
 

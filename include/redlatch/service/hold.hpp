@@ -58,6 +58,7 @@ struct HoldTerms {
     Drift drift;
     std::chrono::milliseconds lock_delay;
     std::chrono::milliseconds max_hold;
+    Replicas replicas = Replicas::none();
 
     /// Whether the server can't tell a hold with these terms from one with those: how a hold is
     /// renewed, and when it has to end, is the client's own business.

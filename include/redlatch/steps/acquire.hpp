@@ -166,7 +166,9 @@ private:
     AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
         const Drift& drift = terms_.drift;
         const auto since = grant ? standing_.granted(*grant, now, drift.factor) : std::nullopt;
-        const bool complete = !terms_.traits.fenced || (grant && grant->fence != 0);
+        // Replicas can only be asked on the connection that has written.
+        const bool complete = terms_.replicas == Replicas::none() &&
+                              (!terms_.traits.fenced || (grant && grant->fence != 0));
         if (!since || !complete || now >= valid_until(*since, lease_, drift)) {
             return core_.pause_over(now);
         }
@@ -289,7 +291,9 @@ private:
     Expected<Reply, Fault> send(const Hold& hold, const Call& call, const Call& again,
                                 const Limit& limit) {
         sent_ = Clock::now();
-        return session_->master_of(hold.key()).run(call, again, limit);
+        const Replicas replicas = terms_.replicas;
+        return session_->master_of(hold.key())
+            .run(call.for_replicas(replicas), again.for_replicas(replicas), limit);
     }
 
     AcquireAction read(const Hold& hold, std::chrono::milliseconds stay,
@@ -300,6 +304,7 @@ private:
         if (reply->repeated) standing_.repeated();
         const ReplyView answer = reply->view();
         others_wait_ = false;
+        if (reply->replicas < reply->replicas_wanted) return not_replicated(hold, *reply, now);
         if (answer.is_status("OK")) return taken(now);
         if (answer.fits(Answer::acquired)) {
             if (answer[0].integer() == 1 && is_complete(answer)) {
@@ -345,6 +350,20 @@ private:
         AcquireAction action = core_.taken(sent_, now);
         if (!std::holds_alternative<Granted>(action)) standing_.die();
         return action;
+    }
+
+    /// The lock is ours, and would be lost with this server: it stays so while there is time to ask
+    /// the replicas again, and is given back at the end of that.
+    AcquireAction not_replicated(const Hold& hold, const Reply& reply, TimePoint now) {
+        standing_.taken();
+        standing_.repeated();
+        Fault fault{.error = {Errc::not_replicated,
+                              {},
+                              session_->master_of(hold.key()).name(),
+                              std::to_string(reply.replicas) + " of " +
+                                  std::to_string(reply.replicas_wanted) + " replicas have it",
+                              {}}};
+        return core_.fault(now, told(hold, std::move(fault)));
     }
 
     AcquireAction failed_try(const Hold& hold, std::chrono::milliseconds stay, TimePoint now,
@@ -456,7 +475,8 @@ private:
                            .lease = lease_,
                            .drift = spec_->options.drift,
                            .lock_delay = spec_->options.lock_delay,
-                           .max_hold = spec_->options.max_hold};
+                           .max_hold = spec_->options.max_hold,
+                           .replicas = spec_->options.replicas};
     const TimePoint started_ = Clock::now();
     const ThreadSerial thread_ = this_thread_serial();
     const Acquisition acquisition_;

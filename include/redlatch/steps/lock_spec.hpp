@@ -79,6 +79,10 @@ inline Result<void> check_options(const LockSpec& spec) {
         options.release_mode != ReleaseMode::sent) {
         return Unexpected{invalid("release_mode is none of its enumerators")};
     }
+    if (options.replicas != Replicas::all() &&
+        options.replicas.count() > Replicas::most().count()) {
+        return Unexpected{invalid("replicas is more than 1024")};
+    }
     if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
         return Unexpected{invalid("max_hold is shorter than 10 ms")};
     }

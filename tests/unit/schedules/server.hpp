@@ -61,7 +61,10 @@ private:
     static Scripts make(bool on_hash, Bug bug) {
         const LockScripts& scripts = on_hash ? lua::on_hash() : lua::on_string();
         Scripts made{std::string{scripts.acquire.source()}, std::string{scripts.release.source()}};
-        if (bug == Bug::lease_shortened) patch(made.acquire, "if ttl < lease then", "if true then");
+        if (bug == Bug::lease_shortened)
+            patch(made.acquire,
+                  on_hash ? "math.max(ttl, lease)" : "math.max(redis.call('PTTL', lock), lease)",
+                  "lease");
         if (bug == Bug::plain_delete && on_hash) {
             patch(made.release, "if redis.call('HEXISTS', lock, token) == 0 then", "if false then");
             patch(made.release, "redis.call('HDEL', lock, token)", "redis.call('DEL', lock)");
