@@ -478,6 +478,28 @@ TEST(Gate, late_message_about_a_lock_on_its_way_to_the_next_thread_is_no_strange
     EXPECT_TRUE(known);
 }
 
+TEST(Gate, lock_with_a_fencing_token_passes_on_only_with_another_one) {
+    Gate gate;
+    const PolicyTraits traits = traits_of<Fenced<Simple>>();
+    const auto hold = asked_hold({.traits = traits, .lease = 2h});
+    hold->taken(Clock::now(), Clock::now() + 1min);  // without a number it would pass in silence
+    hold->fence = 6;
+    Guest{.traits = traits}.take(gate, hold);
+    std::atomic<std::uint64_t> fence{0};
+    Waiter heir{[&] {
+        const auto admission = Guest{.traits = traits, .thread = another_thread()}.enter(gate);
+        if (admission.answer == Answer::handed) fence = admission.hold->fence;
+    }};
+    heir.wait_until_asleep();
+    const auto ending = gate.end_innermost("key", detail::this_thread_serial());
+    EXPECT_EQ(ending.kind, Kind::last);
+    EXPECT_TRUE(ending.has_heir);
+    EXPECT_TRUE(
+        gate.moved(*hold, {.token = {"next"}, .refreshed = Clock::now(), .fence = 7}, false));
+    heir.join();
+    EXPECT_EQ(fence, 7U);
+}
+
 TEST(Gate, pausing_thread_keeps_its_turn) {
     Gate gate;
     std::stop_source source;
