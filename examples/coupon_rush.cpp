@@ -13,10 +13,12 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -41,6 +43,13 @@ constexpr auto thinking = 2ms;
 class Shop {
 public:
     explicit Shop(const std::string& uri) : redis_(uri) {}
+
+    /// `unix://path` and `redis://host[:port]`: a shop is no more than that.
+    static bool understands(const std::string& uri) {
+        const bool scheme = uri.starts_with("unix:///") || uri.starts_with("redis://");
+        const bool path = uri.starts_with("redis://") && uri.find('/', 8) != std::string::npos;
+        return scheme && !path && uri.find_first_of("@?[") == std::string::npos;
+    }
 
     int stock() { return std::atoi(command({"GET", stock_key})->str); }
     void set_stock(int left) { command({"SET", stock_key, std::to_string(left)}); }
@@ -145,9 +154,18 @@ void buy_with_lock(Rush& rush, Shop& shop, Report& report,
 
 enum class Way { without_lock, polling, granted };
 
+/// Where things are: a redis-server for both or, where the locks are on something that a shop does not
+/// understand, each its own.
+struct Place {
+    std::string locks;
+    std::string shop;
+
+    bool is_one() const { return locks == shop; }
+};
+
 /// One process of the rush: a client, a lock, and four threads that share them.
-void buy_in_threads(const std::string& uri, Way way, Rush& rush, int process) {
-    redlatch::Client redis{uri};
+void buy_in_threads(const Place& place, Way way, Rush& rush, int process) {
+    redlatch::Client redis{example::options_for(place.locks)};
     const auto strategy =
         way == Way::polling ? redlatch::WaitStrategy::polling : redlatch::WaitStrategy::granted;
     redlatch::Lock<redlatch::Reentrant> lock{redis, "coupon_rush", {.wait_strategy = strategy}};
@@ -155,7 +173,7 @@ void buy_in_threads(const std::string& uri, Way way, Rush& rush, int process) {
     for (int i = 0; i < threads; ++i) {
         running.emplace_back([&, i] {
             try {
-                Shop shop{uri};
+                Shop shop{place.shop};
                 Report& report = rush.reports[static_cast<std::size_t>(process * threads + i)];
                 if (way == Way::without_lock) {
                     buy_without_lock(rush, shop, report);
@@ -198,25 +216,25 @@ struct Outcome {
     int oversold = 0;  // sales of a coupon that had been sold before
     int sections = 0;
     double seconds = 0;
-    int commands = 0;
+    std::optional<int> commands{};  // of locks, where they can be counted
     nanoseconds longest_wait{};
 
     bool exact() const { return sold == coupons && oversold == 0; }
 };
 
-Outcome run_rush(const std::string& uri, Way way) {
+Outcome run_rush(const Place& place, Way way) {
     void* const memory =
         ::mmap(nullptr, sizeof(Rush), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::runtime_error{"mmap"};
     Rush& rush = *new (memory) Rush;
 
-    Shop shop{uri};
+    Shop shop{place.shop};
     shop.open();
     const int commands_before = lock_commands(shop);
 
     std::vector<::pid_t> children;
     for (int i = 0; i < processes; ++i) {
-        children.push_back(start_process([&] { buy_in_threads(uri, way, rush, i); }));
+        children.push_back(start_process([&] { buy_in_threads(place, way, rush, i); }));
     }
     for (const ::pid_t child : children) {
         int status = -1;
@@ -225,7 +243,7 @@ Outcome run_rush(const std::string& uri, Way way) {
     }
 
     Outcome outcome;
-    outcome.commands = lock_commands(shop) - commands_before;
+    if (place.is_one()) outcome.commands = lock_commands(shop) - commands_before;
     const std::vector<int> sales = shop.sales();
     outcome.sold = static_cast<int>(sales.size());
     outcome.oversold = outcome.sold - static_cast<int>(std::set(sales.begin(), sales.end()).size());
@@ -247,9 +265,13 @@ void print_row(const char* way, const Outcome& outcome) {
     const double waited_ms =
         std::chrono::duration<double, std::milli>(outcome.longest_wait).count();
     const std::string wait = std::to_string(std::lround(waited_ms)) + " ms";
-    std::printf("  %-14s %6d %10d %14.0f %15.1f %14s\n", way, outcome.sold, outcome.oversold,
-                outcome.sections / outcome.seconds,
-                static_cast<double>(outcome.commands) / outcome.sections,
+    std::array<char, 16> commands{"-"};
+    if (outcome.commands) {
+        std::snprintf(commands.data(), commands.size(), "%.1f",
+                      static_cast<double>(*outcome.commands) / outcome.sections);
+    }
+    std::printf("  %-14s %6d %10d %14.0f %15s %14s\n", way, outcome.sold, outcome.oversold,
+                outcome.sections / outcome.seconds, commands.data(),
                 waited_ms > 0 ? wait.c_str() : "-");
     std::fflush(stdout);
 }
@@ -261,19 +283,27 @@ std::string server_version(Shop&& shop) {
 }
 
 void coupon_rush(const std::string& uri) {
-    std::printf(
-        "\nCoupon rush: %d coupons, %d processes with %d buyers each, one redis-server %s\n\n",
-        coupons, processes, threads, server_version(Shop{uri}).c_str());
+    std::optional<example::OwnRedis> own;
+    Place place{.locks = uri, .shop = uri};
+    if (!Shop::understands(uri)) {
+        place.shop = own.emplace().uri();
+        example::wait_for(place.shop);
+    }
+    std::printf("\nCoupon rush: %d coupons, %d processes with %d buyers each, ", coupons, processes,
+                threads);
+    std::printf(place.is_one() ? "one redis-server %s\n\n"
+                               : "locks where the URI says, the shop on a redis-server %s\n\n",
+                server_version(Shop{place.shop}).c_str());
     std::printf("  %-14s %6s %10s %14s %15s %14s\n", "", "", "", "sections", "lock commands",
                 "longest wait");
     std::printf("  %-14s %6s %10s %14s %15s %14s\n", "way", "sold", "oversold", "per second",
                 "per section", "for the lock");
     std::printf("  %s\n", std::string(78, '-').c_str());
-    const Outcome without = run_rush(uri, Way::without_lock);
+    const Outcome without = run_rush(place, Way::without_lock);
     print_row("without lock", without);
-    const Outcome polling = run_rush(uri, Way::polling);
+    const Outcome polling = run_rush(place, Way::polling);
     print_row("lock, polling", polling);
-    const Outcome granted = run_rush(uri, Way::granted);
+    const Outcome granted = run_rush(place, Way::granted);
     print_row("lock, granted", granted);
 
     std::printf(

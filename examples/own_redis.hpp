@@ -4,6 +4,9 @@
 // No part of the library.
 
 #include <redlatch/redlatch.hpp>
+#if defined(REDLATCH_EXAMPLE_TLS)
+#include <redlatch/tls.hpp>
+#endif
 
 #include <signal.h>
 #include <stdlib.h>
@@ -62,10 +65,20 @@ private:
     ::pid_t server_ = -1;
 };
 
+/// For any URI, over TLS too where this is built with it: with the authorities that the system
+/// trusts, or those of the file that SSL_CERT_FILE names.
+inline redlatch::ClientOptions options_for(const std::string& uri) {
+    redlatch::ClientOptions options{.uris = {uri}};
+#if defined(REDLATCH_EXAMPLE_TLS)
+    if (uri.starts_with("rediss")) options.tls = redlatch::tls();
+#endif
+    return options;
+}
+
 /// Waits until the server answers, as one that was just started takes a moment.
 inline void wait_for(const std::string& uri) {
     using namespace std::chrono_literals;
-    redlatch::Client redis{uri};
+    redlatch::Client redis{options_for(uri)};
     const auto end = redlatch::Clock::now() + 10s;
     for (auto answer = redis.ping(); !answer; answer = redis.ping()) {
         if (redlatch::Clock::now() > end) answer.value();  // throws what was wrong
