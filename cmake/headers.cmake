@@ -14,6 +14,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/random.hpp
     include/redlatch/core/limit.hpp
     include/redlatch/core/fault.hpp
+    include/redlatch/core/slot.hpp
+    include/redlatch/core/redirection.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp
@@ -42,6 +44,7 @@ set(REDLATCH_HEADERS
     include/redlatch/topology/topology.hpp
     include/redlatch/topology/single_master.hpp
     include/redlatch/topology/sentinel.hpp
+    include/redlatch/topology/cluster.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lua.hpp
@@ -63,6 +66,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/gate.hpp
     include/redlatch/service/listener.hpp
     include/redlatch/service/subscription.hpp
+    include/redlatch/service/subscriptions.hpp
     include/redlatch/service/sentinel_watch.hpp
     include/redlatch/service/notifier.hpp
     include/redlatch/service/renewal.hpp

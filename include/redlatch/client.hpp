@@ -106,6 +106,11 @@ public:
         return session_after_fork(session);
     }
 
+    /// Whether all keys of a lock have to lie in one slot.
+    bool has_slots() const noexcept {
+        return setup_.uri && setup_.uri->kind == UriParts::Kind::cluster;
+    }
+
     /// This process's session if it has one yet: for destructors, which should not start any.
     Session* existing_session() noexcept {
         Session* const session = session_.load(std::memory_order_acquire);

@@ -24,6 +24,9 @@ namespace redlatch::inline v0 {
 ///     redis+sentinel://[[user]:password@]host[:port][,host…]/service[/db]
 ///         (the master of that service, wherever Sentinel says it is; port 26379)
 ///     rediss+sentinel://…                            (the same, Sentinels and master over TLS)
+///     redis+cluster://[[user]:password@]host[:port][,host…]
+///         (a Redis Cluster, of which these are some nodes; port 6379)
+///     rediss+cluster://…                             (the same over TLS)
 ///
 /// Each may end in `?connect_timeout=500&command_timeout=500` (milliseconds), and those with
 /// Sentinel also in `sentinel_user` and `sentinel_password`; that overrides `ClientOptions`. Users,
@@ -49,7 +52,8 @@ struct Endpoint {
 
     Transport transport = Transport::tcp;
     bool tls = false;
-    std::string host;  ///< a name or a numeric address, without brackets
+    bool any_role = false;  ///< a replica will do
+    std::string host;       ///< a name or a numeric address, without brackets
     std::uint16_t port = 6379;
     std::string path;  ///< of the socket
     std::optional<std::string> user;
@@ -68,10 +72,10 @@ struct Endpoint {
 
 /// A URI, taken apart: a server, or what all servers of a deployment have in common.
 struct UriParts : Endpoint {
-    enum class Kind { server, sentinel };
+    enum class Kind { server, sentinel, cluster };
 
     Kind kind = Kind::server;
-    std::vector<Endpoint> hosts;  ///< the Sentinels
+    std::vector<Endpoint> hosts;  ///< the Sentinels, or some nodes of the Cluster
     std::string service;          ///< what they call the master
     std::optional<std::string> sentinel_user;
     std::optional<std::string> sentinel_password;
@@ -101,17 +105,17 @@ private:
         if (end == std::string_view::npos) return fail("no scheme, expected redis:// or unix://");
         const std::string_view scheme = rest_.substr(0, end);
         rest_.remove_prefix(end + 3);
-        if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
-            return fail("scheme " + std::string{scheme} + ":// is not built yet");
-        }
         parts_.tls = scheme.starts_with("rediss");
         if (scheme == "unix") {
             parts_.transport = Endpoint::Transport::unix_socket;
         } else if (scheme == "redis+sentinel" || scheme == "rediss+sentinel") {
             parts_.kind = UriParts::Kind::sentinel;
+        } else if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
+            parts_.kind = UriParts::Kind::cluster;
         } else if (scheme != "redis" && scheme != "rediss") {
             return fail(
-                "unknown scheme, expected redis://, rediss://, unix:// or redis+sentinel://");
+                "unknown scheme, expected redis://, rediss://, unix://, redis+sentinel:// or "
+                "redis+cluster://");
         }
         if (rest_.find('#') != std::string_view::npos) return fail("a fragment (#) has no meaning");
         return true;
@@ -199,6 +203,7 @@ private:
 
     bool parse_place() {
         if (parts_.kind == UriParts::Kind::sentinel) return parse_sentinels();
+        if (parts_.kind == UriParts::Kind::cluster) return parse_nodes();
         return parts_.transport == Endpoint::Transport::tcp ? parse_tcp() : parse_socket();
     }
 
@@ -228,6 +233,15 @@ private:
         parts_.service = *name;
         constexpr std::uint16_t sentinels_port = 26379;
         return parse_hosts(hosts, sentinels_port);
+    }
+
+    bool parse_nodes() {
+        const auto slash = rest_.find('/');
+        if (slash != std::string_view::npos && slash + 1 < rest_.size()) {
+            return fail("a Cluster has one database only: nothing may follow the hosts");
+        }
+        constexpr std::uint16_t redis_port = 6379;
+        return parse_hosts(rest_.substr(0, slash), redis_port);
     }
 
     bool parse_hosts(std::string_view list, std::uint16_t default_port) {

@@ -232,11 +232,19 @@ TEST(Uri, refuses_bad_scheme) {
     EXPECT_TRUE(refused(" redis://h", "scheme"));
 }
 
-TEST(Uri, refuses_schemes_that_are_not_built_yet) {
-    for (const std::string scheme : {"redis+cluster", "rediss+cluster"}) {
-        EXPECT_TRUE(refused(scheme + "://h", scheme));
-        EXPECT_TRUE(refused(scheme + "://h", "not built yet"));
-    }
+TEST(Uri, some_nodes_of_a_cluster) {
+    const auto uri = parse_uri("redis+cluster://ann:pass@a,[::1]:7001/?connect_timeout=5");
+    ASSERT_TRUE(uri);
+    EXPECT_EQ(uri->kind, UriParts::Kind::cluster);
+    EXPECT_EQ(uri->user, "ann");
+    EXPECT_EQ(uri->password, "pass");
+    ASSERT_EQ(uri->hosts.size(), 2U);
+    EXPECT_EQ(uri->hosts[0].name(), "a:6379");
+    EXPECT_EQ(uri->hosts[1].name(), "[::1]:7001");
+    EXPECT_TRUE(parse_uri("rediss+cluster://a")->hosts.at(0).tls);
+    EXPECT_TRUE(refused("redis+cluster://a/1", "database"));
+    EXPECT_TRUE(refused("redis+cluster://", "host"));
+    EXPECT_TRUE(refused("redis+cluster://a,,b", "host"));
 }
 
 TEST(Uri, refuses_bad_host) {
@@ -345,7 +353,7 @@ TEST(Uri, messages_never_show_the_password) {
              "redis+sentinel://h/service?sentinel_password=S%",
              "redis+sentinel://h/service?sentinel_password=S&sentinel_password=S",
              "redis+sentinel://h/service?sentinel=S",
-             "redis+cluster://u:S@a,b",
+             "redis+cluster://u:S@a,b/1",
              "redis://:S@",
              "redis://:S@:1",
              "redis://S@h",

@@ -352,13 +352,13 @@ private:
         if (done && endpoint.password) done = expect_ok(limit);
         if (done) done = expect_name_taken(limit);
         if (done && endpoint.db != 0) done = expect_ok(limit);
-        return done ? read_answers(sent, limit) : done;
+        return done ? read_answers(sent, endpoint.any_role, limit) : done;
     }
 
     Expected<void, Fault> learn_server(const Limit& limit) {
         const TimePoint sent = Clock::now();
         auto done = send(questions(), limit);
-        return done ? read_answers(sent, limit) : done;
+        return done ? read_answers(sent, false, limit) : done;
     }
 
     /// What there is to know of a server.
@@ -367,9 +367,9 @@ private:
                Call::plain({"INFO", "replication"}).wire() + Call::plain({"TIME"}).wire();
     }
 
-    Expected<void, Fault> read_answers(TimePoint sent, const Limit& limit) {
+    Expected<void, Fault> read_answers(TimePoint sent, bool any_role, const Limit& limit) {
         auto done = read_run_id(limit);
-        if (done) done = expect_master(limit);
+        if (done) done = any_role ? skip(limit) : expect_master(limit);
         return done ? read_time(sent, limit) : done;
     }
 
@@ -408,6 +408,12 @@ private:
         if (!*reply) return {};
         const std::string_view id = value_in((*reply)->view().text(), "run_id:");
         if (!id.empty()) server_ = std::make_shared<const std::string>(id);
+        return {};
+    }
+
+    Expected<void, Fault> skip(const Limit& limit) {
+        auto reply = receive_if_allowed(limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
         return {};
     }
 

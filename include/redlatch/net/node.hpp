@@ -23,14 +23,30 @@ struct NodeUse {
     std::chrono::microseconds busy_wait{0};
 };
 
+class Node;
+
+/// Finds the way for commands where there are several masters.
+class Router {
+public:
+    Router() = default;
+    Router(const Router&) = delete;
+    Router& operator=(const Router&) = delete;
+    virtual ~Router() = default;
+
+    /// Runs a call on `node`, or on another one if that is the right one.
+    virtual Expected<Reply, Fault> run(Node& node, const Call& call, const Call& again,
+                                       const Limit& limit) = 0;
+};
+
 /// One master, and how a command is run there. Thread-safe.
 class Node {
 public:
     Node(std::unique_ptr<Dialer> dialer, const NodeUse& use,
-         std::function<void(const std::string&)> on_reconnect)
+         std::function<void(const std::string&)> on_reconnect, Router* router = nullptr)
         : command_timeout_(use.command_timeout),
           pool_(std::move(dialer), use.max_connections, use.busy_wait),
-          on_reconnect_(std::move(on_reconnect)) {}
+          on_reconnect_(std::move(on_reconnect)),
+          router_(router) {}
 
     std::string name() const { return pool_.dialer().name(); }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
@@ -38,10 +54,18 @@ public:
     /// Sends `call` and returns its reply. Where the connection had died while it lay idle, sends
     /// `again` once on a new one: that has to be right even if `call` was carried out.
     Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit) {
-        auto reply = run_on(pool_.borrow(limit), call, limit);
+        if (router_ != nullptr) return router_->run(*this, call, again, limit);
+        return run_here(call, again, limit);
+    }
+
+    /// The same, whatever the deployment. `once`: for this command, the server is the master of what
+    /// it is just being given.
+    Expected<Reply, Fault> run_here(const Call& call, const Call& again, const Limit& limit,
+                                    bool once = false) {
+        auto reply = run_on(pool_.borrow(limit), call, limit, once);
         if (!reply && reply.error().stale) {
             const Fault first = std::move(reply).error();
-            reply = run_on(pool_.borrow_new(limit), again, limit);
+            reply = run_on(pool_.borrow_new(limit), again, limit, once);
             if (reply) reply->repeated = first.maybe_executed;
             if (!reply && first.maybe_executed) reply.error().maybe_executed = true;
         }
@@ -107,10 +131,11 @@ public:
 
 private:
     Expected<Reply, Fault> run_on(Expected<Pool::Loan, Fault> loan, const Call& call,
-                                  const Limit& limit) {
+                                  const Limit& limit, bool once) {
         if (!loan) return Unexpected{std::move(loan).error()};
         Connection& connection = **loan;
         Wiring wiring = wiring_for(connection);
+        wiring.asking = once;
         auto reply = exchange(connection, call, wiring, limit);
         if (is_denied(reply) && call.can_omit_keys() && !wiring.first_key_only) {
             wiring.first_key_only = true;
@@ -154,9 +179,18 @@ private:
 
     static Expected<Reply, Fault> send_script(Connection& connection, const Call& call,
                                               Wiring wiring, const Limit& limit) {
-        auto reply = connection.call(call.wire(wiring), limit);
+        auto reply = send_once(connection, call, wiring, limit);
         if (reply || !call.is_script() || !is_noscript(reply.error())) return reply;
         wiring.form = Wiring::Form::whole;
+        return send_once(connection, call, wiring, limit);
+    }
+
+    static Expected<Reply, Fault> send_once(Connection& connection, const Call& call,
+                                            const Wiring& wiring, const Limit& limit) {
+        if (wiring.asking) {
+            auto allowed = connection.call(Call::plain({"ASKING"}).wire(), limit);
+            if (!allowed) return allowed;
+        }
         return connection.call(call.wire(wiring), limit);
     }
 
@@ -181,6 +215,7 @@ private:
     const std::chrono::milliseconds command_timeout_;
     Pool pool_;
     const std::function<void(const std::string&)> on_reconnect_;
+    Router* const router_;  // null where there is one master for everything
     std::atomic<bool> down_{false};
     std::atomic<bool> first_key_only_{false};  // the ACL has forbidden further keys
 };

@@ -37,6 +37,7 @@ struct Wiring {
     enum class Form { by_sha, whole };
 
     Form form = Form::by_sha;
+    bool asking = false;            ///< behind ASKING, which a Cluster wants while it moves a slot
     bool first_key_only = false;    ///< the server allows no other keys to us
     std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
     std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
@@ -118,6 +119,14 @@ public:
     Answer answer() const noexcept { return answer_; }
 
     bool is_script() const noexcept { return script_ != nullptr; }
+
+    /// The key by which it finds its server; empty where it has none.
+    std::string_view key() const noexcept {
+        Argument::Digits digits;
+        if (is_script()) return slots_[first_key].bytes(digits);
+        return count_ > 1 ? slots_[1].bytes(digits) : std::string_view{};
+    }
+
     const Script* script() const noexcept { return script_; }
     bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
 

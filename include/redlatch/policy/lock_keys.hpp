@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/core/slot.hpp>
+
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +23,13 @@ struct LockKeys {
     std::string queue;    ///< who waits, in order
     std::string waiters;  ///< what they wait for
     std::string fence;    ///< the last fencing token
+
+    /// Whether a Cluster keeps them together. Not for names with a brace that begins no tag, such as
+    /// `a}b` or `{}c`.
+    bool in_one_slot() const noexcept {
+        const unsigned slot = slot_of(lock);
+        return slot_of(queue) == slot && slot_of(waiters) == slot && slot_of(fence) == slot;
+    }
 
 private:
     static bool has_hash_tag(std::string_view name) {

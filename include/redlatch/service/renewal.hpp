@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
 #include <redlatch/service/hold.hpp>
 #include <redlatch/service/hold_calls.hpp>
@@ -108,6 +109,7 @@ private:
         RenewalAnswer answer = RenewalAnswer::unknown;
         bool answered = false;  // whatever the answer was
         bool noscript = false;
+        bool elsewhere = false;  // another server has to be asked
         TimePoint sent{};
 
         Call call() const {
@@ -121,6 +123,7 @@ private:
     static constexpr std::chrono::milliseconds batch_window{10};
     static constexpr std::size_t largest_batch = 1000;
     static constexpr std::chrono::milliseconds bury_retry_pause{500};
+    static constexpr std::chrono::milliseconds time_to_look_around{200};
 
     /// With the mutex held.
     Result<void> start() {
@@ -207,14 +210,31 @@ private:
         return batch;
     }
 
+    /// With several servers, none that does not answer may hold up the others' renewals for long. With
+    /// the mutex held.
+    Clock::duration patience_with_each(std::size_t servers, const Batch& batch) const {
+        if (servers < 2 && links_.size() < 2) return Clock::duration::max();
+        Lease shortest = Lease::max();
+        const auto look = [&shortest](const Job& job) {
+            shortest = std::min(shortest, job.hold->terms().lease);
+        };
+        renewals_.for_each(look);
+        for (const Errand& errand : batch) look(errand.job);
+        return renewal_patience(shortest, Lease::max().duration()) / static_cast<int>(servers);
+    }
+
     void perform(std::unique_lock<std::mutex>& lock, Batch batch) {
-        lock.unlock();
         std::map<Node*, std::vector<Errand*>> by_node;
         for (Errand& errand : batch) {
             by_node[&topology_->master_of(errand.job.hold->key())].push_back(&errand);
         }
-        for (auto& [node, errands] : by_node) exchange(*node, errands);
-        for (const Errand& errand : batch) settle(errand);
+        const Clock::duration patience = patience_with_each(by_node.size(), batch);
+        lock.unlock();
+        for (auto& [node, errands] : by_node) exchange(*node, errands, patience);
+        for (Errand& errand : batch) {
+            if (errand.elsewhere) redirect(errand);
+            settle(errand);
+        }
         lock.lock();
         for (Errand& errand : batch) put_back(std::move(errand));
     }
@@ -253,14 +273,14 @@ private:
 
     /// Sends all errands of one server and reads the answers. A connection that died since the last
     /// batch is replaced once, without a word; scripts that the server forgot are sent whole.
-    void exchange(Node& node, const std::vector<Errand*>& errands) {
+    void exchange(Node& node, const std::vector<Errand*>& errands, Clock::duration patience) {
         std::optional<Connection>& link = links_[&node];
         if (link && !node.is_current(*link)) link.reset();
-        Lease shortest = Lease::max();
         for (const Errand* errand : errands) {
-            shortest = std::min(shortest, errand->job.hold->terms().lease);
+            const Lease lease = errand->job.hold->terms().lease;
+            patience = std::min(patience, renewal_patience(lease, node.command_timeout()));
         }
-        const Limit limit = Limit::in(renewal_patience(shortest, node.command_timeout()));
+        const Limit limit = Limit::in(patience);
         const bool kept = link.has_value();
         auto fault = send_all(node, link, errands, Wiring::Form::by_sha, limit);
         if (fault && fault->stale && kept) {
@@ -272,7 +292,19 @@ private:
                          [](const Errand* errand) { return errand->noscript; });
             fault = send_all(node, link, unknown_script, Wiring::Form::whole, limit);
         }
-        if (fault) events_.failed(fault->error);
+        if (!fault) return;
+        events_.failed(fault->error);
+        topology_->failed(node, *fault, Limit::in(time_to_look_around));
+    }
+
+    /// Another server has become the master: this one is asked alone.
+    void redirect(Errand& errand) {
+        Node& node = topology_->master_of(errand.job.hold->key());
+        const Limit limit =
+            Limit::in(renewal_patience(errand.job.hold->terms().lease, node.command_timeout()));
+        errand.sent = Clock::now();
+        const Call call = errand.call();
+        read_answer(errand, node.run(call, limit));
     }
 
     /// One pipeline: the fault where the connection broke in it.
@@ -301,7 +333,12 @@ private:
             if (reply && !reply->view().integer()) return broken(unexpected_reply());
             errand->sent = sent;
             if (!reply) node.check_role(*link, reply.error());
-            read_answer(*errand, reply);
+            errand->elsewhere = !reply && redirection_of(reply.error());
+            if (errand->elsewhere) {
+                topology_->failed(node, reply.error(), limit);
+            } else {
+                read_answer(*errand, reply);
+            }
         }
         return std::nullopt;
     }

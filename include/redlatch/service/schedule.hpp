@@ -50,6 +50,11 @@ public:
         return std::move(node.mapped());
     }
 
+    template <class Look>
+    void for_each(Look look) const {
+        for (const auto& [key, item] : items_) look(item);
+    }
+
 private:
     using Key = std::pair<TimePoint, const Hold*>;
 

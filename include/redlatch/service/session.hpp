@@ -10,7 +10,8 @@
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
 #include <redlatch/service/sentinel_watch.hpp>
-#include <redlatch/service/subscription.hpp>
+#include <redlatch/service/subscriptions.hpp>
+#include <redlatch/topology/cluster.hpp>
 #include <redlatch/topology/sentinel.hpp>
 #include <redlatch/topology/single_master.hpp>
 
@@ -79,9 +80,7 @@ public:
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
           token_prefix_(id_ + ":" + client_name_ + ":"),
-          topology_(dialer(setup),
-                    {command_timeout_, setup.options.max_connections, setup.options.busy_wait},
-                    [this](const std::string& node) { tell_reconnected(node); }) {}
+          topology_(make_topology(setup)) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     ~Session() { close(); }
@@ -93,14 +92,14 @@ public:
     /// then: the time for the last release of its token.
     Clock::duration too_late() const noexcept { return command_timeout_ + late_margin; }
 
-    Node& master_of(std::string_view key) { return topology_.master_of(key); }
+    Node& master_of(std::string_view key) { return topology_->master_of(key); }
     Gate& gate() noexcept { return gate_; }
     Renewal& renewal() noexcept { return renewal_; }
     Collector& collector() noexcept { return collector_; }
     Contention& contention() noexcept { return contention_; }
 
     /// What the master for `key` tells this client.
-    Subscription& subscription(std::string_view) noexcept { return subscription_; }
+    Subscription& subscription(std::string_view key) { return subscriptions_.of(master_of(key)); }
 
     /// A name for a new acquisition that was never used and never will be.
     Token new_token(ThreadSerial thread) {
@@ -163,19 +162,31 @@ public:
             renewal_.bury(hold, {Clock::duration::zero()});
         }
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
-        subscription_.begin_to_close();
+        subscriptions_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
         renewal_.close();
-        subscription_.close();
+        subscriptions_.close();
         if (sentinel_watch_ != nullptr) sentinel_watch_->close();
         notifier_.close(command_timeout_);
     }
 
 private:
-    std::unique_ptr<Dialer> dialer(const ClientSetup& setup) {
+    std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
+        const ClientOptions& options = setup.options;
+        const NodeUse use{command_timeout_, options.max_connections, options.busy_wait};
+        const auto on_reconnect = [this](const std::string& node) { tell_reconnected(node); };
+        const auto on_move = [this] { subscriptions_.reconnect(); };
+        if (setup.uri && setup.uri->kind == UriParts::Kind::cluster) {
+            return std::make_unique<Cluster>(setup.uri->hosts, *setup.uri, dial_options(options),
+                                             use, on_reconnect, on_move);
+        }
         auto dialer = make_dialer(setup);
-        dialer->on_move([this] { subscription_.reconnect(); });
-        return dialer;
+        dialer->on_move(on_move);
+        return std::make_unique<SingleMaster>(std::move(dialer), use, on_reconnect);
+    }
+
+    DialOptions dial_options(const ClientOptions& options) const {
+        return {client_name_, options.connect_timeout, options.tls};
     }
 
     std::unique_ptr<Dialer> make_dialer(const ClientSetup& setup) {
@@ -184,7 +195,7 @@ private:
             return std::make_unique<OwnDialer>(options.factories.front(), options.connect_timeout);
         }
         const UriParts& uri = *setup.uri;
-        DialOptions dial{client_name_, options.connect_timeout, options.tls};
+        DialOptions dial = dial_options(options);
         if (uri.kind == UriParts::Kind::sentinel) {
             auto dialer =
                 std::make_unique<SentinelDialer>(uri.hosts, uri.service, uri, std::move(dial));
@@ -197,8 +208,10 @@ private:
 
     /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
     /// carried out late. The lock goes on to the next one.
-    void hear(const Grant& grant) {
-        if (gate_.deliver(grant)) return;
+    /// In a Cluster every node passes messages on, so one that is listened to at several is heard as
+    /// often: the master of the lock counts.
+    void hear(const Node& node, const Grant& grant) {
+        if (&master_of(grant.key) != &node || gate_.deliver(grant)) return;
         const bool is_string = grant.shape == 's';
         const PolicyTraits traits{.shape = is_string ? Shape::string : Shape::hash,
                                   .reentrant = false,
@@ -245,15 +258,15 @@ private:
     Gate gate_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
-    SingleMaster topology_;
-    Renewal renewal_{topology_,
+    const std::unique_ptr<Topology> topology_;
+    Renewal renewal_{*topology_,
                      {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
                       .renewed = [this](const Hold& hold) { tell_renewed(hold); },
                       .failed = [this](const Error& error) { tell_error(error); }}};
-    Subscription subscription_{topology_.master_of({}),
-                               "redlatch:client:" + id_,
-                               {.granted = [this](const Grant& grant) { hear(grant); },
-                                .listening = [this] { gate_.recheck_all(Clock::now()); }}};
+    Subscriptions subscriptions_{
+        "redlatch:client:" + id_,
+        {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
+         .listening = [this] { gate_.recheck_all(Clock::now()); }}};
     std::unique_ptr<SentinelWatch> sentinel_watch_{
         sentinels_ == nullptr ? nullptr
                               : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};

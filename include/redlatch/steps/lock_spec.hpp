@@ -93,6 +93,11 @@ inline Result<void> check_options(const LockSpec& spec) {
 
 inline Result<LockSpec> check(LockSpec spec) {
     if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
+    if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
+        return Unexpected{
+            invalid("in a Cluster a name with braces needs a hash tag, {…} with something in it, "
+                    "as its first ones")};
+    }
     if (auto options = check_options(spec); !options) {
         options.error().key = spec.key();
         return Unexpected{std::move(options).error()};

@@ -17,6 +17,10 @@ public:
 
     /// The master for `key`. It lives as long as the topology.
     virtual Node& master_of(std::string_view key) = 0;
+
+    /// A command that was sent to `node` by its own ways, without `Node::run`, met a fault: what is
+    /// known of the deployment may be wrong.
+    virtual void failed(Node& node, const Fault& fault, const Limit& limit) = 0;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// How many slots a Redis Cluster has.
+inline constexpr unsigned slot_count = 16384;
+
+/// CRC-16 with the polynomial 0x1021, begun with 0 (XMODEM).
+constexpr std::uint16_t crc16(std::string_view bytes) noexcept {
+    unsigned crc = 0;
+    for (const char c : bytes) {
+        crc ^= static_cast<unsigned>(static_cast<unsigned char>(c)) << 8U;
+        for (int bit = 0; bit < 8; ++bit) {
+            crc = (crc & 0x8000U) != 0 ? crc << 1U ^ 0x1021U : crc << 1U;
+        }
+    }
+    return static_cast<std::uint16_t>(crc & 0xffffU);
+}
+
+/// The slot that a key lies in: that of its first `{…}`, if there is one that is not empty.
+constexpr unsigned slot_of(std::string_view key) noexcept {
+    const std::size_t open = key.find('{');
+    if (open != std::string_view::npos) {
+        const std::size_t close = key.find('}', open + 1);
+        if (close != std::string_view::npos && close > open + 1) {
+            key = key.substr(open + 1, close - open - 1);
+        }
+    }
+    return crc16(key) % slot_count;
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,153 @@
+// redis+cluster://: each lock on the master of its slot, wherever that is.
+
+#include "support/cluster.hpp"
+
+#include "fault_tools.hpp"
+#include "lock_test.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include <redlatch/core/slot.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using detail::slot_of;
+
+class Cluster : public ::testing::Test {
+protected:
+    /// A name whose slot is on that master.
+    static std::string name_on(std::size_t master, const std::string& stem = "job") {
+        for (int i = 0;; ++i) {
+            const std::string name = stem + std::to_string(i);
+            if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
+        }
+    }
+
+    RawRedis look_at(std::size_t i) { return RawRedis{group_.server(i).tcp_uri()}; }
+
+    /// Somebody in the queue of a lock, as its master sees it.
+    [[nodiscard]] bool queues(std::size_t master, const std::string& name) {
+        RawRedis redis = look_at(master);
+        return eventually([&] { return redis.exists("redlatch:queue:{" + name + "}"); });
+    }
+
+    ClusterGroup group_;
+    Client client_{options_for(group_.uri(0), 1s)};
+    Client other_{options_for(group_.uri(4), 1s)};  // a replica tells the map as well
+};
+
+TEST_F(Cluster, takes_waits_for_and_grants_locks_on_every_master) {
+    ASSERT_TRUE(succeeds(client_.ping()));
+    ASSERT_TRUE(succeeds(other_.ping()));
+    for (const std::size_t master : {0U, 1U, 2U}) {
+        const std::string name = name_on(master);
+        SCOPED_TRACE(name);
+        Lock<Watchdog<Reentrant>> lock{client_, name, {.lease = 600ms}};
+        Held held = lock.acquire().value();
+        EXPECT_TRUE(look_at(master).exists(name));
+        EXPECT_FALSE((Lock<Watchdog<Reentrant>>{other_, name}.try_lock()));
+        for (int turn = 0; turn < 3; ++turn) {
+            auto waiter = in_background([&] {
+                return Lock<Watchdog<Reentrant>>{other_, name}.acquire({.wait = 30s});
+            });
+            ASSERT_TRUE(queues(master, name));
+            EXPECT_TRUE(is_outcome(held.release(), Release::released));
+            ASSERT_TRUE(finishes(waiter));
+            ASSERT_TRUE(succeeds(waiter.get()));  // and released again
+            held = lock.acquire({.wait = 30s}).value();
+        }
+        EXPECT_TRUE(stays([&] { return held.held(); }, 700ms)) << "renewed";
+    }
+    EXPECT_TRUE(succeeds((Lock<Simple>{client_, "{tag}x"}.acquire())));
+}
+
+TEST_F(Cluster, is_found_as_long_as_one_node_of_the_uri_answers) {
+    const std::string port = std::to_string(group_.server(2).port());
+    group_.server(0).freeze();
+    group_.server(4).kill();
+    const std::string dead = std::to_string(group_.server(4).port());
+    Client client{options_for(group_.uri(0) + ",127.0.0.1:" + dead + ",127.0.0.1:" + port, 2s)};
+    Lock<Simple> lock{client, name_on(2)};
+    EXPECT_TRUE(lock.try_lock()) << "at the first try";
+    group_.server(0).thaw();
+    Client blind{options_for("redis+cluster://127.0.0.1:" + dead, 500ms)};
+    EXPECT_TRUE(fails_with(blind.ping(), Errc::unavailable));
+}
+
+TEST_F(Cluster, refuses_names_that_no_slot_keeps_together) {
+    for (const std::string name : {"a}b", "}a", "{}a", "{}", "}"}) {
+        EXPECT_TRUE(is_error(thrown_by([&] {
+                                 Lock<Simple>{client_, name};
+                             }),
+                             Errc::invalid_argument))
+            << name;
+    }
+    for (const std::string name : {"{", "a", "{a}", "x{a}y", "a{"}) {
+        EXPECT_TRUE(succeeds(Lock<Simple>{client_, name}.acquire())) << name;
+    }
+}
+
+TEST_F(Cluster, a_held_lock_survives_the_move_of_its_slot) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    Lock<Watchdog<Reentrant>> lock{client_, name, {.lease = 900ms}};
+    Held held = lock.acquire().value();
+    auto waiter = in_background([&] {
+        return Lock<Watchdog<Reentrant>>{other_, name}.acquire({.wait = 60s});
+    });
+    ASSERT_TRUE(queues(0, name));
+
+    group_.begin_to_move(slot, 0, 1);
+    group_.move_keys(slot, 0, 1);
+    EXPECT_TRUE(stays([&] { return held.held(); }, 1500ms)) << "renewed by ASK";
+    EXPECT_TRUE(succeeds(held.extend(900ms)));
+    group_.finish_move(slot, 0, 1);
+    EXPECT_TRUE(stays([&] { return held.held(); }, 1500ms)) << "renewed by MOVED";
+    EXPECT_TRUE(look_at(1).exists(name));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter));
+    EXPECT_TRUE(succeeds(waiter.get()));
+}
+
+TEST_F(Cluster, goes_on_after_a_master_died) {
+    const std::string name = name_on(2);
+    const std::string elsewhere = name_on(0);
+    Held there = Lock<Watchdog<Simple>>{client_, elsewhere, {.lease = 1s}}.acquire().value();
+    Held held = Lock<Watchdog<Simple>>{client_, name, {.lease = 20s}}.acquire().value();
+    ASSERT_TRUE(eventually([&] { return look_at(5).command({"DBSIZE"}).integer == 1; }));
+    auto waiter = in_background([&] { return Lock<Simple>{other_, name}.acquire({.wait = 60s}); });
+    group_.server(2).kill();
+    ASSERT_TRUE(group_.becomes_master(5));
+    EXPECT_TRUE(there.held()) << "the others go on";
+    ASSERT_TRUE(eventually([&] { return held.extend(20s).has_value(); }));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter, 30s));
+    EXPECT_TRUE(succeeds(waiter.get()));
+    EXPECT_TRUE(there.held());
+}
+
+TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
+    Held frozen = Lock<Watchdog<Simple>>{client_, name_on(1), {.lease = 30s}}.acquire().value();
+    std::vector<Held> others;
+    for (int i = 0; i < 20; ++i) {
+        const std::string name = name_on(i % 2 == 0 ? 0 : 2, "other" + std::to_string(i) + "-");
+        Lock<Watchdog<Simple>> lock{client_, name, {.lease = 900ms}};
+        others.push_back(lock.acquire().value());
+    }
+    group_.server(1).freeze();
+    const auto held = [](const Held& one) { return one.held(); };
+    EXPECT_TRUE(stays([&] { return std::all_of(others.begin(), others.end(), held); }, 3s));
+    group_.server(1).thaw();
+}
+
+}  // namespace
+}  // namespace redlatch::test

@@ -1,0 +1,108 @@
+#include "support/cluster.hpp"
+
+#include "support/wait.hpp"
+
+#include <chrono>
+#include <stdexcept>
+
+namespace redlatch::test {
+namespace {
+
+constexpr std::size_t masters = 3;
+
+unsigned first_slot(std::size_t master) {
+    return static_cast<unsigned>((master * 16384 + masters - 1) / masters);
+}
+
+}  // namespace
+
+ClusterGroup::ClusterGroup() {
+    for (std::size_t i = 0; i < 2 * masters; ++i) {
+        Address bus{.path = {}, .host = "127.0.0.1", .port = 0};
+        bus_ports_.push_back(bind_to(bus));
+        servers_.push_back(std::make_unique<RedisServer>(
+            RedisServerOptions{.tcp = true,
+                               .config = {{"cluster-enabled", "yes"},
+                                          {"cluster-port", std::to_string(bus.port)},
+                                          {"cluster-node-timeout", "1000"},
+                                          {"cluster-replica-validity-factor", "0"},
+                                          {"cluster-require-full-coverage", "no"},
+                                          {"repl-diskless-sync-delay", "0"}}}));
+        ids_.push_back(at(i).command({"CLUSTER", "MYID"}).text);
+        ask(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+        if (i < masters) {
+            ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first_slot(i)),
+                    std::to_string(first_slot(i + 1) - 1)});
+        }
+        if (i > 0) {
+            ask(0, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(servers_[i]->port()),
+                    std::to_string(bus.port)});
+        }
+    }
+    const auto wait_for = [](auto predicate, const char* what) {
+        if (!eventually(predicate)) throw std::runtime_error{what};
+    };
+    for (std::size_t i = masters; i < 2 * masters; ++i) {
+        wait_for(
+            [&] {
+                const auto& master = ids_[i - masters];
+                return at(i).command({"CLUSTER", "REPLICATE", master}).text == "OK";
+            },
+            "a replica does not hear of its master");
+    }
+    for (std::size_t i = 0; i < 2 * masters; ++i) {
+        wait_for(
+            [&] {
+                RawRedis redis = at(i);
+                const bool fine =
+                    redis.command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") !=
+                    std::string::npos;
+                const bool follows =
+                    i < masters || redis.info("replication")["master_link_status"] == "up";
+                return fine && follows && redis.command({"CLUSTER", "SLOTS"}).elements.size() == 3;
+            },
+            "the Cluster does not come together");
+    }
+}
+
+std::string ClusterGroup::uri(std::size_t i) const {
+    return "redis+cluster://127.0.0.1:" + std::to_string(servers_[i]->port());
+}
+
+void ClusterGroup::begin_to_move(unsigned slot, std::size_t from, std::size_t to) {
+    const std::string name = std::to_string(slot);
+    ask(to, {"CLUSTER", "SETSLOT", name, "IMPORTING", ids_[from]});
+    ask(from, {"CLUSTER", "SETSLOT", name, "MIGRATING", ids_[to]});
+}
+
+void ClusterGroup::move_keys(unsigned slot, std::size_t from, std::size_t to) {
+    RawRedis source = at(from);
+    const RawReply keys = source.command({"CLUSTER", "GETKEYSINSLOT", std::to_string(slot), "100"});
+    for (const RawReply& key : keys.elements) {
+        ask(from,
+            {"MIGRATE", "127.0.0.1", std::to_string(servers_[to]->port()), key.text, "0", "5000"});
+    }
+}
+
+void ClusterGroup::finish_move(unsigned slot, std::size_t from, std::size_t to) {
+    for (const std::size_t i : {to, from}) {
+        ask(i, {"CLUSTER", "SETSLOT", std::to_string(slot), "NODE", ids_[to]});
+    }
+}
+
+bool ClusterGroup::becomes_master(std::size_t i) {
+    return eventually([&] {
+        RawRedis redis = at(i);
+        return redis.info("replication")["role"] == "master" &&
+               redis.command({"CLUSTER", "INFO"}).text.find("cluster_state:ok") !=
+                   std::string::npos;
+    });
+}
+
+void ClusterGroup::ask(std::size_t i, const RawRedis::Command& command) const {
+    const RawReply reply = at(i).command(command);
+    if (reply.is_error())
+        throw std::runtime_error{command[0] + " " + command[1] + ": " + reply.text};
+}
+
+}  // namespace redlatch::test

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/socket.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+
+/// A Redis Cluster of three masters, each with a third of the slots, and a replica for each.
+class ClusterGroup {
+public:
+    /// Throws std::runtime_error if it does not come together.
+    ClusterGroup();
+
+    /// redis+cluster:// with the address of server `i`: 0 to 2 began as masters, 3 to 5 as the
+    /// replicas of 0 to 2.
+    [[nodiscard]] std::string uri(std::size_t i = 0) const;
+    RedisServer& server(std::size_t i) { return *servers_[i]; }
+
+    /// Which master has the key's slot, as the Cluster began.
+    [[nodiscard]] static std::size_t owner_of(unsigned slot) { return slot * 3 / 16384; }
+
+    /// Moves a slot between masters, and stops at each stage.
+    void begin_to_move(unsigned slot, std::size_t from, std::size_t to);
+    void move_keys(unsigned slot, std::size_t from, std::size_t to);
+    void finish_move(unsigned slot, std::size_t from, std::size_t to);
+
+    /// Whether server `i` becomes the master of some slots; waits for it.
+    [[nodiscard]] bool becomes_master(std::size_t i);
+
+private:
+    RawRedis at(std::size_t i) const { return RawRedis{servers_[i]->tcp_uri()}; }
+    void ask(std::size_t i, const RawRedis::Command& command) const;
+
+    std::vector<UniqueFd> bus_ports_;
+    std::vector<std::unique_ptr<RedisServer>> servers_;
+    std::vector<std::string> ids_;
+};
+
+}  // namespace redlatch::test
