@@ -348,6 +348,13 @@ TEST(HonestEnds, finds_a_release_of_anothers_lock) {
     EXPECT_TRUE(finds(check_honest_ends(story.history()), "2/1 (Simple) had it before"));
 }
 
+TEST(HonestEnds, a_hold_that_was_over_before_it_was_told_is_nobodys) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60);
+    story.takes({.process = 2, .from = 0, .to = 20, .valid = 0});
+    EXPECT_TRUE(clean(check_honest_ends(story.history())));
+}
+
 // ---- Nesting
 
 TEST(Reentrancy, accepts_a_nest) {

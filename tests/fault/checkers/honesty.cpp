@@ -128,7 +128,9 @@ Violations check_honest_ends(const History& history) {
             check_early_end(hold, found);
             if (!hold.release_end || hold.release_end->outcome != "released") continue;
             const auto other = std::ranges::find_if(holds, [&](const HoldRecord& next) {
-                return next.acquired > hold.acquired && next.acquired < hold.release_invoke->at;
+                // Who stood still for long may get a hold that is over already.
+                return !next.relied_on.empty() && next.acquired > hold.acquired &&
+                       next.acquired < hold.release_invoke->at;
             });
             if (other == holds.end()) continue;
             found.push_back({"honest end",

@@ -6,11 +6,13 @@
 #include "../lab/store.hpp"
 #include "names.hpp"
 #include "reliance.hpp"
+#include "seeded_bugs.hpp"
 #include <redlatch/redlatch.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -85,11 +87,13 @@ private:
         Result<Held> held = lock.acquire({.wait = wait_, .lease = lease_, .stop = stop_});
         call.at = now();
         if (!held) return give_up(call, held.error());
-        const Reliance<Policy, Held> reliance{*held, call.at, lease_};
+        const Reliance<Held> reliance{*held, is_mistaken<Policy>, call.at, lease_};
         facts_.token = held->token();
         call.token = facts_.token;
         succeed(call, reliance);
-        work<Policy>(lock, *held, reliance);
+        work(*held, reliance, [&lock, this] {
+            return lock.acquire({.wait = Wait::none(), .lease = lease_, .stop = stop_});
+        });
     }
 
     /// By the calls that have the shape of a mutex.
@@ -105,9 +109,10 @@ private:
             return give_up(call, error.error());
         }
         if (!taken) return give_up(call, Error{Errc::timed_out, {}, {}, {}, {}});
-        const Reliance<Policy, Lock<Policy>> reliance{lock, call.at, lease_};
+        const Reliance<Lock<Policy>> reliance{lock, is_mistaken<Policy>, call.at, lease_};
         succeed(call, reliance);
-        work<Policy>(lock, lock, reliance);
+        // Without the token of the outer hold it would not be clear what is nested in what.
+        work(lock, reliance, {});
     }
 
     /// Some errors come at once, again and again.
@@ -116,17 +121,20 @@ private:
         rest(milliseconds{dice_.between(1, 10)});
     }
 
+    template <class Policy>
+    static constexpr bool is_mistaken = std::is_same_v<Policy, CountsFromReply>;
+
+    using TakeAgain = std::function<Result<Held>()>;
+
     /// The critical section, and its end.
-    template <class Policy, class View, class Relied>
-    void work(Lock<Policy>& lock, View& view, const Relied& reliance) {
+    template <class View>
+    void work(View& view, const Reliance<View>& reliance, const TakeAgain& take_again) {
         {
             const bool listens = dice_.percent(plan_->habits.listens);
             const std::stop_token lost = listens ? reliance.lost() : std::stop_token{};
             const std::stop_callback notice{lost, [this, facts = facts_] { notice_loss(facts); }};
             update_resource(reliance);
-            // Without the token of the outer hold it is not clear what was nested in what.
-            const bool nests = !facts_.token.empty() && dice_.percent(plan_->habits.nests);
-            if (nests) nest<Policy>(lock, reliance);
+            if (take_again && dice_.percent(plan_->habits.nests)) nest(reliance, take_again);
             if (dice_.percent(plan_->habits.extends)) extend(view, reliance);
             rest(dice_.in(plan_->habits.work));
             probe(reliance);
@@ -137,11 +145,11 @@ private:
     }
 
     /// Takes the lock again, while it has it.
-    template <class Policy, class Relied>
-    void nest(Lock<Policy>& lock, const Relied& reliance) {
+    template <class View>
+    void nest(const Reliance<View>& reliance, const TakeAgain& take_again) {
         Event call = begin(Op::nest, try_limit(milliseconds{0}));
         const Time begun = call.at;
-        Result<Held> inner = lock.acquire({.wait = Wait::none(), .lease = lease_, .stop = stop_});
+        Result<Held> inner = take_again();
         call.at = now();
         if (!inner) return fail(call, inner.error());
         if (inner->token() != facts_.token) {
@@ -166,14 +174,14 @@ private:
         call.at = begun;
         recorder_->write(call);
         call.at = answered;
-        const Reliance<Simple, Held> reliance{held, answered, lease_};
+        const Reliance<Held> reliance{held, false, answered, lease_};
         succeed(call, reliance);
         release(held);
         facts_ = outer;
     }
 
-    template <class View, class Relied>
-    void extend(View& view, const Relied& reliance) {
+    template <class View>
+    void extend(View& view, const Reliance<View>& reliance) {
         rest(dice_.in(plan_->habits.work));
         if (dice_.percent(plan_->habits.at_the_end)) {
             rest(reliance.remaining() - milliseconds{dice_.between(0, 30)});
@@ -186,8 +194,8 @@ private:
     }
 
     /// Stays until the lease is over, or a while with a watchdog; then `lost()` is waited for.
-    template <class Relied>
-    void linger(const Relied& reliance, const std::stop_token& lost) {
+    template <class View>
+    void linger(const Reliance<View>& reliance, const std::stop_token& lost) {
         const Time end = now() + lease_ * 3 / 2;
         while (now() < end && !stop_.stop_requested()) {
             probe(reliance);
@@ -233,8 +241,8 @@ private:
     }
 
     /// Reads, waits, and writes, where the validity allows it.
-    template <class Relied>
-    void update_resource(const Relied& reliance) {
+    template <class View>
+    void update_resource(const Reliance<View>& reliance) {
         Store::Write write{.lock = facts_.lock, .process = 0, .hold = facts_.hold};
         write.read = store_.read(facts_.lock);
         rest(milliseconds{dice_.between(0, 3)});
@@ -249,8 +257,8 @@ private:
         store_.write(write);
     }
 
-    template <class Relied>
-    void probe(const Relied& reliance) {
+    template <class View>
+    void probe(const Reliance<View>& reliance) {
         Event event = facts_;
         event.op = Op::probe;
         event.stage = Stage::note;
@@ -297,8 +305,8 @@ private:
         recorder_->write(call);
     }
 
-    template <class Relied>
-    void succeed(Event& call, const Relied& reliance) {
+    template <class View>
+    void succeed(Event& call, const Reliance<View>& reliance) {
         call.stage = Stage::ok;
         call.outcome = "ok";
         call.fence = reliance.fence();
@@ -306,8 +314,8 @@ private:
         recorder_->write(call);
     }
 
-    template <class Relied>
-    static void tell_validity(Event& event, Time before, const Relied& reliance) {
+    template <class View>
+    static void tell_validity(Event& event, Time before, const Reliance<View>& reliance) {
         const milliseconds left = reliance.remaining();
         if (left <= milliseconds{0}) return;
         event.valid_until = before + left;
