@@ -321,6 +321,26 @@ TEST(Honesty, finds_a_loss_that_nobody_was_told_of) {
     EXPECT_TRUE(clean(check_honesty(story.history(), 20ms)));
 }
 
+TEST(Honesty, finds_words_that_contradict_each_other) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 104, false);
+    History history = story.history();
+    history.back().outcome = "uncertain";
+    EXPECT_TRUE(finds(check_honesty(history, 1s), "state() says held"));
+    history.back().outcome = "lost";
+    EXPECT_TRUE(clean(check_honesty(history, 1s)));
+    history.back().valid_until = 200ms;
+    EXPECT_TRUE(finds(check_honesty(history, 1s), "remaining() is positive"));
+}
+
+TEST(Honesty, finds_a_late_question_without_an_answer) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).loses(1, 1, 110);
+    History history = story.history();
+    history.back().outcome = "not fired";
+    EXPECT_TRUE(finds(check_honesty(history, 1s), "asked after the end"));
+}
+
 TEST(HonestEnds, accepts_releases_in_time_and_after) {
     Story story;
     story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 50, 60);

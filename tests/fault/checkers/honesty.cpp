@@ -16,7 +16,11 @@ public:
     void tell(const Event& event, Violations& found) {
         if (event.op == Op::acquire && event.stage == Stage::ok) acquired_ = true;
         if (!acquired_) return;
-        if (event.op == Op::lost && !lost_) lost_ = event.at;
+        if (event.op == Op::lost && event.outcome == "not fired") {
+            accuse("lost() has not fired for who asked after the end", event, found);
+        } else if (event.op == Op::lost && !lost_) {
+            lost_ = event.at;
+        }
         if (event.op == Op::probe) probe(event, found);
         const bool renews = event.op == Op::extend || event.op == Op::nest;
         if (renews && event.stage == Stage::invoke) renewal_began_ = event.at;
@@ -38,6 +42,9 @@ private:
         if (event.held == false) {
             if (event.valid_until && *event.valid_until > event.at) {
                 accuse("remaining() is positive, and held() was false", event, found);
+            }
+            if (event.outcome == "held" || event.outcome == "uncertain") {
+                accuse("state() says held, and held() was false", event, found);
             }
             if (!seen_over_) seen_over_ = event.at;
         }

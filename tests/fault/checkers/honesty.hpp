@@ -8,9 +8,10 @@ namespace redlatch::test::fault {
 /// What the library said of a hold was true, by what it said before and after:
 /// - `held()` is never true again once it was false, once `lost()` has fired, or once the validity
 ///   is over that the client was told of last (of holds without a watchdog);
+/// - `state()` and `remaining()` say nothing else than `held()` before them;
 /// - nothing is extended or nested in a hold that is lost;
 /// - a client that saw the end of the validity and waits for `slack` hears of it by `lost()`, the
-///   time for which its process stood still left out.
+///   time for which its process stood still left out; who asks after the end is told at once.
 /// Checker "honesty".
 [[nodiscard]] Violations check_honesty(const History& history, Time slack);
 

@@ -64,7 +64,8 @@ private:
 Violations check_reentrancy(const History& history) {
     std::map<std::pair<int, std::uint64_t>, std::optional<Time>> losses;
     for (const Event& event : history) {
-        if (event.op == Op::lost) losses[{event.process, event.hold}] = event.at;
+        if (event.op == Op::lost && event.outcome.empty())
+            losses[{event.process, event.hold}] = event.at;
     }
     Violations found;
     std::map<std::pair<int, std::uint64_t>, Nest> nests;

@@ -17,6 +17,14 @@ inline std::string name_of(Release outcome) {
     return names.at(outcome);
 }
 
+inline std::string name_of(HoldState state) {
+    static const std::map<HoldState, std::string> names{{HoldState::none, "none"},
+                                                        {HoldState::held, "held"},
+                                                        {HoldState::uncertain, "uncertain"},
+                                                        {HoldState::lost, "lost"}};
+    return names.at(state);
+}
+
 inline std::string name_of(Errc code) {
     static const std::map<Errc, std::string> names{{Errc::timed_out, "timed_out"},
                                                    {Errc::cancelled, "cancelled"},

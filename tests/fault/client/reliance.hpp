@@ -32,6 +32,11 @@ public:
         return mistaken_ ? std::stop_token{} : view_->lost();
     }
 
+    [[nodiscard]] HoldState state() const {
+        if (!mistaken_) return view_->state();
+        return held() ? HoldState::held : HoldState::lost;
+    }
+
     /// 0 for a policy without fencing.
     [[nodiscard]] std::uint64_t fence() const { return fence_of(*view_); }
 

@@ -208,6 +208,19 @@ private:
         while (lost.stop_possible() && !lost.stop_requested() && now() < patience) {
             rest(milliseconds{5});
         }
+        ask_late(reliance);
+    }
+
+    /// Whoever asks when it is over is told at once.
+    template <class View>
+    void ask_late(const Reliance<View>& reliance) {
+        const std::stop_token late = reliance.lost();
+        if (!late.stop_possible() || late.stop_requested()) return;
+        Event event = facts_;
+        event.op = Op::lost;
+        event.stage = Stage::note;
+        event.outcome = "not fired";
+        recorder_->write(event);
     }
 
     /// A thread-owned hold ends by the thread's release or unlock; a `Held` also by another thread's
@@ -264,6 +277,7 @@ private:
         event.stage = Stage::note;
         event.at = now();
         event.held = reliance.held();
+        event.outcome = name_of(reliance.state());
         tell_validity(event, event.at, reliance);
         recorder_->write(event);
     }

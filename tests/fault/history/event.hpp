@@ -22,7 +22,7 @@ enum class Op {
     extend,    ///< a lease set anew
     release,   ///< the end of one acquisition
     probe,     ///< a look at `held()` and `remaining()`: no I/O
-    lost,      ///< `lost()` has fired
+    lost,      ///< `lost()` has fired; or "not fired", for who asked after the end
     write,     ///< a change of the resource that the lock protects, as the store saw it
     fault,     ///< something that the injector did
     snapshot,  ///< what a process, or the server, has in use
@@ -58,7 +58,7 @@ struct Event {
     std::optional<Time> valid_at_most{};
 
     std::string
-        outcome{};  ///< a result's or an error's name; the kind of fault; the store's verdict
+        outcome{};         ///< name of a result, an error, a state, a fault, or the store's verdict
     std::string detail{};  ///< for people
     std::map<std::string, long long> counts{};
 };

@@ -66,7 +66,8 @@ std::vector<HoldRecord> holds_of(const History& history) {
         note_validity(draft, event);
         const bool takes = event.op == Op::acquire || event.op == Op::nest;
         if (takes && event.stage == Stage::ok) ++draft.acquisitions;
-        if (event.op == Op::lost && !draft.record.lost) draft.record.lost = event.at;
+        const bool lost = event.op == Op::lost && event.outcome.empty();
+        if (lost && !draft.record.lost) draft.record.lost = event.at;
         if (event.op != Op::release) continue;
         if (event.stage == Stage::invoke && --draft.acquisitions == 0) {
             draft.record.release_invoke = event;
