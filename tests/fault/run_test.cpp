@@ -60,6 +60,14 @@ TEST(Laboratory, what_is_left_of_them_holds_when_it_does_not) {
     expect_no_violation(plan);
 }
 
+TEST(Laboratory, fencing_tokens_rise_also_when_they_are_lost) {
+    RunPlan plan = of_the_library(FaultClass::outside, 5);
+    plan.client.subject = "fenced";
+    plan.storm = 4s;
+    plan.only = {"freeze client", "kill server and its data", "flush", "late requests"};
+    expect_no_violation(plan);
+}
+
 class SeededBug : public ::testing::TestWithParam<Control> {};
 
 TEST_P(SeededBug, is_found) {

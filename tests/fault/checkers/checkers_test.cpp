@@ -160,6 +160,16 @@ TEST(FencedStore, finds_a_stale_write_that_was_accepted) {
     EXPECT_TRUE(finds(check_fenced_store(story.history()), "4 was accepted after 5"));
 }
 
+TEST(FencedStore, finds_a_write_of_a_holder_of_before) {
+    Story story;
+    story.takes({.process = 1, .from = 0, .to = 10, .fence = 9});
+    story.takes({.process = 2, .from = 20, .to = 30, .fence = 8});
+    story.writes(1, 0, 8, "accepted", 2);
+    EXPECT_TRUE(clean(check_fenced_store(story.history())));
+    story.writes(2, 1, 9, "accepted", 1);
+    EXPECT_TRUE(finds(check_fenced_store(story.history()), "9 was accepted of a holder of before"));
+}
+
 TEST(LostUpdates, accepts_a_chain) {
     Story story;
     story.writes(1, 0).writes(2, 0, 0, "late").writes(3, 1).writes(4, 2);

@@ -1,8 +1,11 @@
 #include "store.hpp"
 
+#include "../history/holds.hpp"
+
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace redlatch::test::fault {
 namespace {
@@ -19,18 +22,33 @@ std::vector<Event> accepted_writes(const History& history) {
 }  // namespace
 
 Violations check_fenced_store(const History& history) {
+    std::map<std::pair<int, std::uint64_t>, HoldRecord> holds;
+    for (HoldRecord& hold : holds_of(history)) {
+        holds[{hold.process, hold.number}] = std::move(hold);
+    }
+    struct Lock {
+        std::uint64_t highest = 0;
+        Time newest{};  // when the acquisition of the latest hold that has written began
+    };
     Violations found;
-    std::map<std::string, std::uint64_t> highest;
+    std::map<std::string, Lock> locks;
     for (const Event& write : accepted_writes(history)) {
         if (write.fence == 0) continue;
-        std::uint64_t& last = highest[write.lock];
-        if (write.fence < last) {
+        Lock& lock = locks[write.lock];
+        const std::string what = write.lock + ": " + std::to_string(write.fence);
+        if (write.fence < lock.highest) {
             found.push_back({"fenced store",
-                             write.lock + ": " + std::to_string(write.fence) +
-                                 " was accepted after " + std::to_string(last),
+                             what + " was accepted after " + std::to_string(lock.highest),
                              write.at});
         }
-        last = std::max(last, write.fence);
+        lock.highest = std::max(lock.highest, write.fence);
+        const auto hold = holds.find({write.process, write.hold});
+        if (hold == holds.end()) continue;
+        if (hold->second.acquired < lock.newest) {
+            found.push_back(
+                {"fenced store", what + " was accepted of a holder of before", write.at});
+        }
+        lock.newest = std::max(lock.newest, hold->second.invoked);
     }
     return found;
 }

@@ -88,8 +88,8 @@ public:
         return *this;
     }
     Story& writes(int order, int read, std::uint64_t fence = 0,
-                  const std::string& verdict = "accepted") {
-        Event event = about({}, Op::write, Stage::note, order);
+                  const std::string& verdict = "accepted", int process = 1) {
+        Event event = about({.process = process}, Op::write, Stage::note, order);
         event.fence = fence;
         event.outcome = verdict;
         event.counts = {{"order", order}, {"read", read}, {"wrote", read + 1}};

@@ -129,6 +129,7 @@ private:
     /// The critical section, and its end.
     template <class View>
     void work(View& view, const Reliance<View>& reliance, const TakeAgain& take_again) {
+        facts_.fence = reliance.fence();  // a holder keeps it when it has lost the lock
         {
             const bool listens = dice_.percent(plan_->habits.listens);
             const std::stop_token lost = listens ? reliance.lost() : std::stop_token{};
@@ -156,7 +157,7 @@ private:
             fail(call, Error{Errc::lost, {}, {}, "a new hold instead", {}});
             return visit_anew(begun, call.at, *inner);
         }
-        succeed(call, reliance);
+        succeed(call, Reliance<Held>{*inner, false, call.at, lease_});
         rest(dice_.in(plan_->habits.work) / 2);
         probe(reliance);
         release(*inner);
@@ -167,6 +168,7 @@ private:
         const Event outer = facts_;
         facts_.hold = recorder_->next_number();
         facts_.token = held.token();
+        facts_.fence = 0;
         Event call = facts_;
         call.op = Op::acquire;
         call.stage = Stage::invoke;
@@ -261,11 +263,11 @@ private:
         rest(milliseconds{dice_.between(0, 3)});
         const auto time = store_time();
         const milliseconds left = reliance.remaining();
-        const bool fenced = reliance.fence() > 0;
+        const bool fenced = facts_.fence > 0;
         if (left <= milliseconds{0} && !fenced) return;
         if (!(fenced && plan_->only_fences)) write.not_after = time + left;
         write.process = static_cast<int>(::getpid());
-        write.fence = reliance.fence();
+        write.fence = facts_.fence;
         write.at = now();
         store_.write(write);
     }

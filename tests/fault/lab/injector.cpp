@@ -9,12 +9,19 @@
 #include <thread>
 
 namespace redlatch::test::fault {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const char* name) {
+    return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
 
 Injector::Injector(Laboratory& laboratory, std::string log, const Setup& setup)
     : laboratory_{&laboratory}, recorder_{log}, setup_{setup}, dice_{setup.seed} {
     for (const Fault& fault : all_faults()) {
-        const auto& only = setup.only;
-        const bool wanted = only.empty() || std::ranges::find(only, fault.name) != only.end();
+        const bool wanted = (setup.only.empty() || contains(setup.only, fault.name)) &&
+                            !contains(setup.except, fault.name);
         const bool allowed =
             fault.of_class == FaultClass::inside || setup.faults == FaultClass::outside;
         if (wanted && allowed) choice_.push_back(&fault);

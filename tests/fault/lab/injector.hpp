@@ -25,7 +25,8 @@ public:
         std::uint64_t seed = 0;
         FaultClass faults = FaultClass::inside;
         Range pause{std::chrono::milliseconds{5}, std::chrono::milliseconds{120}};
-        std::vector<std::string> only{};  ///< names of faults; empty: all
+        std::vector<std::string> only{};    ///< names of faults; empty: all
+        std::vector<std::string> except{};  ///< of those
     };
 
     Injector(Laboratory& laboratory, std::string log, const Setup& setup);

@@ -155,7 +155,10 @@ TEST(Injector, writes_down_what_it_does) {
     Laboratory laboratory{{.folder = folder.path(), .stations = 1, .client = client}};
     Injector injector{laboratory,
                       folder.path() + "/faults.jsonl",
-                      {.seed = 3, .pause = {1ms, 5ms}, .only = {"delay", "forget scripts"}}};
+                      {.seed = 3,
+                       .pause = {1ms, 5ms},
+                       .only = {"delay", "forget scripts", "stall"},
+                       .except = {"stall"}}};
     injector.storm(300ms);
     EXPECT_TRUE(laboratory.stop_clients(20s).empty());
     long long begun = 0;

@@ -62,18 +62,26 @@ void check(const RunPlan& plan, const History& history, RunReport& report) {
         const IdleLimits idle{.longest = longest,
                               .settle = longest + plan.client.command_timeout.most + slack};
         add(report.violations, std::move(overlaps));
-        add(report.violations, check_fence_order(history));
         add(report.violations, check_lost_updates(history));
         add(report.violations, check_honest_ends(history));
         add(report.violations, check_idle_locks(history, idle));
     } else {
         report.overlaps = std::move(overlaps);
     }
+    add(report.violations, check_fence_order(history));
     add(report.violations, check_fenced_store(history));
     add(report.violations, check_deadlines(history, slack));
     add(report.violations, check_honesty(history, slack));
     add(report.violations, check_reentrancy(history));
     add(report.violations, check_hygiene(history, allowed_growth_kib));
+}
+
+/// Fencing tokens follow the server's clock where their counter is lost. So either of both may happen
+/// in a run, but no step of the clock between the loss and the next token.
+std::vector<std::string> left_out(const RunPlan& plan) {
+    if (!plan.only.empty()) return {};
+    if (Dice{plan.seed}.percent(50)) return {"step clock"};
+    return {"kill server and its data", "flush", "evict"};
 }
 
 /// Works in the laboratory, and writes the histories into the folder.
@@ -83,10 +91,13 @@ void work(const RunPlan& plan, const std::string& folder, RunReport& report) {
                            .faults = plan.faults,
                            .stations = plan.stations,
                            .client = plan.client}};
-    Injector injector{
-        laboratory,
-        folder + "/faults.jsonl",
-        {.seed = plan.seed, .faults = plan.faults, .pause = plan.pause, .only = plan.only}};
+    Injector injector{laboratory,
+                      folder + "/faults.jsonl",
+                      {.seed = plan.seed,
+                       .faults = plan.faults,
+                       .pause = plan.pause,
+                       .only = plan.only,
+                       .except = left_out(plan)}};
     for (int round = 0; round < plan.rounds; ++round) {
         if (plan.storm > milliseconds{0}) injector.storm(plan.storm);
         std::this_thread::sleep_for(plan.calm);
