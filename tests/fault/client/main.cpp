@@ -54,6 +54,7 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"extend without owner check", {choice<ExtendAnyones>("ExtendAnyones")}},
         {"reused token", {choice<ReusedToken>("ReusedToken")}},
         {"relative count", {choice<RelativeCount>("RelativeCount (Reentrant)")}},
+        {"fence from a counter alone", {choice<CounterAlone>("CounterAlone (Fenced)")}},
         {"silent release", {choice<SilentRelease>("SilentRelease")}},
     };
     const auto found = subjects.find(subject);

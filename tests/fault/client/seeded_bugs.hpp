@@ -2,6 +2,8 @@
 
 #include <redlatch/redlatch.hpp>
 
+#include <cstddef>
+#include <stdexcept>
 #include <string>
 
 // Locks with mistakes that others have made, for the checkers to find: what they would not find here,
@@ -92,6 +94,28 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return 0
 )lua"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// Its fencing tokens are those of a counter that knows nothing of the time: it begins anew when its
+/// key is lost.
+struct CounterAlone : Fenced<Simple> {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            const auto by_counter = [](const Script& script) {
+                const std::string rule = "math.max(last_fence() + 1, clock())";
+                std::string source{script.source()};
+                const std::size_t at = source.find(rule);
+                if (at == std::string::npos) throw std::logic_error{"no such rule: " + rule};
+                return Script{source.replace(at, rule.size(), "last_fence() + 1")};
+            };
+            LockScripts scripts = Simple::scripts();
+            scripts.acquire = by_counter(scripts.acquire);
+            scripts.release = by_counter(scripts.release);
+            scripts.move = by_counter(scripts.move);
             return scripts;
         }();
         return changed;

@@ -64,6 +64,10 @@ std::vector<Control> make_controls() {
     habits.work = {milliseconds{10}, milliseconds{60}};
     controls.push_back(control("relative count", "exclusion", habits, {"lost replies"}));
 
+    Control counter = control("fence from a counter alone", "fence order", hasty(), {"flush"});
+    counter.plan.faults = FaultClass::outside;
+    controls.push_back(std::move(counter));
+
     habits = hasty();
     habits.polls = 0;
     habits.wait = {milliseconds{4000}, milliseconds{4500}};
