@@ -91,8 +91,10 @@ private:
         facts_.token = held->token();
         call.token = facts_.token;
         succeed(call, reliance);
-        work(*held, reliance, [&lock, this] {
-            return lock.acquire({.wait = Wait::none(), .lease = lease_, .stop = stop_});
+        // Where it nests, only faults are waited for; where it doesn't, in vain.
+        const milliseconds patience = Policy::reentrant ? nest_wait : milliseconds{0};
+        work(*held, reliance, [&lock, patience, this] {
+            return lock.acquire({.wait = patience, .lease = lease_, .stop = stop_});
         });
     }
 
@@ -148,7 +150,7 @@ private:
     /// Takes the lock again, while it has it.
     template <class View>
     void nest(const Reliance<View>& reliance, const TakeAgain& take_again) {
-        Event call = begin(Op::nest, try_limit(milliseconds{0}));
+        Event call = begin(Op::nest, try_limit(nest_wait));
         const Time begun = call.at;
         Result<Held> inner = take_again();
         call.at = now();
@@ -349,6 +351,7 @@ private:
     }
 
     static constexpr milliseconds longest_notice{2500};
+    static constexpr milliseconds nest_wait{200};
 
     Client* client_;
     Recorder* recorder_;
