@@ -45,6 +45,15 @@ install_packages() {
     fi
 }
 
+# install_neighbours: the other lock clients that some tests and benchmarks need. Where they cannot be
+# had, these are skipped.
+install_neighbours() {
+    local packages=(python3-redis)
+    if ! { command -v node && command -v npm; } >/dev/null; then packages+=(nodejs npm); fi
+    install_packages "${packages[@]}" || true
+    tests/neighbours/install
+}
+
 # Without Debian's packages: says what to install.
 check_programs() {
     local program missing=()
