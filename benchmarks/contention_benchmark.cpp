@@ -6,6 +6,7 @@
 #include "harness/crowd.hpp"
 #include "harness/exclusion.hpp"
 #include "harness/leftovers.hpp"
+#include "harness/neighbour_crowd.hpp"
 #include "harness/report.hpp"
 #include "harness/shared_memory.hpp"
 #include "harness/start_line.hpp"
@@ -14,6 +15,7 @@
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "ways/all.hpp"
+#include "ways/neighbours.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,6 +28,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -124,13 +127,11 @@ struct Window {
     Counts sections;
 };
 
-Figures figures(const Window& window, const CommandMeter& meter, const Field& field) {
+Figures figures(const Window& window, const CommandMeter& meter, const WaitTimes& waits) {
     const auto done = static_cast<double>(sum(window.sections));
     const Commands commands = meter.commands();
     const auto [least, most] = std::minmax_element(window.sections.begin(), window.sections.end());
     const auto starved = std::count(window.sections.begin(), window.sections.end(), 0U);
-    WaitTimes waits;
-    for (const Score& score : field.scores) waits.add(score.waits);
     return {done / window.time.count(),
             commands.sent / done,
             commands.in_scripts / done,
@@ -149,16 +150,22 @@ struct Sample {
     std::string error;
 };
 
-class Row {
+struct Row {
+    std::string name;
+    std::function<Sample(test::RedisServer& server, Seconds time)> measure;
+};
+
+std::string row_name(const Shape& shape, const Section& section, const std::string& way) {
+    return std::string{"contention/"} + shape.name + "/" + section.name + "/" + way;
+}
+
+/// Threads of this program.
+class OwnCrowd {
 public:
-    Row(const Shape& shape, const Section& section, Way way)
+    OwnCrowd(const Shape& shape, const Section& section, Way way)
         : shape_(shape), section_(section), way_(std::move(way)) {}
 
-    std::string name() const {
-        return std::string{"contention/"} + shape_.name + "/" + section_.name + "/" + way_.name;
-    }
-
-    Sample measure(test::RedisServer& server, Seconds time) const {
+    Sample operator()(test::RedisServer& server, Seconds time) const {
         test::RawRedis redis{server};
         const SharedMemory<Field> field;
         way_.set_up(redis, key);
@@ -167,7 +174,10 @@ public:
                     [&](int process) { run_process(process, server.tcp_uri(), *field); }};
         const Window window = watch(crowd, *field, meter, time);
         Sample sample{.figures = {}, .error = end(crowd, *field, redis)};
-        if (sample.error.empty()) sample.figures = figures(window, meter, *field);
+        if (!sample.error.empty()) return sample;
+        WaitTimes waits;
+        for (const Score& score : field->scores) waits.add(score.waits);
+        sample.figures = figures(window, meter, waits);
         return sample;
     }
 
@@ -223,6 +233,64 @@ private:
     Way way_;
 };
 
+/// Threads of other programs.
+class ForeignCrowd {
+public:
+    ForeignCrowd(const Shape& shape, const Section& section, test::ForeignProgram program)
+        : shape_(shape), section_(section), program_(std::move(program)) {}
+
+    Sample operator()(test::RedisServer& server, Seconds time) const {
+        test::RawRedis redis{server};
+        Sample sample;
+        try {
+            sample = measure(server, time);
+        } catch (const std::runtime_error& e) {
+            sample.error = e.what();
+        }
+        const std::string of_keys = leftovers(redis, key);
+        if (sample.error.empty()) sample.error = of_keys;
+        return sample;
+    }
+
+private:
+    Sample measure(test::RedisServer& server, Seconds time) const {
+        CommandMeter meter{server};
+        NeighbourCrowd crowd{program_,
+                             shape_.processes,
+                             shape_.threads,
+                             {std::to_string(server.port()), key, std::to_string(shape_.threads),
+                              std::to_string(section_.time.count()), std::to_string(raw_lease_ms)}};
+        meter.start();
+        const Seconds cpu = crowd.cpu();
+        const auto start = SteadyClock::now();
+        crowd.go();
+        std::this_thread::sleep_for(time);
+        const auto stop = SteadyClock::now();
+        Window window{.time = stop - start, .client_cpu = crowd.cpu() - cpu, .sections = {}};
+        meter.stop();
+        meter.learn_origins(std::chrono::milliseconds{100});
+        crowd.stop();
+        const std::vector<Passage> passages = crowd.end();
+        if (overlap(passages)) return {.figures = {}, .error = "sections overlapped"};
+        window.sections = count(passages, stop);
+        WaitTimes waits;
+        for (const Passage& passage : passages) waits.add(passage.entered - passage.asked);
+        return {.figures = figures(window, meter, waits), .error = {}};
+    }
+
+    Counts count(const std::vector<Passage>& passages, SteadyClock::time_point end) const {
+        Counts counts(static_cast<std::size_t>(shape_.all()));
+        for (const Passage& passage : passages) {
+            if (passage.left <= end) ++counts.at(passage.contender);
+        }
+        return counts;
+    }
+
+    Shape shape_;
+    Section section_;
+    test::ForeignProgram program_;
+};
+
 /// The worst of all rounds for what is about the worst, the middle for the rest.
 double over_rounds(const Column& column, const std::vector<Figures>& rounds, std::size_t index) {
     std::vector<double> values(rounds.size());
@@ -247,28 +315,53 @@ void compare(const std::vector<Row>& rows, const Arguments& arguments, test::Red
     }
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!errors[i].empty()) {
-            report.failed(rows[i].name(), errors[i]);
+            report.failed(rows[i].name, errors[i]);
             continue;
         }
         Figures middle;
         for (std::size_t c = 0; c < columns.size(); ++c) {
             middle.push_back(over_rounds(columns[c], good[i], c));
         }
-        report.row(rows[i].name(), middle);
+        report.row(rows[i].name, middle);
     }
+}
+
+std::vector<Row> all_rows(const Shape& shape, const Section& section,
+                          const std::vector<Neighbour>& neighbours) {
+    std::vector<Row> rows;
+    for (const Way& way : all_ways()) {
+        rows.push_back({row_name(shape, section, way.name), OwnCrowd{shape, section, way}});
+    }
+    for (const auto& [name, program] : neighbours) {
+        rows.push_back({row_name(shape, section, name), ForeignCrowd{shape, section, program}});
+    }
+    return rows;
+}
+
+/// Those that this machine has; says what the others lack.
+std::vector<Neighbour> present_neighbours(const test::RedisServer& server) {
+    std::vector<Neighbour> present;
+    for (Neighbour& neighbour : all_neighbours()) {
+        try {
+            const auto process = test::start(
+                neighbour.program, {std::to_string(server.port()), key, "0", "0", "1000"});
+            present.push_back(std::move(neighbour));
+        } catch (const test::Absent& absent) {
+            std::printf("%s: skipped, %s\n", neighbour.name.c_str(), absent.what());
+        }
+    }
+    return present;
 }
 
 int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
     check_command_meter(server);
+    const std::vector<Neighbour> neighbours = present_neighbours(server);
     Report report{"contention_benchmark", columns, arguments.json};
     for (const Shape& shape : shapes) {
         for (const Section& section : sections) {
-            std::vector<Row> rows;
-            for (const Way& way : all_ways()) {
-                Row row{shape, section, way};
-                if (arguments.wants(row.name())) rows.push_back(std::move(row));
-            }
+            std::vector<Row> rows = all_rows(shape, section, neighbours);
+            std::erase_if(rows, [&](const Row& row) { return !arguments.wants(row.name); });
             compare(rows, arguments, server, report);
         }
     }

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "support/foreign_program.hpp"
+
+#include <string>
+#include <vector>
+
+namespace redlatch::bench {
+
+/// A lock client of another language: threads of a process of its own take turns by it.
+struct Neighbour {
+    std::string name;
+    test::ForeignProgram program;
+};
+
+inline std::vector<Neighbour> all_neighbours() {
+    const std::string folder = REDLATCH_BENCHMARK_NEIGHBOURS;
+    return {{.name = "redis_py", .program = test::python_program(folder + "/redis_py.py")},
+            {.name = "node_redlock", .program = test::node_program(folder + "/node_redlock.js")}};
+}
+
+}  // namespace redlatch::bench
