@@ -352,5 +352,21 @@ TEST_F(LostReply, a_set_that_arrives_after_the_release_is_cleaned_up) {
     EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
 }
 
+TEST(LateAnswer, does_not_bring_a_hold_back) {
+    RedisServer server;
+    Proxy proxy{server.uri()};
+    Client client{options_for(proxy.uri(), 5s)};
+    Lock<Reentrant> lock{client, "job", {.lease = 300ms}};
+    Held held = lock.acquire().value();
+    proxy.hold_replies();
+    auto extended = in_background([&] { return held.extend(5s); });
+    ASSERT_TRUE(eventually([&] { return !held.held(); }));
+    proxy.pass();
+    EXPECT_TRUE(fails_with(extended.get(), Errc::lost));
+    EXPECT_EQ(held.state(), HoldState::lost);
+    RawRedis raw{server};
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+}
+
 }  // namespace
 }  // namespace redlatch::test

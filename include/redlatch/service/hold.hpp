@@ -129,6 +129,14 @@ public:
         uncertain_.store(false, std::memory_order_relaxed);
     }
 
+    /// The same for an answer that may have come too late: a hold that was over once stays over, and
+    /// false says that what the server has has to be released.
+    bool confirm_in_time(TimePoint sent, Lease lease) noexcept {
+        if (!valid(Clock::now())) return false;
+        confirm(sent, lease);
+        return in(Phase::held);
+    }
+
     /// A renewal got no answer.
     void doubt() noexcept { uncertain_.store(true, std::memory_order_relaxed); }
 

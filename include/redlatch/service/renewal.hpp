@@ -245,8 +245,12 @@ private:
         Hold& hold = *errand.job.hold;
         switch (errand.answer) {
             case RenewalAnswer::renewed:
-                hold.confirm(errand.sent, errand.lease);
-                events_.renewed(hold);
+                if (hold.confirm_in_time(errand.sent, errand.lease)) {
+                    events_.renewed(hold);
+                    break;
+                }
+                events_.lost(errand.job.hold);
+                if (hold.in(Phase::lost)) bury(errand.job.hold, {Clock::duration::zero()});
                 break;
             case RenewalAnswer::lost: events_.lost(errand.job.hold); break;
             case RenewalAnswer::unknown: hold.doubt(); break;

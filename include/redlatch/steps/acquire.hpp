@@ -394,8 +394,8 @@ private:
                 return undo_nest(hold, give_up->error);
             }
             if (std::holds_alternative<Granted>(action)) {
-                hold->confirm(sent_, nested_lease(*hold));
-                if (!hold->in(Phase::held)) {
+                if (!hold->confirm_in_time(sent_, nested_lease(*hold))) {
+                    session_->declare_lost(hold);
                     session_->renewal().bury(hold, {Clock::duration::zero()});
                     return undo_nest(hold, outer_is_gone());
                 }

@@ -27,8 +27,8 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         const Call call = extend_call(*hold, wanted);
         auto reply = session.master_of(hold->key()).run(call, limit);
         if (reply && reply->view().integer() == 1) {
-            hold->confirm(sent, wanted);
-            if (hold->in(Phase::held)) return {};
+            if (hold->confirm_in_time(sent, wanted)) return {};
+            session.declare_lost(hold);
             session.renewal().bury(hold, {Clock::duration::zero()});
             return Unexpected{Error{Errc::lost, hold->key(), {}, "it ended before the answer", {}}};
         }
