@@ -96,7 +96,7 @@ private:
     class Sleeper {
     public:
         explicit Sleeper(const std::stop_token& stop) {
-            if (stop.stop_possible()) on_stop_.emplace(stop, Ring{&bell_});
+            if (stop.stop_possible()) on_stop_ = std::make_unique<OnStop>(stop, Ring{&bell_});
         }
 
         /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less. Holds the
@@ -113,8 +113,10 @@ private:
             void operator()() const noexcept { bell->ring()(); }
         };
 
+        using OnStop = std::stop_callback<Ring>;
+
         Bell bell_;
-        std::optional<std::stop_callback<Ring>> on_stop_{};
+        std::unique_ptr<OnStop> on_stop_;  // g++ 12 warns of an optional one, for no reason
     };
 
     /// A thread in the queue.
