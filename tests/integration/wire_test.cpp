@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -48,8 +49,8 @@ public:
     /// How many connections the other side has closed, or this one.
     int ended() const { return ended_; }
 
-    /// The last word of each request that was answered; to be asked when it will get no more.
-    const std::vector<std::string>& last_words() const { return last_words_; }
+    /// The requests that were answered; to be asked when there will be no more.
+    const std::vector<std::string>& requests() const { return requests_; }
 
 private:
     void run() {
@@ -76,13 +77,10 @@ private:
     }
 
     std::string_view answer() const {
-        return answers_[std::min(last_words_.size(), answers_.size() - 1)];
+        return answers_[std::min(requests_.size(), answers_.size() - 1)];
     }
 
-    void note(std::string_view request) {
-        request.remove_suffix(2);
-        last_words_.emplace_back(request.substr(request.rfind('\n') + 1));
-    }
+    void note(std::string_view request) { requests_.emplace_back(request); }
 
     static bool readable(int fd) {
         pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
@@ -97,7 +95,7 @@ private:
     Address address_{.path = folder_.file("fake"), .host = {}};
     UniqueFd listener_ = listen_on(address_);
     const std::vector<std::string> answers_;
-    std::vector<std::string> last_words_;
+    std::vector<std::string> requests_;
     const bool hang_up_;
     std::atomic<bool> stop_{false};
     std::atomic<int> ended_{0};
@@ -142,6 +140,14 @@ TEST(Connection, answers_garbage_with_an_error) {
     }
 }
 
+/// What an acquire says: the last but one of its words, each of which stands behind its length.
+long long not_after(const std::string& request) {
+    std::istringstream lines{request};
+    std::vector<std::string> words;
+    for (std::string line; std::getline(lines, line);) words.push_back(line);
+    return std::stoll(words.at(words.size() - 3));
+}
+
 TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {
     constexpr long long server_time = 5'000'000'000;
     const std::string time = std::to_string(server_time);
@@ -152,13 +158,13 @@ TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {
         Lock<Reentrant> lock{client, "job"};
         EXPECT_TRUE(lock.try_lock());
     }
-    const auto& words = server.last_words();
-    ASSERT_GE(words.size(), 2U);
+    const auto& requests = server.requests();
+    ASSERT_GE(requests.size(), 2U);
     constexpr long long most_microseconds =
         1'000LL * (command_timeout + detail::late_margin).count();
-    EXPECT_LE(std::stoll(words[0]), 1'000'000 + 60'000'000) << "a minute after the handshake";
-    EXPECT_GT(std::stoll(words[1]), server_time);
-    EXPECT_LE(std::stoll(words[1]), server_time + most_microseconds);
+    EXPECT_LE(not_after(requests[0]), 1'000'000 + 60'000'000) << "a minute after the handshake";
+    EXPECT_GT(not_after(requests[1]), server_time);
+    EXPECT_LE(not_after(requests[1]), server_time + most_microseconds);
 }
 
 TEST(Connection, gives_up_on_a_server_that_finds_everything_late) {

@@ -98,7 +98,7 @@ public:
     }
 
     AcquireAction fault(TimePoint now, Fault fault) {
-        last_fault_ = std::move(fault.error);
+        last_fault_ = following(std::move(fault.error), last_fault_);
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
         return pause(now, pauses_.next(std::nullopt));
     }

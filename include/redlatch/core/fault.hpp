@@ -4,6 +4,7 @@
 #include <redlatch/result.hpp>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,16 @@ struct Fault {
     bool stale = false;  ///< the connection was kept idle and turned out to be dead: says nothing
                          ///< about the server's health now
 };
+
+/// An error that followed on another: the last try often has little time left, and what was wrong
+/// before says more.
+inline Error following(Error error, const std::optional<Error>& before) {
+    if (before && error.causes.empty() && before->message != error.message) {
+        error.causes.push_back(*before);
+        error.causes.back().causes.clear();
+    }
+    return error;
+}
 
 /// An answer of a shape that the command never gives: it may be another command's.
 inline Fault unexpected_reply() {

@@ -32,11 +32,11 @@ public:
     /// worth a second try.
     std::optional<Result<Release>> failed(const Fault& fault, bool valid, bool time_left) {
         maybe_executed_ = maybe_executed_ || fault.maybe_executed;
-        last_fault_ = fault.error;
+        last_fault_ = following(fault.error, last_fault_);
         if (!valid_at_start_) return Result<Release>{Release::expired};
         if (fault.transient && valid && time_left) return std::nullopt;
         if (maybe_executed_) return Result<Release>{Unexpected{unclear()}};
-        return Result<Release>{Unexpected{fault.error}};
+        return Result<Release>{Unexpected{*last_fault_}};
     }
 
 private:
