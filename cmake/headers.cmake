@@ -26,7 +26,9 @@ set(REDLATCH_HEADERS
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/renew.hpp
+    include/redlatch/core/quorum.hpp
     # net: talking to one server
+    include/redlatch/net/thread.hpp
     include/redlatch/net/sha1.hpp
     include/redlatch/net/reply.hpp
     include/redlatch/net/script.hpp
@@ -38,6 +40,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/connection.hpp
     include/redlatch/net/dialer.hpp
     include/redlatch/net/own_connection.hpp
+    include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
     # topology: which server for this key
@@ -45,6 +48,9 @@ set(REDLATCH_HEADERS
     include/redlatch/topology/single_master.hpp
     include/redlatch/topology/sentinel.hpp
     include/redlatch/topology/cluster.hpp
+    include/redlatch/topology/member.hpp
+    include/redlatch/topology/round.hpp
+    include/redlatch/topology/quorum.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lua.hpp
@@ -56,7 +62,6 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/fenced.hpp
     # services: one running thing each
     include/redlatch/service/process.hpp
-    include/redlatch/service/thread.hpp
     include/redlatch/service/schedule.hpp
     include/redlatch/service/bell.hpp
     include/redlatch/service/hold.hpp

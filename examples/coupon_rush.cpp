@@ -48,7 +48,7 @@ public:
     static bool understands(const std::string& uri) {
         const bool scheme = uri.starts_with("unix:///") || uri.starts_with("redis://");
         const bool path = uri.starts_with("redis://") && uri.find('/', 8) != std::string::npos;
-        return scheme && !path && uri.find_first_of("@?[") == std::string::npos;
+        return scheme && !path && uri.find_first_of("@?[ ") == std::string::npos;
     }
 
     int stock() { return std::atoi(command({"GET", stock_key})->str); }

@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -65,13 +66,17 @@ private:
     ::pid_t server_ = -1;
 };
 
-/// For any URI, over TLS too where this is built with it: with the authorities that the system
-/// trusts, or those of the file that SSL_CERT_FILE names.
-inline redlatch::ClientOptions options_for(const std::string& uri) {
-    redlatch::ClientOptions options{.uris = {uri}};
+/// For any URI, or those of several masters with a space in between. Over TLS too where this is built
+/// with it: with the authorities that the system trusts, or those of the file that SSL_CERT_FILE names.
+inline redlatch::ClientOptions options_for(const std::string& uris) {
+    redlatch::ClientOptions options;
+    std::istringstream words{uris};
+    for (std::string uri; words >> uri;) {
 #if defined(REDLATCH_EXAMPLE_TLS)
-    if (uri.starts_with("rediss")) options.tls = redlatch::tls();
+        if (uri.starts_with("rediss")) options.tls = redlatch::tls();
 #endif
+        options.uris.emplace_back(uri);
+    }
     return options;
 }
 
@@ -91,14 +96,16 @@ inline void require(bool condition, const char* what) {
     if (!condition) throw std::runtime_error{std::string{"it should be that "} + what};
 }
 
-/// Runs `body(uri)` on the server that the program's first argument names, or else on one of its
-/// own. Returns main's result: 0 if the body had nothing to complain about.
+/// Runs `body(uri)` on the server, or the several masters, that the program's arguments name, or else
+/// on a server of its own. Returns main's result: 0 if the body had nothing to complain about.
 template <class Body>
 int run(int argc, char** argv, Body body) {
     try {
         if (argc > 1) {
-            wait_for(argv[1]);
-            body(std::string{argv[1]});
+            std::string uris = argv[1];
+            for (int i = 2; i < argc; ++i) uris.append(" ").append(argv[i]);
+            wait_for(uris);
+            body(uris);
         } else {
             const OwnRedis server;
             wait_for(server.uri());

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0 {
 
@@ -29,29 +31,60 @@ inline void log_in_to_sentinels(UriParts& uri, const ClientOptions& options) {
     }
 }
 
-/// Where a client's server is, and what its URI says about the options.
-inline Result<ClientSetup> locate(ClientOptions options) {
-    const std::size_t masters = options.uris.size() + options.factories.size();
-    if (masters != 1) {
-        return Unexpected{invalid(masters == 0 ? "no URI" : "several masters are not built yet")};
-    }
-    if (options.uris.empty()) {
-        if (!options.factories.front().connect) {
-            return Unexpected{invalid("the factory of connections is empty")};
-        }
-        return ClientSetup{std::move(options)};
-    }
-    auto uri = parse_uri(options.uris.front());
-    if (!uri) return Unexpected{std::move(uri).error()};
-    options.connect_timeout = uri->connect_timeout.value_or(options.connect_timeout);
-    options.command_timeout = uri->command_timeout.value_or(options.command_timeout);
+/// Where one server is, or one deployment of servers.
+inline Result<UriParts> locate(const Uri& text, const ClientOptions& options) {
+    auto uri = parse_uri(text);
+    if (!uri) return uri;
     if (uri->tls && options.tls == nullptr) {
         return Unexpected{
             invalid("rediss:// wants TLS: set ClientOptions::tls to redlatch::tls(), from "
                     "<redlatch/tls.hpp>, and link redlatch::tls")};
     }
     if (uri->kind == UriParts::Kind::sentinel) log_in_to_sentinels(*uri, options);
-    return ClientSetup{std::move(options), *std::move(uri)};
+    return uri;
+}
+
+/// Whether several masters can decide together.
+inline Result<void> check_masters(const ClientSetup& setup) {
+    std::vector<std::string> names;
+    for (const UriParts& uri : setup.uris) {
+        if (uri.kind != UriParts::Kind::server) {
+            return Unexpected{invalid(
+                "a Sentinel or Cluster URI stands alone: it cannot be one of several masters")};
+        }
+        if (std::find(names.begin(), names.end(), uri.name()) != names.end()) {
+            return Unexpected{invalid(uri.name() + " is listed twice")};
+        }
+        names.push_back(uri.name());
+    }
+    if (setup.options.node_timeout <= std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("node_timeout must be positive")};
+    }
+    if (setup.options.longest_lease < std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("longest_lease must not be negative")};
+    }
+    return {};
+}
+
+/// Where a client's servers are, and what their URIs say about the options.
+inline Result<ClientSetup> locate(ClientOptions given) {
+    ClientSetup setup{std::move(given)};
+    ClientOptions& options = setup.options;
+    for (const Uri& text : options.uris) {
+        auto uri = locate(text, options);
+        if (!uri) return Unexpected{std::move(uri).error()};
+        options.connect_timeout = uri->connect_timeout.value_or(options.connect_timeout);
+        options.command_timeout = uri->command_timeout.value_or(options.command_timeout);
+        setup.uris.push_back(*std::move(uri));
+    }
+    for (const ConnectionFactory& factory : options.factories) {
+        if (!factory.connect) return Unexpected{invalid("the factory of connections is empty")};
+    }
+    if (setup.masters() == 0) return Unexpected{invalid("no URI")};
+    if (setup.masters() > 1) {
+        if (auto fit = check_masters(setup); !fit) return Unexpected{std::move(fit).error()};
+    }
+    return setup;
 }
 
 /// Checks a client's options as a whole.
@@ -107,9 +140,11 @@ public:
     }
 
     /// Whether all keys of a lock have to lie in one slot.
-    bool has_slots() const noexcept {
-        return setup_.uri && setup_.uri->kind == UriParts::Kind::cluster;
-    }
+    bool has_slots() const { return setup_.is(UriParts::Kind::cluster); }
+
+    /// Whether several masters decide; and the longest lease that is allowed.
+    bool has_quorum() const noexcept { return setup_.masters() > 1; }
+    std::chrono::milliseconds longest_lease() const noexcept { return setup_.longest_lease(); }
 
     /// This process's session if it has one yet: for destructors, which should not start any.
     Session* existing_session() noexcept {
@@ -164,6 +199,14 @@ public:
     /// Throws `LockError` with `Errc::invalid_argument` for a bad URI.
     explicit Client(Uri uri) : Client(ClientOptions{.uris = {std::move(uri)}}) {}
 
+    /// For several masters that know nothing of each other: a majority has to agree on each lock
+    /// (Redlock). See `ClientOptions::uris`. Throws `LockError` with `Errc::invalid_argument` for a bad
+    /// URI, and for one that is there twice.
+    template <std::convertible_to<Uri>... More>
+    Client(Uri first, Uri second, More&&... more)
+        : Client(ClientOptions{
+              .uris = {std::move(first), std::move(second), Uri{std::forward<More>(more)}...}}) {}
+
     /// For connections that the program makes itself. Throws `LockError` with
     /// `Errc::invalid_argument` for an empty factory.
     explicit Client(ConnectionFactory factory)
@@ -180,11 +223,12 @@ public:
         if (detail::Session* const session = shared_->existing_session()) session->close();
     }
 
-    /// Asks the server for an answer; connects if need be. Blocks for at most `command_timeout`.
+    /// Asks the server for an answer, of several masters a majority; connects if need be. Blocks for at
+    /// most `command_timeout`.
     Result<void> ping() {
         detail::Session& session = shared_->session();
         const auto limit = detail::Limit::in(session.command_timeout());
-        auto reply = session.master_of({}).run(detail::Call::plain({"PING"}), limit);
+        auto reply = session.run({}, detail::Call::plain({"PING"}), limit);
         if (!reply) return Unexpected{std::move(reply).error().error};
         return {};
     }

@@ -19,6 +19,7 @@ enum class Errc {
     denied,            ///< one side failed to authenticate, or the ACL forbids a command
     wrong_type,        ///< the key holds something that is not a lock of this policy
     not_replicated,    ///< too few replicas have the lock
+    no_quorum,         ///< too few of several masters gave a usable answer in time
     unclear,           ///< a release whose outcome cannot be known
     deadlock,          ///< the calling thread waits without limit for a lock that it holds itself
     protocol,          ///< an answer that Redis should never give
@@ -37,6 +38,7 @@ constexpr std::string_view describe(Errc code) noexcept {
         case Errc::denied: return "access denied";
         case Errc::wrong_type: return "the key is not a lock of this policy";
         case Errc::not_replicated: return "too few replicas have acknowledged the lock";
+        case Errc::no_quorum: return "no quorum";
         case Errc::unclear: return "the outcome of the release is not known";
         case Errc::deadlock: return "the calling thread already holds this lock";
         case Errc::protocol: return "unexpected answer from the server";

@@ -147,12 +147,14 @@ struct ConnectionFactory {
     std::string name = "own connection";
 };
 
-/// How a `Client` reaches its server. Checked when the `Client` is made.
+/// How a `Client` reaches its servers. Checked when the `Client` is made.
 struct ClientOptions {
-    /// The server: exactly one, here or in `factories`.
+    /// The server, here or in `factories`; or several masters that know nothing of each other, best
+    /// three or five, of which a majority has to agree on each lock. Sentinel and Cluster URIs stand
+    /// alone.
     std::vector<Uri> uris{};
 
-    /// In place of a URI: makes the connections to the server.
+    /// In place of URIs, or beside them: make the connections to one server each.
     std::vector<ConnectionFactory> factories{};
 
     /// The time for one connection, name resolution included. Default: 1 s.
@@ -161,6 +163,17 @@ struct ClientOptions {
     /// The time for one command and its answer; calls that don't wait for a lock take no longer
     /// in all, connecting and retries included. Default: 1 s.
     std::chrono::milliseconds command_timeout{1000};
+
+    /// With several masters: how long one may take for an answer before the others decide without it.
+    /// Several round trips, but much less than a lease; no more than `command_timeout` counts. Default:
+    /// 100 ms.
+    std::chrono::milliseconds node_timeout{100};
+
+    /// With several masters: the longest lease, with its `lock_delay`, that anybody uses for a lock
+    /// there. One that restarted less than that ago may have forgotten a lock, and so has no vote on
+    /// new ones; a longer lease is refused. 0: every restart keeps all data (`appendfsync always`), or
+    /// takes longer than any lease. Default: 30 s.
+    std::chrono::milliseconds longest_lease{std::chrono::seconds{30}};
 
     /// With `redis+sentinel://`: how to log in to the Sentinels themselves. The URI's own user and
     /// password are for the master. Default: not at all.

@@ -50,25 +50,55 @@ ClientOptions client_options() {
 TEST(ClientOptions, defaults_are_accepted) {
     const auto setup = detail::check(client_options());
     ASSERT_TRUE(accepted(setup));
-    EXPECT_EQ(setup->uri->host, "h");
+    EXPECT_EQ(setup->uris.front().host, "h");
     EXPECT_EQ(setup->options.connect_timeout, 1s);
     EXPECT_EQ(setup->options.command_timeout, 1s);
     EXPECT_EQ(setup->options.max_connections, 64U);
     EXPECT_EQ(setup->options.observer, nullptr);
 }
 
-TEST(ClientOptions, want_exactly_one_uri) {
+TEST(ClientOptions, want_a_uri) {
     EXPECT_TRUE(refused(detail::check(ClientOptions{}), "URI"));
-    EXPECT_TRUE(refused(detail::check({.uris = {"redis://a", "redis://b"}}), "several masters"));
+}
+
+TEST(ClientOptions, may_name_several_masters) {
+    const auto setup = detail::check({.uris = {"redis://a", "redis://b", "unix:///c"}});
+    ASSERT_TRUE(accepted(setup));
+    EXPECT_EQ(setup->masters(), 3U);
+    EXPECT_EQ(setup->options.node_timeout, 100ms);
+    EXPECT_EQ(setup->options.longest_lease, 30s);
+}
+
+TEST(ClientOptions, several_masters_are_servers_of_their_own) {
+    const auto names = [](Uri first, Uri second) {
+        return detail::check({.uris = {std::move(first), std::move(second)}});
+    };
+    EXPECT_TRUE(refused(names("redis://a", "redis://a:6379/2"), "a:6379 is listed twice"));
+    EXPECT_TRUE(refused(names("unix:///s", "unix:///s"), "listed twice"));
+    EXPECT_TRUE(refused(names("redis://a", "redis+sentinel://b/s"), "stands alone"));
+    EXPECT_TRUE(refused(names("redis+cluster://a", "redis://b"), "stands alone"));
+}
+
+TEST(ClientOptions, terms_of_several_masters_are_checked) {
+    ClientOptions options;
+    options.uris = {"redis://a", "redis://b"};
+    options.node_timeout = 0ms;
+    EXPECT_TRUE(refused(detail::check(options), "node_timeout"));
+    options.node_timeout = 1ms;
+    options.longest_lease = -1ms;
+    EXPECT_TRUE(refused(detail::check(options), "longest_lease"));
+    options.longest_lease = 0ms;
+    EXPECT_TRUE(accepted(detail::check(options)));
 }
 
 TEST(ClientOptions, a_factory_stands_in_for_the_uri) {
     const ConnectionFactory factory{.connect = [](milliseconds) { return nullptr; }};
     EXPECT_TRUE(accepted(detail::check({.factories = {factory}})));
     EXPECT_TRUE(refused(detail::check({.factories = {ConnectionFactory{}}}), "empty"));
-    EXPECT_TRUE(
-        refused(detail::check({.uris = {"redis://a"}, .factories = {factory}}), "several masters"));
-    EXPECT_TRUE(refused(detail::check({.factories = {factory, factory}}), "several masters"));
+    EXPECT_TRUE(accepted(detail::check({.uris = {"redis://a"}, .factories = {factory}})));
+    EXPECT_TRUE(accepted(detail::check({.factories = {factory, factory}})));
+    EXPECT_TRUE(refused(detail::check({.uris = {"redis://a"}, .factories = {ConnectionFactory{}}}),
+                        "empty"));
 }
 
 TEST(ClientOptions, tls_without_its_header_says_what_is_missing) {

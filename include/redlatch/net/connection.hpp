@@ -84,6 +84,9 @@ public:
     /// What messages call the server.
     const std::string& node() const noexcept { return node_; }
 
+    /// The latest moment at which the server may have started; nothing if it keeps that to itself.
+    std::optional<TimePoint> started_by() const noexcept { return started_by_; }
+
     /// Of which generation of its dialer's connections it is.
     unsigned epoch() const noexcept { return epoch_; }
     void set_epoch(unsigned epoch) noexcept { epoch_ = epoch; }
@@ -160,6 +163,44 @@ public:
         return {};
     }
 
+    /// The same as far as answers have come, which are not waited for. Whether that was all.
+    Expected<bool, Fault> settle_what_is_there() {
+        while (owes()) {
+            auto reply = receive_if_there();
+            if (!alive()) return Unexpected{std::move(reply).error()};
+            if (reply && !*reply) return false;
+            auto answer = reply ? Expected<Reply, Fault>{**std::move(reply)}
+                                : Unexpected{std::move(reply).error()};
+            if (!owed_.settle(std::move(answer))) return close(unexpected_reply(), true);
+        }
+        return true;
+    }
+
+    /// What to wait for before there can be more of a reply.
+    pollfd more_to_come() const noexcept {
+        return {.fd = context_->fd, .events = awaited(POLLIN), .revents = 0};
+    }
+
+    /// The next reply if it has come, which is not waited for. An error reply comes as a `Fault`, as
+    /// from `receive`.
+    Expected<std::optional<Reply>, Fault> receive_if_there() {
+        std::array<char, std::size_t{4} * 1024> buffer;
+        for (;;) {
+            void* raw = nullptr;
+            if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) {
+                return close(garbage(context_->reader->errstr), true);
+            }
+            if (raw != nullptr) {
+                auto reply = checked(Reply{raw});
+                if (!reply) return Unexpected{std::move(reply).error()};
+                return std::optional<Reply>{*std::move(reply)};
+            }
+            auto more = read_there(buffer);
+            if (!more) return close(std::move(more).error(), true);
+            if (!*more) return std::optional<Reply>{};
+        }
+    }
+
     /// The reply to the command that was sent last. An error reply comes as a `Fault` too, but leaves
     /// the connection usable.
     Expected<Reply, Fault> receive(const Limit& limit) {
@@ -193,10 +234,21 @@ private:
         if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
         auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);
         if (!reply) return Unexpected{std::move(reply).error()};
-        const std::string_view text = value_in(reply->view().text(), "connected_slaves:");
-        std::int64_t count = 0;
-        std::from_chars(text.data(), text.data() + text.size(), count);
-        return count;
+        return number(value_in(reply->view().text(), "connected_slaves:"));
+    }
+
+    /// False where nothing is there.
+    Expected<bool, Fault> read_there(std::span<char> buffer) {
+        for (;;) {
+            const ssize_t n = read_bytes(buffer, false);
+            if (n > 0) {
+                auto fed = feed({buffer.data(), static_cast<std::size_t>(n)});
+                return fed ? Expected<bool, Fault>{true} : Unexpected{std::move(fed).error()};
+            }
+            if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+            if (errno != EINTR) return Unexpected{failed("receive: ")};
+        }
     }
 
     Expected<Reply, Fault> receive_next(const Limit& limit) {
@@ -286,7 +338,9 @@ private:
     }
 
     /// What to wait for, where an operation could not go on.
-    short awaited(short events) const { return stream_ != nullptr ? stream_->awaited() : events; }
+    short awaited(short events) const noexcept {
+        return stream_ != nullptr ? stream_->awaited() : events;
+    }
 
     /// After an operation that failed.
     Fault failed(const char* operation) const {
@@ -368,7 +422,7 @@ private:
     }
 
     Expected<void, Fault> read_answers(TimePoint sent, bool any_role, const Limit& limit) {
-        auto done = read_run_id(limit);
+        auto done = read_server(limit);
         if (done) done = any_role ? skip(limit) : expect_master(limit);
         return done ? read_time(sent, limit) : done;
     }
@@ -401,13 +455,24 @@ private:
         return rest.substr(0, rest.find_first_of("\r\n"));
     }
 
+    static std::int64_t number(std::string_view text) noexcept {
+        std::int64_t value = 0;
+        std::from_chars(text.data(), text.data() + text.size(), value);
+        return value;
+    }
+
     /// Where an ACL forbids INFO, a lock that a message gives us is confirmed by one more command.
-    Expected<void, Fault> read_run_id(const Limit& limit) {
+    Expected<void, Fault> read_server(const Limit& limit) {
         auto reply = receive_if_allowed(limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply) return {};
-        const std::string_view id = value_in((*reply)->view().text(), "run_id:");
+        const std::string_view info = (*reply)->view().text();
+        const std::string_view id = value_in(info, "run_id:");
         if (!id.empty()) server_ = std::make_shared<const std::string>(id);
+        // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
+        const std::chrono::seconds uptime{number(value_in(info, "uptime_in_seconds:"))};
+        if (!id.empty())
+            started_by_ = saturating_add(Clock::now(), std::chrono::seconds{1} - uptime);
         return {};
     }
 
@@ -432,14 +497,9 @@ private:
         auto reply = receive_if_allowed(limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply || (*reply)->view().size() != 2) return {};
-        const auto number = [&reply](std::size_t i) {
-            const std::string_view text = (*reply)->view()[i].text();
-            std::int64_t value = 0;
-            std::from_chars(text.data(), text.data() + text.size(), value);
-            return value;
-        };
-        const std::chrono::microseconds time =
-            std::chrono::seconds{number(0)} + std::chrono::microseconds{number(1)};
+        const ReplyView now = (*reply)->view();
+        const std::chrono::microseconds time = std::chrono::seconds{number(now[0].text())} +
+                                               std::chrono::microseconds{number(now[1].text())};
         clock_.answered(sent, time, Clock::now());
         return {};
     }
@@ -454,6 +514,7 @@ private:
     std::unique_ptr<Stream> stream_;  // null where the socket itself carries the bytes
     std::string node_;
     std::shared_ptr<const std::string> server_;
+    std::optional<TimePoint> started_by_;
     ServerClock clock_;
     std::chrono::microseconds busy_wait_{0};
     std::vector<const Script*> scripts_run_;

@@ -2,7 +2,7 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
-#include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/exchange.hpp>
 #include <redlatch/net/pool.hpp>
 #include <redlatch/net/script.hpp>
 
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -69,7 +70,7 @@ public:
             if (reply) reply->repeated = first.maybe_executed;
             if (!reply && first.maybe_executed) reply.error().maybe_executed = true;
         }
-        note_health(reply);
+        note(reply);
         return reply;
     }
 
@@ -100,10 +101,18 @@ public:
         return pool_.owed();
     }
 
+    /// A connection that lies idle and on which no answer is owed; nothing where there is none.
+    std::optional<Pool::Loan> borrow_idle() { return pool_.borrow_idle(); }
+
+    /// One more connection for everybody; false where there are as many as there may be.
+    bool has_room() { return pool_.has_room(); }
+    void admit(Connection connection) { pool_.admit(std::move(connection)); }
+    void drop_idle() { pool_.drop_idle(); }
+
     /// A connection outside the pool, for a service that must never wait for a place.
     Expected<Connection, Fault> connect(const Limit& limit) {
         auto connection = pool_.dialer().open(limit);
-        note_health(connection);
+        note(connection);
         return connection;
     }
 
@@ -122,11 +131,22 @@ public:
         return !first_key_only_.load(std::memory_order_relaxed);
     }
 
+    /// Remembers what kind of call the server has accepted.
+    void learn(const Exchange& exchange) noexcept {
+        if (exchange.wiring().first_key_only && allows_all_keys()) first_key_only_ = true;
+    }
+
     /// How a call has to be written for this server.
     Wiring wiring_for(const Connection& connection) const noexcept {
         Wiring wiring{.first_key_only = first_key_only_.load(std::memory_order_relaxed)};
         if (connection.server() != nullptr) wiring.server = *connection.server();
         return wiring;
+    }
+
+    /// Something was asked of the server, or connected to it. Tells of its coming back.
+    template <class T>
+    void note(const Expected<T, Fault>& outcome) {
+        note_health(!outcome && outcome.error().error.code == Errc::unavailable);
     }
 
 private:
@@ -136,62 +156,16 @@ private:
         Connection& connection = **loan;
         Wiring wiring = wiring_for(connection);
         wiring.asking = once;
-        auto reply = exchange(connection, call, wiring, limit);
-        if (is_denied(reply) && call.can_omit_keys() && !wiring.first_key_only) {
-            wiring.first_key_only = true;
-            reply = exchange(connection, call, wiring, limit);
-            if (reply) first_key_only_ = true;
-        }
-        if (reply && call.is_script()) connection.note_run(call.script());
-        if (reply && !reply->view().fits(call.answer())) {
-            connection.discard();
-            reply = Unexpected{unexpected_reply()};
-            reply.error().error.node = name();
-        }
+        Exchange exchange{connection, call, wiring};
+        auto reply = exchange.run(limit);
+        if (reply) learn(exchange);
         if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.answer())) {
             reply = connection.wait_for(call.replicas(), *std::move(reply), limit);
             if (!reply) reply.error().maybe_executed = true;
         }
         if (!reply) note_fault(connection, reply.error());
-        if (reply) reply->server = connection.server();
         if (!reply && !loan->reused()) reply.error().stale = false;
         return reply;
-    }
-
-    /// A script that the server finds late although its answer is still waited for: then its clock
-    /// is not where it was taken to be, and the same is sent once more with the time it told.
-    static Expected<Reply, Fault> exchange(Connection& connection, const Call& call,
-                                           const Wiring& wiring, const Limit& limit) {
-        auto reply = exchange_once(connection, call, wiring, limit);
-        if (reply || !told_late(reply.error())) return reply;
-        return exchange_once(connection, call, wiring, limit);
-    }
-
-    static Expected<Reply, Fault> exchange_once(Connection& connection, const Call& call,
-                                                Wiring wiring, const Limit& limit) {
-        const TimePoint sent = Clock::now();
-        wiring.not_after = connection.clock().not_after(sent, saturating_sub(limit.at, sent));
-        auto reply = send_script(connection, call, wiring, limit);
-        const auto time = reply ? reply->view().time(call.answer()) : told_late(reply.error());
-        if (time) connection.clock().answered(sent, *time, Clock::now());
-        return reply;
-    }
-
-    static Expected<Reply, Fault> send_script(Connection& connection, const Call& call,
-                                              Wiring wiring, const Limit& limit) {
-        auto reply = send_once(connection, call, wiring, limit);
-        if (reply || !call.is_script() || !is_noscript(reply.error())) return reply;
-        wiring.form = Wiring::Form::whole;
-        return send_once(connection, call, wiring, limit);
-    }
-
-    static Expected<Reply, Fault> send_once(Connection& connection, const Call& call,
-                                            const Wiring& wiring, const Limit& limit) {
-        if (wiring.asking) {
-            auto allowed = connection.call(Call::plain({"ASKING"}).wire(), limit);
-            if (!allowed) return allowed;
-        }
-        return connection.call(call.wire(wiring), limit);
     }
 
     /// Connections to one server tend to die together: where one did, the others are not tried.
@@ -200,13 +174,7 @@ private:
         if (!connection.alive() && fault.error.code == Errc::unavailable) pool_.drop_idle();
     }
 
-    static bool is_denied(const Expected<Reply, Fault>& reply) {
-        return !reply && reply.error().error.code == Errc::denied;
-    }
-
-    template <class T>
-    void note_health(const Expected<T, Fault>& outcome) {
-        const bool down = !outcome && outcome.error().error.code == Errc::unavailable;
+    void note_health(bool down) {
         // Read first: a shared write for every command would make the threads wait for each other.
         if (down_.load(std::memory_order_relaxed) == down) return;
         if (down_.exchange(down) && !down && on_reconnect_) on_reconnect_(name());

@@ -36,6 +36,7 @@ public:
         }
 
         Connection& operator*() noexcept { return connection_; }
+        const Connection& operator*() const noexcept { return connection_; }
         Connection* operator->() noexcept { return &connection_; }
 
         /// Whether it lay idle before, and so may have died unnoticed.
@@ -81,6 +82,35 @@ public:
         return borrow(limit);
     }
 
+    /// An idle connection on which nothing is owed, or what was owed is there by now; nothing where
+    /// there is none. Does not block.
+    std::optional<Loan> borrow_idle() {
+        std::vector<Loan> owing;  // given back at the end
+        for (;;) {
+            auto loan = borrow_any_idle();
+            if (!loan) return std::nullopt;
+            auto settled = (*loan)->settle_what_is_there();
+            if (settled && *settled) return loan;
+            if (settled) owing.push_back(*std::move(loan));
+        }
+    }
+
+    /// Whether there may be one connection more.
+    bool has_room() {
+        const std::lock_guard lock{mutex_};
+        return idle_.size() + in_use_ < max_connections_;
+    }
+
+    /// Adds an idle one.
+    void admit(Connection connection) {
+        connection.busy_wait(busy_wait_);
+        {
+            const std::lock_guard lock{mutex_};
+            idle_.push_back(std::move(connection));
+        }
+        returned_.notify_one();
+    }
+
     /// Closes what is not in use.
     void drop_idle() {
         std::vector<Connection> dropped;  // closed outside the mutex
@@ -113,6 +143,17 @@ private:
     /// With the mutex held.
     void drop_outdated(std::vector<Connection>& dropped) {
         if (!idle_.empty() && !dialer_->is_current(idle_.back())) dropped.swap(idle_);
+    }
+
+    std::optional<Loan> borrow_any_idle() {
+        std::vector<Connection> dropped;  // closed outside the mutex
+        const std::lock_guard lock{mutex_};
+        drop_outdated(dropped);
+        if (idle_.empty()) return std::nullopt;
+        std::optional<Loan> loan{std::in_place, *this, std::move(idle_.back()), true};
+        idle_.pop_back();
+        ++in_use_;
+        return loan;
     }
 
     Expected<Loan, Fault> open_new(const Limit& limit) {

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -62,9 +63,9 @@ private:
     int fd_ = -1;
 };
 
-/// Waits until `fd` is ready for `events` or has an error. A fault when the limit is over or the
+/// Waits until something is ready among `entries`: false when the limit is over, a fault when the
 /// caller cancels. `poll` and not `select`: descriptors may be larger than 1023.
-inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit) {
+inline Expected<bool, Fault> wait_any(std::span<pollfd> entries, const Limit& limit) {
     for (;;) {
         if (limit.cancelled()) return Unexpected{cancelled_fault()};
         const Clock::duration left = limit.left();
@@ -72,15 +73,24 @@ inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit
         if (limit.stop.stop_possible())
             slice = std::min<Clock::duration>(slice, stop_check_interval);
 
-        pollfd entry{.fd = fd, .events = events, .revents = 0};
         const auto seconds = std::chrono::floor<std::chrono::seconds>(slice);
         const timespec timeout{.tv_sec = static_cast<std::time_t>(seconds.count()),
                                .tv_nsec = static_cast<long>((slice - seconds).count())};
-        const int ready = ::ppoll(&entry, 1, &timeout, nullptr);
-        if (ready > 0) return {};
+        const int ready = ::ppoll(entries.data(), entries.size(), &timeout, nullptr);
+        if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) return Unexpected{io_fault(system_message(errno))};
-        if (left == Clock::duration::zero()) return Unexpected{io_fault("no answer in time")};
+        if (left == Clock::duration::zero()) return false;
     }
+}
+
+/// Waits until `fd` is ready for `events` or has an error. A fault when the limit is over or the
+/// caller cancels.
+inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit) {
+    pollfd entry{.fd = fd, .events = events, .revents = 0};
+    auto ready = wait_any({&entry, 1}, limit);
+    if (!ready) return Unexpected{std::move(ready).error()};
+    if (!*ready) return Unexpected{io_fault("no answer in time")};
+    return {};
 }
 
 /// A socket's address, ready for `connect`.

@@ -56,6 +56,14 @@ if fence and redis.call('PTTL', fence) < lease + 86400000 then
 end
 )lua";
 
+/// For `extend`: the key of the fencing tokens takes over what another master has given.
+inline constexpr const char* raise_fence = R"lua(
+local least = tonumber(ARGV[3] or 0)
+if fence and least > (tonumber(redis.pcall('GET', fence)) or 0) then
+  redis.call('SET', fence, string.format('%.0f', least), 'PX', lease + 86400000)
+end
+)lua";
+
 /// For scripts that may give somebody a lock or a place: they change nothing where nobody waits for
 /// their answer any more. `now` is 0 where nobody needed to know.
 inline constexpr const char* in_time = R"lua(
@@ -340,7 +348,8 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-)lua" + keep_fence + R"lua(
+)lua" + raise_fence + keep_fence +
+                         R"lua(
 return 1
 )lua"},
 
@@ -485,7 +494,8 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-)lua" + keep_fence + R"lua(
+)lua" + raise_fence + keep_fence +
+                         R"lua(
 return 1
 )lua"},
 

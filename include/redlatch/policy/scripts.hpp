@@ -20,7 +20,7 @@ namespace redlatch::inline v0 {
 /// |         |       | not_after, fenced  | {0, waiting, 0}      |                   | Before that, as acquire |
 /// |         |       |                    |  not ours            |                   |                         |
 /// | nest    | (F)   | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
-/// | extend  | (F)   | lease              | 1 done, 0 not ours   | never shorter     | nothing                 |
+/// | extend  | (F)   | lease, (fence)     | 1 done, 0 not ours   | never shorter     | nothing                 |
 /// | release | Q W F | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
 /// | inspect | Q W F | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
 /// |         |       |                    |  waiters}            |                   |                         |
@@ -49,7 +49,9 @@ namespace redlatch::inline v0 {
 ///
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for
-/// others. `nest` and `extend` get F only for a lock that has one.
+/// others. `nest` and `extend` get F only for a lock that has one. Over several masters, `extend` with a
+/// `fence` stores that one if it is greater than what it finds: each has given its own, and the
+/// greatest counts.
 ///
 /// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
 /// and {0, ttl}: its waiters ask again and again, and it cannot be `Fenced`.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <redlatch/net/node.hpp>
-#include <redlatch/service/thread.hpp>
+#include <redlatch/net/thread.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +35,14 @@ public:
         if (sent) note(&node);
         if (asleep_) wake_.notify_one();
         return sent;
+    }
+
+    /// Answers are owed at `node`, to a command that somebody else has sent. Ignored at the end.
+    void watch(Node& node) {
+        const std::lock_guard lock{mutex_};
+        if (closing_ || !start()) return;
+        note(&node);
+        if (asleep_) wake_.notify_one();
     }
 
     /// Sends nothing any more, receives what is owed and ends the thread. Takes at most the time for

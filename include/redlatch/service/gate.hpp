@@ -601,7 +601,7 @@ private:
         const bool passes = ending.has_heir && passes_silently(here, *hold);
         if (!hold->advance(Phase::held, passes ? Phase::released : Phase::releasing)) return ending;
         ending.kind = passes ? Ending::Kind::handed : Ending::Kind::last;
-        if (passes) hand_on(here, {hold->token(), hold->refreshed_at(), hold->unclear_try});
+        if (passes) hand_on(here, {hold->token(), hold->refreshed_at(), hold->may_come_to_life()});
         return ending;
     }
 

@@ -188,6 +188,15 @@ public:
     // Likewise: its fencing token; 0 without one.
     std::uint64_t fence = 0;
 
+    // Where several masters decide: how many of them have been asked for the lock and have not answered
+    // to that yet. Null where one does.
+    std::shared_ptr<std::atomic<std::int64_t>> unsettled{};
+
+    /// Whether a command that asked for the lock may be carried out after its release.
+    bool may_come_to_life() const noexcept {
+        return unclear_try || (unsettled != nullptr && unsettled->load() != 0);
+    }
+
     // Which services know of the hold and have to be told of its end.
     std::atomic<bool> renewed_by_watchdog = false;
     std::atomic<bool> watched_by_notifier = false;

@@ -41,6 +41,12 @@ inline Call extend_call(const Hold& hold, Lease lease) {
     return own_call(hold, hold.scripts().extend, {hold.token().bytes, hold.server_ttl(lease)});
 }
 
+/// The same, and no fencing token up to `fence` is given out any more.
+inline Call store_fence_call(const Hold& hold, Lease lease, std::uint64_t fence) {
+    return own_call(hold, hold.scripts().extend,
+                    {hold.token().bytes, hold.server_ttl(lease), static_cast<std::int64_t>(fence)});
+}
+
 /// Gives the lock to the next owner for `ttl`.
 inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();

@@ -2,7 +2,7 @@
 
 #include <redlatch/core/random.hpp>
 #include <redlatch/net/connection.hpp>
-#include <redlatch/service/thread.hpp>
+#include <redlatch/net/thread.hpp>
 
 #include <sys/socket.h>
 

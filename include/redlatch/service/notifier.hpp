@@ -1,8 +1,8 @@
 #pragma once
 
+#include <redlatch/net/thread.hpp>
 #include <redlatch/service/hold.hpp>
 #include <redlatch/service/schedule.hpp>
-#include <redlatch/service/thread.hpp>
 
 #include <algorithm>
 #include <chrono>

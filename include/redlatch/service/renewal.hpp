@@ -1,11 +1,12 @@
 #pragma once
 
+#include <redlatch/core/quorum.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/net/thread.hpp>
 #include <redlatch/service/hold.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/schedule.hpp>
-#include <redlatch/service/thread.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <algorithm>
@@ -98,19 +99,31 @@ private:
         enum class Kind { renew, bury };
         Kind kind;
         std::shared_ptr<Hold> hold;
-        std::vector<Clock::duration> pauses{};  // where buried: those after the next release
-        TimePoint give_up_at{};                 // where buried
+        // Where buried:
+        std::vector<Clock::duration> pauses{};  // those after the next release
+        TimePoint give_up_at{};
+        std::vector<Node*> left{};  // of several masters, those that have not answered; else empty
     };
 
     /// A job with the command for it and what came of that.
     struct Errand {
         Job job;
         Lease lease;
-        RenewalAnswer answer = RenewalAnswer::unknown;
-        bool answered = false;  // whatever the answer was
-        bool noscript = false;
-        bool elsewhere = false;  // another server has to be asked
-        TimePoint sent{};
+        Ballot votes{1};
+        std::vector<Node*> silent{};        // who has to be asked again
+        bool elsewhere = false;             // another server has to be asked
+        bool settled = false;               // what the answers mean has been said
+        TimePoint sent = TimePoint::max();  // for the first time
+
+        RenewalAnswer answer() const {
+            switch (votes.on_keeping()) {
+                case Verdict::yes: return RenewalAnswer::renewed;
+                case Verdict::no: return RenewalAnswer::lost;
+                case Verdict::open:
+                case Verdict::unknown: break;
+            }
+            return RenewalAnswer::unknown;
+        }
 
         Call call() const {
             return job.kind == Job::Kind::bury ? release_call(*job.hold)
@@ -118,6 +131,30 @@ private:
         }
     };
     using Batch = std::vector<Errand>;
+
+    /// The errands of one server, in the order in which they go out and the answers come back.
+    struct Delivery {
+        Node* node;
+        std::vector<Errand*> errands{};
+        std::optional<Connection>* link = nullptr;
+        Limit limit{};
+        bool was_kept = false;  // the connection lay idle before
+        std::size_t answered = 0;
+        std::vector<Errand*> unknown_script{};
+        std::optional<Fault> fault{};
+
+        bool under_way() const { return !fault && answered < errands.size(); }
+
+        /// Those that have to go out once more.
+        std::vector<Errand*> rest() const {
+            std::vector<Errand*> all = unknown_script;
+            if (fault && fault->stale && was_kept) {
+                const auto unanswered = errands.begin() + static_cast<std::ptrdiff_t>(answered);
+                all.insert(all.end(), unanswered, errands.end());
+            }
+            return all;
+        }
+    };
 
     /// Renewals that are due this soon go out with those that are due now.
     static constexpr std::chrono::milliseconds batch_window{10};
@@ -210,9 +247,30 @@ private:
         return batch;
     }
 
-    /// With several servers, none that does not answer may hold up the others' renewals for long. With
-    /// the mutex held.
-    Clock::duration patience_with_each(std::size_t servers, const Batch& batch) const {
+    void perform(std::unique_lock<std::mutex>& lock, Batch batch) {
+        std::map<Node*, Delivery> by_node;
+        for (Errand& errand : batch) {
+            std::vector<Node*> nodes = std::exchange(errand.job.left, {});
+            if (nodes.empty()) nodes = topology_->masters_of(errand.job.hold->key());
+            errand.votes = Ballot{nodes.size()};
+            for (Node* const node : nodes) {
+                by_node.try_emplace(node, Delivery{node}).first->second.errands.push_back(&errand);
+            }
+        }
+        const Clock::duration patience = patience_with(by_node.size(), batch);
+        lock.unlock();
+        deliver(by_node, patience);
+        for (Errand& errand : batch) {
+            if (errand.elsewhere) redirect(errand);
+            if (!errand.settled) settle(errand);
+        }
+        lock.lock();
+        for (Errand& errand : batch) put_back(std::move(errand));
+    }
+
+    /// Of several servers, one that does not answer must not hold up the others' renewals for long.
+    /// With the mutex held.
+    Clock::duration patience_with(std::size_t servers, const Batch& batch) const {
         if (servers < 2 && links_.size() < 2) return Clock::duration::max();
         Lease shortest = Lease::max();
         const auto look = [&shortest](const Job& job) {
@@ -220,30 +278,15 @@ private:
         };
         renewals_.for_each(look);
         for (const Errand& errand : batch) look(errand.job);
-        return renewal_patience(shortest, Lease::max().duration()) / static_cast<int>(servers);
-    }
-
-    void perform(std::unique_lock<std::mutex>& lock, Batch batch) {
-        std::map<Node*, std::vector<Errand*>> by_node;
-        for (Errand& errand : batch) {
-            by_node[&topology_->master_of(errand.job.hold->key())].push_back(&errand);
-        }
-        const Clock::duration patience = patience_with_each(by_node.size(), batch);
-        lock.unlock();
-        for (auto& [node, errands] : by_node) exchange(*node, errands, patience);
-        for (Errand& errand : batch) {
-            if (errand.elsewhere) redirect(errand);
-            settle(errand);
-        }
-        lock.lock();
-        for (Errand& errand : batch) put_back(std::move(errand));
+        return renewal_patience(shortest, Lease::max().duration());
     }
 
     /// What an answered renewal means for its hold.
-    void settle(const Errand& errand) {
+    void settle(Errand& errand) {
+        errand.settled = true;
         if (errand.job.kind == Job::Kind::bury) return;
         Hold& hold = *errand.job.hold;
-        switch (errand.answer) {
+        switch (errand.answer()) {
             case RenewalAnswer::renewed:
                 if (hold.confirm_in_time(errand.sent, errand.lease)) {
                     events_.renewed(hold);
@@ -261,44 +304,154 @@ private:
     void put_back(Errand errand) {
         Job& job = errand.job;
         if (job.kind == Job::Kind::bury) {
-            if (!errand.answered && Clock::now() < job.give_up_at && !closing_) {
+            if (!errand.silent.empty() && Clock::now() < job.give_up_at && !closing_) {
                 job.pauses.insert(job.pauses.begin(), bury_retry_pause);
+                if (topology_->voters() > 1) job.left = std::move(errand.silent);
             }
             if (!job.pauses.empty()) bury_next(std::move(job));
             return;
         }
-        if (!enlisted_.contains(job.hold.get()) || errand.answer == RenewalAnswer::lost) return;
+        if (!enlisted_.contains(job.hold.get()) || errand.answer() == RenewalAnswer::lost) return;
         const Lease lease = job.hold->terms().lease;
-        const TimePoint due = errand.answer == RenewalAnswer::renewed
+        const TimePoint due = errand.answer() == RenewalAnswer::renewed
                                   ? renewal_due(errand.sent, lease)
                                   : renewal_retry_due(Clock::now(), lease);
         put(due, std::move(job));
     }
 
-    /// Sends all errands of one server and reads the answers. A connection that died since the last
-    /// batch is replaced once, without a word; scripts that the server forgot are sent whole.
-    void exchange(Node& node, const std::vector<Errand*>& errands, Clock::duration patience) {
-        std::optional<Connection>& link = links_[&node];
-        if (link && !node.is_current(*link)) link.reset();
-        for (const Errand* errand : errands) {
+    /// Sends everything, and reads the answers as they come. A connection that died since the last batch
+    /// is replaced once, without a word; scripts that the server forgot are sent whole.
+    void deliver(std::map<Node*, Delivery>& by_node, Clock::duration patience) {
+        std::vector<Delivery*> all;
+        for (auto& [node, delivery] : by_node) {
+            prepare(delivery, patience);
+            all.push_back(&delivery);
+        }
+        // What takes time comes behind what does not.
+        std::stable_partition(all.begin(), all.end(),
+                              [](const Delivery* delivery) { return delivery->was_kept; });
+        send(all, Wiring::Form::by_sha);
+        receive(all);
+
+        std::vector<Delivery*> again;
+        for (Delivery* const delivery : all) {
+            std::vector<Errand*> rest = delivery->rest();
+            if (rest.empty()) {
+                end(*delivery);
+                continue;
+            }
+            *delivery = {delivery->node, std::move(rest), delivery->link, delivery->limit};
+            again.push_back(delivery);
+        }
+        send(again, Wiring::Form::whole);
+        receive(again);
+        for (Delivery* const delivery : again) end(*delivery);
+    }
+
+    void prepare(Delivery& delivery, Clock::duration patience) {
+        Node& node = *delivery.node;
+        for (const Errand* errand : delivery.errands) {
             const Lease lease = errand->job.hold->terms().lease;
             patience = std::min(patience, renewal_patience(lease, node.command_timeout()));
         }
-        const Limit limit = Limit::in(patience);
-        const bool kept = link.has_value();
-        auto fault = send_all(node, link, errands, Wiring::Form::by_sha, limit);
-        if (fault && fault->stale && kept) {
-            fault = send_all(node, link, errands, Wiring::Form::by_sha, limit);
+        delivery.limit = Limit::in(patience);
+        delivery.link = &links_[&node];
+        std::optional<Connection>& link = *delivery.link;
+        if (link && !node.is_current(*link)) link.reset();
+        delivery.was_kept = link.has_value();
+    }
+
+    /// To connect to one takes no more than its share of the time, so that one that is out of reach leaves
+    /// some to the others.
+    void send(const std::vector<Delivery*>& deliveries, Wiring::Form form) {
+        auto left = static_cast<Clock::rep>(deliveries.size());
+        for (Delivery* const delivery : deliveries) {
+            const Limit share = delivery->limit.within(delivery->limit.left() / left--);
+            send(*delivery, form, share);
         }
-        if (!fault) {
-            std::vector<Errand*> unknown_script;
-            std::copy_if(errands.begin(), errands.end(), std::back_inserter(unknown_script),
-                         [](const Errand* errand) { return errand->noscript; });
-            fault = send_all(node, link, unknown_script, Wiring::Form::whole, limit);
+    }
+
+    void send(Delivery& delivery, Wiring::Form form, const Limit& share) {
+        std::optional<Connection>& link = *delivery.link;
+        if (!link) {
+            auto connection = topology_->connect(*delivery.node, share);
+            if (!connection) {
+                delivery.fault = std::move(connection).error();
+                return;
+            }
+            link = *std::move(connection);
         }
-        if (!fault) return;
-        events_.failed(fault->error);
-        topology_->failed(node, *fault, Limit::in(time_to_look_around));
+        std::string bytes;
+        Wiring wiring = delivery.node->wiring_for(*link);
+        wiring.form = form;
+        for (const Errand* errand : delivery.errands) bytes += errand->call().wire(wiring);
+        const TimePoint now = Clock::now();
+        for (Errand* const errand : delivery.errands) errand->sent = std::min(errand->sent, now);
+        if (auto sent = link->send(bytes, delivery.limit); !sent) {
+            break_off(delivery, std::move(sent).error());
+        }
+    }
+
+    void receive(const std::vector<Delivery*>& deliveries) {
+        for (;;) {
+            std::vector<Delivery*> under_way;
+            std::vector<pollfd> entries;
+            Limit limit;
+            for (Delivery* const delivery : deliveries) {
+                if (!delivery->under_way()) continue;
+                under_way.push_back(delivery);
+                entries.push_back((*delivery->link)->more_to_come());
+                limit.at = std::min(limit.at, delivery->limit.at);
+            }
+            if (under_way.empty()) return;
+            const auto ready = wait_any(entries, limit);
+            for (Delivery* const delivery : under_way) {
+                read_what_is_there(*delivery);
+                if (!delivery->under_way() || (ready && !delivery->limit.over())) continue;
+                Fault fault = ready ? io_fault("no answer in time") : ready.error();
+                fault.maybe_executed = true;
+                break_off(*delivery, std::move(fault));
+            }
+        }
+    }
+
+    void read_what_is_there(Delivery& delivery) {
+        Connection& link = **delivery.link;
+        while (delivery.under_way()) {
+            auto reply = link.receive_if_there();
+            if (reply && !*reply) return;
+            if (!reply && !link.alive()) {
+                break_off(delivery, std::move(reply).error());
+            } else if (reply && !(*reply)->view().integer()) {
+                break_off(delivery, unexpected_reply());
+            } else {
+                Errand& errand = *delivery.errands[delivery.answered++];
+                if (reply) {
+                    take(errand, **reply);
+                } else {
+                    take(delivery, errand, reply.error());
+                }
+            }
+        }
+    }
+
+    static void break_off(Delivery& delivery, Fault fault) {
+        delivery.link->reset();
+        if (fault.error.node.empty()) fault.error.node = delivery.node->name();
+        delivery.fault = std::move(fault);
+    }
+
+    /// Whoever has not answered by now does so no more.
+    void end(Delivery& delivery) {
+        if (!delivery.fault) return;
+        const Fault& fault = *delivery.fault;
+        for (std::size_t i = delivery.answered; i < delivery.errands.size(); ++i) {
+            Errand& errand = *delivery.errands[i];
+            errand.votes.cast(Vote::none);
+            errand.silent.push_back(delivery.node);
+        }
+        events_.failed(fault.error);
+        topology_->failed(*delivery.node, fault, Limit::in(time_to_look_around));
     }
 
     /// Another server has become the master: this one is asked alone.
@@ -308,62 +461,44 @@ private:
             Limit::in(renewal_patience(errand.job.hold->terms().lease, node.command_timeout()));
         errand.sent = Clock::now();
         const Call call = errand.call();
-        read_answer(errand, node.run(call, limit));
-    }
-
-    /// One pipeline: the fault where the connection broke in it.
-    std::optional<Fault> send_all(Node& node, std::optional<Connection>& link,
-                                  const std::vector<Errand*>& errands, Wiring::Form form,
-                                  const Limit& limit) {
-        if (errands.empty()) return std::nullopt;
-        if (!link) {
-            auto connection = node.connect(limit);
-            if (!connection) return std::move(connection).error();
-            link = *std::move(connection);
-        }
-        std::string bytes;
-        Wiring wiring = node.wiring_for(*link);
-        wiring.form = form;
-        for (const Errand* errand : errands) bytes += errand->call().wire(wiring);
-        const TimePoint sent = Clock::now();
-        auto broken = [&link](Fault fault) {
-            link.reset();
-            return fault;
-        };
-        if (auto done = link->send(bytes, limit); !done) return broken(std::move(done).error());
-        for (Errand* errand : errands) {
-            auto reply = link->receive(limit);
-            if (!reply && !link->alive()) return broken(std::move(reply).error());
-            if (reply && !reply->view().integer()) return broken(unexpected_reply());
-            errand->sent = sent;
-            if (!reply) node.check_role(*link, reply.error());
-            errand->elsewhere = !reply && redirection_of(reply.error());
-            if (errand->elsewhere) {
-                topology_->failed(node, reply.error(), limit);
-            } else {
-                read_answer(*errand, reply);
-            }
-        }
-        return std::nullopt;
-    }
-
-    void read_answer(Errand& errand, const Expected<Reply, Fault>& reply) {
+        const auto reply = node.run(call, limit);
         if (reply) {
-            const auto done = reply->view().integer();
-            errand.answered = true;
-            if (done == 1) errand.answer = RenewalAnswer::renewed;
-            if (done == 0) errand.answer = RenewalAnswer::lost;
-            return;
+            take(errand, *reply);
+        } else {
+            take(node, errand, reply.error());
         }
-        const Fault& fault = reply.error();
-        errand.noscript = is_noscript(fault) && !errand.noscript;
-        if (errand.noscript) return;
-        errand.answered = !fault.transient;
+    }
+
+    void take(Errand& errand, const Reply& reply) {
+        const auto done = reply.view().integer();
+        cast(errand, done == 1 ? Vote::yes : done == 0 ? Vote::no : Vote::none);
+    }
+
+    /// An error on a connection that goes on.
+    void take(Delivery& delivery, Errand& errand, const Fault& fault) {
+        delivery.node->check_role(**delivery.link, fault);
+        if (is_noscript(fault)) {
+            delivery.unknown_script.push_back(&errand);
+        } else if (redirection_of(fault)) {
+            errand.elsewhere = true;
+            topology_->failed(*delivery.node, fault, delivery.limit);
+        } else {
+            take(*delivery.node, errand, fault);
+        }
+    }
+
+    void take(Node& node, Errand& errand, const Fault& fault) {
+        if (fault.transient) errand.silent.push_back(&node);
         // Somebody's data where our key was: it is gone. Anything else may yet pass.
-        if (fault.error.code == Errc::wrong_type) errand.answer = RenewalAnswer::lost;
+        cast(errand, fault.error.code == Errc::wrong_type ? Vote::no : Vote::none);
         Error error = fault.error;
         error.key = errand.job.hold->key();
         events_.failed(error);
+    }
+
+    void cast(Errand& errand, Vote vote) {
+        errand.votes.cast(vote);
+        if (!errand.settled && errand.votes.on_keeping() != Verdict::open) settle(errand);
     }
 
     Topology* topology_;

@@ -12,6 +12,7 @@
 #include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscriptions.hpp>
 #include <redlatch/topology/cluster.hpp>
+#include <redlatch/topology/quorum.hpp>
 #include <redlatch/topology/sentinel.hpp>
 #include <redlatch/topology/single_master.hpp>
 
@@ -33,10 +34,21 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A client's options, checked, and its URI, taken apart; none where the user connects.
+/// A client's options, checked, and its URIs, taken apart. Where the user connects, there are
+/// factories instead.
 struct ClientSetup {
     ClientOptions options;
-    std::optional<UriParts> uri{};
+    std::vector<UriParts> uris{};
+
+    std::size_t masters() const noexcept { return uris.size() + options.factories.size(); }
+
+    /// The longest lease that is allowed.
+    std::chrono::milliseconds longest_lease() const noexcept {
+        const bool any = masters() < 2 || options.longest_lease == options.longest_lease.zero();
+        return any ? std::chrono::milliseconds::max() : options.longest_lease;
+    }
+
+    bool is(UriParts::Kind kind) const { return uris.size() == 1 && uris.front().kind == kind; }
 };
 
 /// 128 bits from the system's source, in hexadecimal: no other client has the same.
@@ -76,6 +88,7 @@ class Session {
 public:
     explicit Session(const ClientSetup& setup)
         : command_timeout_(setup.options.command_timeout),
+          longest_lease_(setup.longest_lease()),
           observer_(setup.options.observer),
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
@@ -83,16 +96,36 @@ public:
           topology_(make_topology(setup)) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
-    ~Session() { close(); }
+    ~Session() {
+        close();
+        topology_->close();  // what came after that is owed to services that go first
+    }
 
     ::pid_t pid() const noexcept { return pid_; }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
+
+    std::chrono::milliseconds longest_lease() const noexcept { return longest_lease_; }
 
     /// How long after a try was given up a script of its does nothing any more, if it arrives only
     /// then: the time for the last release of its token.
     Clock::duration too_late() const noexcept { return command_timeout_ + late_margin; }
 
+    /// Whether several masters decide. Then nobody can be given a lock by another's release: who
+    /// waits has to ask.
+    bool several() const noexcept { return topology_->voters() > 1; }
+
     Node& master_of(std::string_view key) { return topology_->master_of(key); }
+
+    /// Runs a call where `key` is; see `Topology::run`.
+    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Call& again,
+                               const Limit& limit, const Settled& settled = {}) {
+        return topology_->run(key, call, again, limit, settled);
+    }
+    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Limit& limit,
+                               const Settled& settled = {}) {
+        return topology_->run(key, call, call, limit, settled);
+    }
+
     Gate& gate() noexcept { return gate_; }
     Renewal& renewal() noexcept { return renewal_; }
     Collector& collector() noexcept { return collector_; }
@@ -142,7 +175,7 @@ public:
     void declare_lost(const std::shared_ptr<Hold>& hold) {
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
-        if (hold->unclear_try) renewal_.bury(hold, {too_late()});
+        if (hold->may_come_to_life()) renewal_.bury(hold, {too_late()});
         gate_.lost(hold);
         notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
         const auto held_for = Clock::now() - hold->taken_at();
@@ -165,6 +198,7 @@ public:
         subscriptions_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
         renewal_.close();
+        topology_->close();
         subscriptions_.close();
         if (sentinel_watch_ != nullptr) sentinel_watch_->close();
         notifier_.close(command_timeout_);
@@ -176,11 +210,19 @@ private:
         const NodeUse use{command_timeout_, options.max_connections, options.busy_wait};
         const auto on_reconnect = [this](const std::string& node) { tell_reconnected(node); };
         const auto on_move = [this] { subscriptions_.reconnect(); };
-        if (setup.uri && setup.uri->kind == UriParts::Kind::cluster) {
-            return std::make_unique<Cluster>(setup.uri->hosts, *setup.uri, dial_options(options),
-                                             use, on_reconnect, on_move);
+        if (setup.is(UriParts::Kind::cluster)) {
+            const UriParts& uri = setup.uris.front();
+            return std::make_unique<Cluster>(uri.hosts, uri, dial_options(options), use,
+                                             on_reconnect, on_move);
         }
-        auto dialer = make_dialer(setup);
+        auto dialers = make_dialers(setup);
+        if (dialers.size() > 1) {
+            const Quorum::Terms terms{std::min(options.node_timeout, command_timeout_),
+                                      options.longest_lease};
+            return std::make_unique<Quorum>(std::move(dialers), use, terms, on_reconnect,
+                                            [this](Node& node) { collector_.watch(node); });
+        }
+        auto dialer = std::move(dialers.front());
         dialer->on_move(on_move);
         return std::make_unique<SingleMaster>(std::move(dialer), use, on_reconnect);
     }
@@ -189,12 +231,17 @@ private:
         return {client_name_, options.connect_timeout, options.tls};
     }
 
-    std::unique_ptr<Dialer> make_dialer(const ClientSetup& setup) {
+    std::vector<std::unique_ptr<Dialer>> make_dialers(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
-        if (!setup.uri) {
-            return std::make_unique<OwnDialer>(options.factories.front(), options.connect_timeout);
+        std::vector<std::unique_ptr<Dialer>> dialers;
+        for (const UriParts& uri : setup.uris) dialers.push_back(make_dialer(uri, options));
+        for (const ConnectionFactory& factory : options.factories) {
+            dialers.push_back(std::make_unique<OwnDialer>(factory, options.connect_timeout));
         }
-        const UriParts& uri = *setup.uri;
+        return dialers;
+    }
+
+    std::unique_ptr<Dialer> make_dialer(const UriParts& uri, const ClientOptions& options) {
         DialOptions dial = dial_options(options);
         if (uri.kind == UriParts::Kind::sentinel) {
             auto dialer =
@@ -244,6 +291,7 @@ private:
 
     const ::pid_t pid_ = ProcessId::of_this_process();
     const std::chrono::milliseconds command_timeout_;
+    const std::chrono::milliseconds longest_lease_;
     const std::shared_ptr<Observer> observer_;
     const std::string client_name_;
     const std::string id_ = random_id();

@@ -62,9 +62,12 @@ private:
     }
 
     HandoffLimit handoff_limit() const {
-        const bool polls = spec_->options.wait_strategy == WaitStrategy::polling;
         return {.in_row = spec_->options.local_handoffs,
-                .others_poll = polls || !session_->master_of(spec_->key()).allows_all_keys()};
+                .others_poll = polls() || !session_->master_of(spec_->key()).allows_all_keys()};
+    }
+
+    bool polls() const {
+        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
     }
 
     Result<Grip> enter() {
@@ -135,7 +138,10 @@ private:
                 action = core_.cancelled(by_caller);
                 continue;
             }
-            if (standing_.dead()) {
+            const auto& next = std::get<SendTry>(action);
+            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
+            if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
+            if (standing_.dead() && std::holds_alternative<Pause>(action)) {
                 abandon(hold);
                 standing_ = Standing{session_->new_token(thread_).bytes};
                 hold = new_hold();
@@ -143,9 +149,6 @@ private:
                     return give_up(std::move(turn), hold, std::move(enlisted).error());
                 }
             }
-            const auto& next = std::get<SendTry>(action);
-            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
-            if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
         }
     }
 
@@ -199,7 +202,9 @@ private:
 
     std::shared_ptr<Hold> new_hold() {
         announced_ = false;
-        return std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
+        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
+        if (session_->several()) hold->unsettled = std::make_shared<std::atomic<std::int64_t>>(0);
+        return hold;
     }
 
     /// Where the hold will be renewed, that is made ready before it is asked for.
@@ -234,7 +239,7 @@ private:
     /// One try and no more, as the client is closing.
     void release_now(const Hold& hold) {
         const Limit limit = Limit::in(session_->command_timeout());
-        static_cast<void>(session_->master_of(hold.key()).run(release_call(hold), limit));
+        static_cast<void>(session_->run(hold.key(), release_call(hold), limit));
     }
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
@@ -264,10 +269,11 @@ private:
     /// One try, with what the server says about it as the core understands it. The first one of a
     /// lock in the shape that everybody uses is the plain command, the cheapest there is. Its
     /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
-    /// have wanted the lock lately, the script comes first.
+    /// have wanted the lock lately, the script comes first; and where several masters decide, so that
+    /// a vote which is of no use is held no longer than one round.
     AcquireAction send_try(Gate::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
         Contention& contention = session_->contention();
-        const bool first = core_.tries() == 1 && !standing_.queued();
+        const bool first = core_.tries() == 1 && !standing_.queued() && !session_->several();
         if (first && spec_->traits.plain_set && !contention.lately(hold.key(), Clock::now())) {
             const std::int64_t ttl = hold.server_ttl(lease_);
             const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
@@ -278,13 +284,13 @@ private:
         }
         const auto stay = time_to_stay(turn, last);
         if (stay > stay.zero() && !std::exchange(announced_, true)) turn.announce(hold);
-        const bool hears = session_->subscription(hold.key()).is_possible();
+        const bool hears = stay > stay.zero() && session_->subscription(hold.key()).is_possible();
         const Call script = acquire_call(hold, stay, hears);
         return read(hold, stay, send(hold, script, script, limit));
     }
 
     std::chrono::milliseconds time_to_stay(const Gate::Turn& turn, bool last) const {
-        if (spec_->options.wait_strategy == WaitStrategy::polling) return {};
+        if (polls()) return {};
         return standing_.stay(last, last && turn.has_heirs(), core_.silence(Clock::now()));
     }
 
@@ -292,8 +298,18 @@ private:
                                 const Limit& limit) {
         sent_ = Clock::now();
         const Replicas replicas = terms_.replicas;
-        return session_->master_of(hold.key())
-            .run(call.for_replicas(replicas), again.for_replicas(replicas), limit);
+        auto reply = session_->run(hold.key(), call.for_replicas(replicas),
+                                   again.for_replicas(replicas), limit, count_down(hold));
+        if (reply && reply->late > 0) *hold.unsettled += static_cast<std::int64_t>(reply->late);
+        return reply;
+    }
+
+    /// For masters that answer when the others have decided already.
+    static Settled count_down(const Hold& hold) {
+        if (hold.unsettled == nullptr) return {};
+        return [unsettled = hold.unsettled](bool answered) {
+            if (answered) --*unsettled;
+        };
     }
 
     AcquireAction read(const Hold& hold, std::chrono::milliseconds stay,
@@ -309,11 +325,28 @@ private:
         if (answer.fits(Answer::acquired)) {
             if (answer[0].integer() == 1 && is_complete(answer)) {
                 others_wait_ = answer.size() > 2U && answer[2].integer() > 0;
-                return taken(now);
+                return settle_fence(hold, stay);
             }
+            // Somebody else may need the votes that we have had.
+            if (reply->leftover) standing_.die();
             if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
         return failed_try(hold, stay, now, unexpected_reply());
+    }
+
+    /// Each of several masters gives a fencing token of its own. The greatest of a majority's is greater
+    /// than all before, and stays so for those to come when a majority has stored it.
+    AcquireAction settle_fence(const Hold& hold, std::chrono::milliseconds stay) {
+        if (!terms_.traits.fenced || !session_->several()) return taken(Clock::now());
+        const Limit limit{saturating_add(sent_, session_->command_timeout()), options_->stop};
+        const Call store = store_fence_call(hold, lease_, fence_);
+        auto stored = session_->run(hold.key(), store, limit);
+        const TimePoint now = Clock::now();
+        if (stored && stored->view().integer() == 1) return taken(now);
+        Fault fault =
+            stored ? io_fault("some masters have lost it again") : std::move(stored).error();
+        fault.maybe_executed = true;
+        return failed_try(hold, stay, now, std::move(fault));
     }
 
     /// Whether an answer "yours" brings the fencing token along, if one is wanted.
@@ -369,6 +402,7 @@ private:
     AcquireAction failed_try(const Hold& hold, std::chrono::milliseconds stay, TimePoint now,
                              Fault fault) {
         standing_.failed(stay, fault.maybe_executed);
+        if (fault.maybe_executed && session_->several()) standing_.die();
         return core_.fault(now, told(hold, std::move(fault)));
     }
 
@@ -415,7 +449,7 @@ private:
                             const Limit& limit) {
         sent_ = Clock::now();
         const Call call = nest_call(*hold, count, hold->server_ttl(nested_lease(*hold)));
-        const auto reply = session_->master_of(hold->key()).run(call, limit);
+        const auto reply = session_->run(hold->key(), call, limit);
         const TimePoint now = Clock::now();
         if (!reply) return core_.fault(now, told(*hold, reply.error()));
         const auto done = reply->view().integer();

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/renew.hpp>
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
 #include <chrono>
@@ -16,6 +17,8 @@ namespace redlatch::inline v0::detail {
 /// Tries again through faults until `command_timeout` is over or the validity ends; an extension
 /// that got no answer changes nothing here.
 inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
+    const auto whole = std::chrono::milliseconds{hold->server_ttl(lease)};
+    if (auto fits = check_longest(whole, session.longest_lease()); !fits) return fits;
     const Limit limit = Limit::in(session.command_timeout());
     for (;;) {
         const TimePoint sent = Clock::now();
@@ -25,7 +28,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         }
         const Lease wanted = renewal_lease(lease, sent, hold->last_end());
         const Call call = extend_call(*hold, wanted);
-        auto reply = session.master_of(hold->key()).run(call, limit);
+        auto reply = session.run(hold->key(), call, limit);
         if (reply && reply->view().integer() == 1) {
             if (hold->confirm_in_time(sent, wanted)) return {};
             session.declare_lost(hold);

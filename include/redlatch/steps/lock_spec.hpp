@@ -37,10 +37,24 @@ inline Result<void> check_lease(Lease lease, const Drift& drift) {
     return {};
 }
 
+/// Whether one of several masters that has restarted would have no vote for as long as that.
+inline Result<void> check_longest(std::chrono::milliseconds whole_lease,
+                                  std::chrono::milliseconds longest) {
+    if (whole_lease <= longest) return {};
+    return Unexpected{
+        invalid("the lease, with its lock_delay, is longer than longest_lease, after "
+                "which a restarted master has a vote again")};
+}
+
 /// The lease to acquire with, or why it is none: a hold that must end sooner asks for no more.
 inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
     if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
-    if (auto fits = check_lease(lease, spec.options.drift); !fits) {
+    auto fits = check_lease(lease, spec.options.drift);
+    if (fits && spec.client != nullptr) {
+        fits =
+            check_longest(lease.duration() + spec.options.lock_delay, spec.client->longest_lease());
+    }
+    if (!fits) {
         fits.error().key = spec.key();
         return Unexpected{std::move(fits).error()};
     }
@@ -91,6 +105,15 @@ inline Result<void> check_options(const LockSpec& spec) {
     return {};
 }
 
+/// What only a single master can do.
+inline Result<void> check_for_several(const LockSpec& spec) {
+    if (spec.client == nullptr || !spec.client->has_quorum()) return {};
+    if (spec.options.replicas != Replicas::none()) {
+        return Unexpected{invalid("replicas are asked of a single master, and here are several")};
+    }
+    return {};
+}
+
 inline Result<LockSpec> check(LockSpec spec) {
     if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
@@ -98,7 +121,9 @@ inline Result<LockSpec> check(LockSpec spec) {
             invalid("in a Cluster a name with braces needs a hash tag, {…} with something in it, "
                     "as its first ones")};
     }
-    if (auto options = check_options(spec); !options) {
+    auto options = check_options(spec);
+    if (options) options = check_for_several(spec);
+    if (!options) {
         options.error().key = spec.key();
         return Unexpected{std::move(options).error()};
     }

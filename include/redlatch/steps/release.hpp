@@ -35,7 +35,7 @@ public:
     /// The same for who does not wait for the outcome. With `ReleaseMode::sent` the release of the
     /// lock is only sent, unless a thread here is to have it next.
     void end(const Gate::Ending& ending, ReleaseMode mode) {
-        const bool waits = mode == ReleaseMode::confirmed ||
+        const bool waits = mode == ReleaseMode::confirmed || session_->several() ||
                            ending.kind != Gate::Ending::Kind::last || ending.has_heir;
         if (waits || !send_last(ending.hold)) static_cast<void>(end(ending));
     }
@@ -66,16 +66,25 @@ private:
         session_->dismiss(*hold);
         const Limit limit = Limit::in(session_->command_timeout());
         ReleaseCore core{Clock::now() < hold->valid_until()};
-        if (ending.has_heir && Clock::now() < hold->valid_until()) {
+        const bool can_move = ending.has_heir && !session_->several();
+        if (can_move && Clock::now() < hold->valid_until()) {
             if (auto outcome = move_on(*hold, core, limit)) return tell(*hold, *std::move(outcome));
         }
-        Result<Release> outcome = send_until_answered(*hold, core, limit);
+        Result<Release> outcome = send_until_answered(*hold, core, limit, release_again(hold));
         hold->advance(Phase::releasing, Phase::released);
         session_->gate().released(*hold);
-        if (!outcome || hold->unclear_try) {
+        if (!outcome || leftover_ || hold->may_come_to_life()) {
             session_->renewal().bury(hold, {session_->too_late()});
         }
         return tell(*hold, std::move(outcome));
+    }
+
+    /// For a master that has not answered when the others have.
+    Settled release_again(const std::shared_ptr<Hold>& hold) {
+        if (!session_->several()) return {};
+        return [session = session_, hold](bool answered) {
+            if (!answered) session->renewal().bury(hold, {session->too_late()});
+        };
     }
 
     /// False where it was not sent.
@@ -101,7 +110,7 @@ private:
                   TimePoint ended) {
         const Clock::duration pause = session_->too_late();
         if (reply) {
-            if (hold->unclear_try) session_->renewal().bury(hold, {pause});
+            if (hold->may_come_to_life()) session_->renewal().bury(hold, {pause});
             const bool was_ours = reply->view().integer() != 0;
             inform(*hold, was_ours ? Release::released : Release::expired, ended);
             return;
@@ -131,7 +140,7 @@ private:
         const bool done = answer[0].integer() == 1;
         const bool others_wait = answer[1].integer() > 0;
         const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
-        const bool unclear = hold.unclear_try || reply->repeated;
+        const bool unclear = hold.may_come_to_life() || reply->repeated;
         hold.advance(Phase::releasing, Phase::released);
         if (done &&
             session_->gate().moved(hold, {next->token(), sent, unclear, fence}, others_wait)) {
@@ -142,10 +151,11 @@ private:
         return done ? Release::released : Release::expired;
     }
 
-    Result<Release> send_until_answered(const Hold& hold, ReleaseCore core, const Limit& limit) {
+    Result<Release> send_until_answered(const Hold& hold, ReleaseCore core, const Limit& limit,
+                                        const Settled& settled = {}) {
         const Call call = release_call(hold);
         for (;;) {
-            auto reply = run(hold, call, limit);
+            auto reply = run(hold, call, limit, settled);
             const TimePoint now = Clock::now();
             const bool valid = now < hold.valid_until();
             if (reply) {
@@ -161,8 +171,10 @@ private:
         }
     }
 
-    Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit) {
-        auto reply = session_->master_of(hold.key()).run(call, limit);
+    Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit,
+                               const Settled& settled = {}) {
+        auto reply = session_->run(hold.key(), call, limit, settled);
+        if (reply) leftover_ = leftover_ || reply->leftover;
         if (!reply) {
             reply.error().error.key = hold.key();
             session_->tell_error(reply.error().error);
@@ -184,6 +196,7 @@ private:
     }
 
     Session* session_;
+    bool leftover_ = false;  // some of several masters may not have heard of it
 };
 
 }  // namespace redlatch::inline v0::detail

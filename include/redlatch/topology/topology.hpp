@@ -2,12 +2,20 @@
 
 #include <redlatch/net/node.hpp>
 
+#include <cstddef>
+#include <functional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
-/// Answers the one question on which deployments of Redis differ: which server is the master for
-/// this key?
+/// Is told of each master that had not answered when the others had decided: whether its answer came
+/// after all. Called on any thread, with no mutex held.
+using Settled = std::function<void(bool answered)>;
+
+/// Answers the one question on which deployments of Redis differ: which servers decide about this
+/// key? One master, or several independent ones of which a majority has to agree.
 class Topology {
 public:
     Topology() = default;
@@ -15,12 +23,34 @@ public:
     Topology& operator=(const Topology&) = delete;
     virtual ~Topology() = default;
 
-    /// The master for `key`. It lives as long as the topology.
+    /// How many decide about each key.
+    virtual std::size_t voters() const noexcept { return 1; }
+
+    /// The master for `key`; one of them, where there are several. It lives as long as the topology.
     virtual Node& master_of(std::string_view key) = 0;
+
+    /// All that decide about `key`.
+    virtual std::vector<Node*> masters_of(std::string_view key) { return {&master_of(key)}; }
+
+    /// Runs a call where its key is; `again` as with `Node::run`. Where several decide, the answer is
+    /// what they have decided, and `settled` is told of the others.
+    virtual Expected<Reply, Fault> run(std::string_view key, const Call& call, const Call& again,
+                                       const Limit& limit, const Settled& settled) {
+        static_cast<void>(settled);
+        return master_of(key).run(call, again, limit);
+    }
+
+    /// A connection of the caller's own to one of the masters.
+    virtual Expected<Connection, Fault> connect(Node& node, const Limit& limit) {
+        return node.connect(limit);
+    }
 
     /// A command that was sent to `node` by its own ways, without `Node::run`, met a fault: what is
     /// known of the deployment may be wrong.
     virtual void failed(Node& node, const Fault& fault, const Limit& limit) = 0;
+
+    /// Ends what runs in the background. Nothing is connected any more.
+    virtual void close() {}
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <redlatch/net/node.hpp>
+#include <redlatch/net/thread.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// One of several independent masters. Connects in the background, so that one which is not there
+/// keeps nobody from asking the others. Thread-safe.
+class Member {
+public:
+    Member(std::unique_ptr<Dialer> dialer, const NodeUse& use,
+           std::function<void(const std::string&)> on_reconnect)
+        : node_(std::move(dialer), use, std::move(on_reconnect)) {}
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    ~Member() { close(); }
+
+    Node& node() noexcept { return node_; }
+
+    /// What there is to say to somebody who found no idle connection.
+    struct Prospect {
+        enum class Kind {
+            coming,    ///< one is being made
+            doubtful,  ///< likewise, but the last command or attempt failed
+            none,      ///< an attempt has failed just now
+        };
+        Kind kind;
+        Fault fault{};      ///< why, where doubtful or none
+        TimePoint since{};  ///< when it was asked for, where coming
+    };
+
+    /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
+    Prospect request(int wake) {
+        const std::lock_guard lock{mutex_};
+        const bool idle = !connecting_ && !wanted_;
+        if (!start()) return {Prospect::Kind::none, io_fault("cannot start a thread to connect")};
+        if (idle && last_fault_ && Clock::now() < retry_at_) {
+            return {Prospect::Kind::none, *last_fault_};
+        }
+        if (idle && node_.has_room()) {
+            wanted_ = true;
+            wanted_since_ = Clock::now();
+            wake_.notify_one();
+        }
+        const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
+        if (wake >= 0 && !known) waiting_.push_back(wake);
+        if (last_fault_) return {Prospect::Kind::doubtful, *last_fault_};
+        return {Prospect::Kind::coming, {}, wanted_since_};
+    }
+
+    /// `wake` is not written to any more.
+    void forget(int wake) {
+        const std::lock_guard lock{mutex_};
+        std::erase(waiting_, wake);
+    }
+
+    /// Whether the last command, or attempt to connect, failed.
+    bool is_doubtful() {
+        const std::lock_guard lock{mutex_};
+        return last_fault_.has_value();
+    }
+
+    /// A command to it met a fault: it has to be reached anew before it is asked again.
+    void failed(const Fault& fault) {
+        if (fault.error.code != Errc::unavailable) return;
+        {
+            const std::lock_guard lock{mutex_};
+            const bool known = last_fault_.has_value();
+            last_fault_ = fault;
+            last_fault_->maybe_executed = false;
+            if (known) return;
+            retry_at_ = TimePoint::min();
+        }
+        node_.drop_idle();
+    }
+
+    /// Nothing is connected any more. Returns at once.
+    void begin_to_close() {
+        stop_.request_stop();
+        {
+            const std::lock_guard lock{mutex_};
+            closing_ = true;
+        }
+        wake_.notify_one();
+    }
+
+    /// Ends the thread, whatever it is at, and closes all connections that lie idle.
+    void close() {
+        begin_to_close();
+        if (thread_.joinable()) thread_.join();
+        node_.drop_idle();
+    }
+
+private:
+    /// A server that is not there is asked for no more often than that.
+    static constexpr std::chrono::milliseconds retry_pause{100};
+
+    /// With the mutex held.
+    bool start() {
+        if (running_) return true;
+        if (closing_) return false;
+        try {
+            thread_ = start_service_thread([this] { run(); });
+            running_ = true;
+        } catch (const std::system_error&) {
+            return false;  // out of threads
+        }
+        return true;
+    }
+
+    void run() {
+        std::unique_lock lock{mutex_};
+        for (;;) {
+            wake_.wait(lock, [this] { return closing_ || wanted_; });
+            if (closing_) return;
+            wanted_ = false;
+            connecting_ = true;
+            lock.unlock();
+            auto connection = node_.connect({TimePoint::max(), stop_.get_token()});
+            std::optional<Fault> fault;
+            if (connection) {
+                node_.admit(*std::move(connection));
+            } else {
+                fault = std::move(connection).error();
+            }
+            lock.lock();
+            connecting_ = false;
+            last_fault_ = std::move(fault);
+            retry_at_ = saturating_add(Clock::now(), retry_pause);
+            for (const int wake : std::exchange(waiting_, {})) tell(wake);
+        }
+    }
+
+    static void tell(int wake) noexcept {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t written = ::write(wake, &one, sizeof one);
+    }
+
+    Node node_;
+    std::stop_source stop_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::vector<int> waiting_;
+    std::optional<Fault> last_fault_;
+    TimePoint retry_at_ = TimePoint::min();
+    TimePoint wanted_since_ = TimePoint::min();
+    bool wanted_ = false;
+    bool connecting_ = false;
+    bool running_ = false;
+    bool closing_ = false;
+    std::thread thread_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,643 @@
+// Several independent masters, of which a majority decides.
+
+#include "fault_tools.hpp"
+#include "lock_test.hpp"
+#include "support/overlap_detector.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/wait.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+
+const std::string key = "quorum:pay";
+
+template <class T>
+testing::AssertionResult accepted(const Result<T>& result) {
+    if (result) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << result.error().describe();
+}
+
+/// A server that can be taken off the net.
+struct Master {
+    Master() : Master(RedisServerOptions{}) {}
+    explicit Master(RedisServerOptions options)
+        : server(std::move(options)), raw(server), proxy(server.uri()) {}
+
+    void unplug() {
+        proxy.refuse();
+        proxy.cut();
+    }
+
+    RedisServer server;
+    RawRedis raw;
+    Proxy proxy;
+};
+
+class QuorumTest : public ::testing::Test {
+protected:
+    explicit QuorumTest(std::size_t masters = 3, RedisServerOptions options = {}) {
+        for (std::size_t i = 0; i < masters; ++i) masters_.emplace_back(options);
+    }
+
+    /// For servers that have just started.
+    ClientOptions options(std::chrono::milliseconds timeout = 5s) const {
+        ClientOptions options;
+        for (const Master& master : masters_) options.uris.emplace_back(master.proxy.uri());
+        options.connect_timeout = timeout;
+        options.command_timeout = timeout;
+        options.node_timeout = timeout;
+        options.longest_lease = 0ms;
+        return options;
+    }
+
+    /// What the masters say about the owner: an empty text for a free lock.
+    std::vector<std::string> owners() {
+        std::vector<std::string> all;
+        for (Master& master : masters_) all.push_back(master.raw.get(key).value_or(""));
+        return all;
+    }
+
+    bool all_have(const std::string& owner) {
+        const auto all = owners();
+        return std::count(all.begin(), all.end(), owner) == std::ssize(all);
+    }
+    bool all_free() { return all_have(""); }
+
+    Master& master(std::size_t i) { return masters_[i]; }
+
+    std::deque<Master> masters_;
+};
+
+class FiveMasters : public QuorumTest {
+protected:
+    FiveMasters() : QuorumTest(5) {}
+};
+
+bool mentions(const Error& error, const std::string& text) {
+    return error.describe().find(text) != std::string::npos;
+}
+
+TEST_F(QuorumTest, a_lock_is_written_to_all_and_gone_from_all) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire();
+    ASSERT_TRUE(accepted(held));
+    EXPECT_TRUE(eventually([&] { return all_have(held->token()); }));
+    EXPECT_TRUE(held->held());
+
+    EXPECT_EQ(held->release().value(), Release::released);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(QuorumTest, excludes_other_clients) {
+    Client client{options()};
+    Client other{options()};
+    Lock<Simple> lock{client, key};
+    Lock<Simple> others{other, key};
+
+    ASSERT_TRUE(lock.try_lock());
+    EXPECT_FALSE(others.try_lock());
+    lock.unlock();
+    EXPECT_TRUE(others.try_lock_for(10s));
+}
+
+TEST_F(QuorumTest, leaves_nothing_behind_where_it_was_refused) {
+    Client client{options()};
+    ASSERT_TRUE(foreign_set(master(0).raw, key));
+    ASSERT_TRUE(foreign_set(master(1).raw, key));
+
+    Lock<Simple> lock{client, key};
+    EXPECT_FALSE(lock.try_lock());
+
+    EXPECT_TRUE(eventually([&] { return !master(2).raw.exists(key); }));
+    EXPECT_EQ(master(0).raw.get(key), "foreign");
+    EXPECT_EQ(master(1).raw.get(key), "foreign");
+}
+
+// Each of the five is free, taken by somebody, or out of reach: 243 patterns.
+TEST_F(FiveMasters, decide_as_their_majority_does_in_every_pattern) {
+    enum class State { free, taken, dead };
+    int patterns = 0;
+    for (int pattern = 0; pattern < 243; ++pattern) {
+        std::vector<State> states;
+        for (int rest = pattern, i = 0; i < 5; ++i, rest /= 3) {
+            states.push_back(static_cast<State>(rest % 3));
+        }
+        SCOPED_TRACE(pattern);
+        for (std::size_t i = 0; i < states.size(); ++i) {
+            if (states[i] == State::taken) {
+                master(i).raw.set(key, "foreign");
+            } else {
+                master(i).raw.del(key);
+            }
+            master(i).proxy.pass();
+            if (states[i] == State::dead) master(i).unplug();
+        }
+        {
+            Client client{options()};
+            Lock<Simple> lock{client, key};
+            const auto held = lock.acquire({.wait = 0s, .lease = 20s});
+            const auto free = std::count(states.begin(), states.end(), State::free);
+            const auto dead = std::count(states.begin(), states.end(), State::dead);
+            ASSERT_EQ(held.has_value(), free >= 3);
+            if (held) {
+                EXPECT_TRUE(held->held());
+            } else if (dead <= 2) {
+                EXPECT_EQ(code_of(held), Errc::timed_out) << "a majority has answered";
+            } else if (dead + free == 5) {
+                EXPECT_EQ(code_of(held), Errc::no_quorum) << "nobody else has it";
+            }
+        }  // released, whether it was had or not
+        for (std::size_t i = 0; i < states.size(); ++i) {
+            const bool taken = states[i] == State::taken;
+            ASSERT_TRUE(eventually([&] {
+                return master(i).raw.get(key).value_or("") == (taken ? "foreign" : "");
+            })) << i;
+        }
+        ++patterns;
+    }
+    EXPECT_EQ(patterns, 243);
+}
+
+TEST_F(QuorumTest, one_that_is_frozen_slows_nobody) {
+    Client client{options(1s)};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+
+    master(1).server.freeze();
+    const Stopwatch stopwatch;
+    for (int i = 0; i < 50; ++i) {
+        lock.lock();
+        lock.unlock();
+    }
+    EXPECT_LT(stopwatch.elapsed(), 10s) << "to wait for it takes a second each time";
+    master(1).server.thaw();
+    EXPECT_TRUE(eventually([&] { return all_free(); })) << "what it was asked meanwhile is undone";
+}
+
+TEST_F(QuorumTest, one_that_was_never_there_slows_nobody) {
+    masters_[2].server.freeze();
+    Client client{options(1s)};
+    Lock<Simple> lock{client, key};
+    const Stopwatch stopwatch;
+    for (int i = 0; i < 50; ++i) {
+        lock.lock();
+        lock.unlock();
+    }
+    EXPECT_LT(stopwatch.elapsed(), 10s);
+    masters_[2].server.thaw();
+}
+
+TEST_F(QuorumTest, one_that_comes_back_votes_again) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    master(0).unplug();
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+
+    master(0).proxy.pass();
+    master(1).unplug();
+    EXPECT_TRUE(eventually([&] {
+        auto held = lock.acquire({.wait = 0s});
+        return held.has_value();
+    }));
+}
+
+TEST_F(QuorumTest, without_a_majority_the_error_tells_of_each_master) {
+    master(0).unplug();
+    master(2).unplug();
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions with_observer = options();
+    with_observer.observer = journal;
+    Client client{with_observer};
+    Lock<Simple> lock{client, key};
+
+    const auto held = lock.acquire({.wait = 0s});
+    ASSERT_EQ(code_of(held), Errc::no_quorum);
+    const Error& error = held.error();
+    EXPECT_EQ(error.key, key);
+    EXPECT_TRUE(mentions(error, "2 of 3 masters gave no usable answer")) << error.describe();
+    ASSERT_EQ(error.causes.size(), 2U) << error.describe();
+    EXPECT_TRUE(mentions(error, master(0).proxy.uri().substr(7))) << error.describe();
+    EXPECT_TRUE(mentions(error, master(2).proxy.uri().substr(7))) << error.describe();
+}
+
+TEST_F(QuorumTest, what_nobody_may_do_is_said_at_once) {
+    for (Master& master : masters_) master.raw.command({"LPUSH", key, "somebody's data"});
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    EXPECT_EQ(code_of(lock.acquire()), Errc::wrong_type);
+}
+
+TEST_F(QuorumTest, a_request_that_arrives_late_is_undone) {
+    Client client{options(300ms)};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
+
+    master(2).proxy.hold_requests();
+    ASSERT_TRUE(foreign_set(master(0).raw, key));
+    EXPECT_EQ(code_of(lock.acquire({.wait = 0s, .lease = 60s})), Errc::timed_out);
+
+    master(2).proxy.pass();
+    EXPECT_TRUE(eventually([&] { return !master(2).raw.exists(key); }));
+    EXPECT_TRUE(eventually([&] { return !master(1).raw.exists(key); }));
+}
+
+TEST_F(QuorumTest, an_answer_that_is_late_leaves_nothing_after_the_release) {
+    Client client{options(300ms)};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
+
+    master(2).proxy.hold_requests();
+    auto held = lock.acquire({.wait = 0s, .lease = 60s});
+    ASSERT_TRUE(accepted(held)) << "by the other two";
+    EXPECT_EQ(held->release().value(), Release::released);
+    master(2).proxy.pass();
+    std::this_thread::sleep_for(50ms);  // for what was held back to arrive, and be undone
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(QuorumTest, connections_that_died_unnoticed_are_replaced_without_a_word) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
+
+    for (Master& master : masters_) master.proxy.cut();
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    for (Master& master : masters_) master.raw.script_flush();
+    for (Master& master : masters_) master.proxy.cut();
+    EXPECT_TRUE(accepted(lock.acquire({.wait = 0s})));
+}
+
+TEST_F(QuorumTest, a_script_that_was_forgotten_is_sent_whole) {
+    Client client{options()};
+    Lock<Reentrant> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    for (Master& master : masters_) master.raw.script_flush();
+    EXPECT_TRUE(lock.try_lock());
+    for (Master& master : masters_) master.raw.script_flush();
+    lock.unlock();
+    for (Master& master : masters_) master.raw.script_flush();
+    EXPECT_EQ(lock.release().value(), Release::released);
+    EXPECT_TRUE(eventually([&] {
+        return std::none_of(masters_.begin(), masters_.end(),
+                            [](Master& master) { return master.raw.exists(key); });
+    }));
+}
+
+TEST_F(QuorumTest, is_extended_by_a_majority) {
+    Client client{options(500ms)};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire({.lease = 40s});
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+
+    master(0).unplug();
+    EXPECT_TRUE(accepted(held->extend(60s)));
+    EXPECT_GT(held->remaining(), 45s);
+
+    master(1).raw.del(key);
+    EXPECT_EQ(code_of(held->extend(70s)), Errc::no_quorum) << "one has it, one has not";
+    EXPECT_TRUE(held->held()) << "an extension without an outcome takes nothing away";
+
+    master(0).proxy.pass();
+    EXPECT_TRUE(eventually([&] { return accepted(held->extend(80s)); }));
+}
+
+TEST_F(QuorumTest, is_lost_where_a_majority_has_lost_it) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire({.lease = 60s});
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+    const std::stop_token lost = held->lost();
+    master(0).raw.flushall();
+    master(2).raw.flushall();
+
+    EXPECT_EQ(code_of(held->extend(60s)), Errc::lost);
+    EXPECT_TRUE(fires(lost));
+    EXPECT_FALSE(held->held());
+}
+
+TEST_F(QuorumTest, release_of_what_a_majority_has_lost_says_so) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire({.lease = 60s});
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+    master(0).raw.flushall();
+    master(1).raw.flushall();
+    EXPECT_EQ(held->release().value(), Release::expired);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(QuorumTest, a_watchdog_renews_at_a_majority) {
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions with_observer = options(1s);
+    with_observer.observer = journal;
+    Client client{with_observer};
+    Lock<Watchdog<Simple>> lock{client, key, {.lease = 900ms}};
+    auto held = lock.acquire();
+    ASSERT_TRUE(accepted(held));
+    const std::stop_token lost = held->lost();
+
+    master(0).server.freeze();
+    master(1).raw.script_flush();
+    const int before = journal->renewals();
+    EXPECT_TRUE(eventually([&] { return journal->renewals() >= before + 6; }));
+    EXPECT_FALSE(lost.stop_requested());
+    EXPECT_TRUE(held->held());
+    master(0).server.thaw();
+
+    master(1).raw.flushall();
+    master(2).raw.flushall();
+    EXPECT_TRUE(fires(lost));
+}
+
+TEST_F(QuorumTest, nests) {
+    Client client{options()};
+    Client other{options()};
+    Lock<Reentrant> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    ASSERT_TRUE(lock.try_lock());
+    master(1).unplug();
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    lock.unlock();
+    EXPECT_TRUE(lock.held());
+    Lock<Reentrant> others{other, key};
+    EXPECT_FALSE(others.try_lock());
+    lock.unlock();
+    EXPECT_TRUE(others.try_lock_for(generous_limit));
+}
+
+// Three clients that each have one vote would wait for each other for ever.
+TEST_F(QuorumTest, split_votes_resolve) {
+    RedisServer other_server;
+    constexpr int clients = 4;
+    constexpr int sections = 25;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < clients; ++i) {
+        threads.emplace_back([&] {
+            OverlapDetector detector{other_server.uri(), key};
+            Client client{options()};
+            Lock<Simple> lock{client, key};
+            for (int n = 0; n < sections; ++n) {
+                lock.lock(10s);
+                { const OverlapDetector::Section section{detector}; }
+                lock.unlock();
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    OverlapDetector detector{other_server.uri(), key};
+    EXPECT_EQ(detector.overlaps(), 0);
+    EXPECT_EQ(detector.sections(), clients * sections);
+    EXPECT_EQ(detector.counter(), clients * sections);
+}
+
+TEST_F(QuorumTest, threads_of_one_client_take_turns) {
+    RedisServer other_server;
+    constexpr int crowd = 6;
+    constexpr int sections = 20;
+    Client client{options()};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < crowd; ++i) {
+        threads.emplace_back([&] {
+            OverlapDetector detector{other_server.uri(), key};
+            Lock<> lock{client, key};
+            for (int n = 0; n < sections; ++n) {
+                lock.lock();
+                { const OverlapDetector::Section section{detector}; }
+                lock.unlock();
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    OverlapDetector detector{other_server.uri(), key};
+    EXPECT_EQ(detector.overlaps(), 0);
+    EXPECT_EQ(detector.counter(), crowd * sections);
+}
+
+TEST_F(QuorumTest, a_wait_can_be_cancelled_though_nobody_answers) {
+    Client client{options(generous_limit)};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    master(0).server.freeze();
+    master(1).server.freeze();
+    std::stop_source stop;
+    std::jthread canceller{[&] {
+        std::this_thread::sleep_for(100ms);
+        stop.request_stop();
+    }};
+    const Stopwatch stopwatch;
+    EXPECT_EQ(code_of(lock.acquire({.stop = stop.get_token()})), Errc::cancelled);
+    EXPECT_LT(stopwatch.elapsed(), generous_limit / 2);
+    master(0).server.thaw();
+    master(1).server.thaw();
+}
+
+TEST_F(QuorumTest, a_client_closes_in_time_though_nobody_answers) {
+    std::optional<Client> client{std::in_place, options(400ms)};
+    Lock<> lock{*client, key};
+    ASSERT_TRUE(lock.try_lock());
+    const std::stop_token lost = lock.lost();
+    for (Master& master : masters_) master.server.freeze();
+    const Stopwatch stopwatch;
+    client.reset();
+    EXPECT_LT(stopwatch.elapsed(), 4 * 400ms + slack);
+    EXPECT_TRUE(lost.stop_requested());
+    for (Master& master : masters_) master.server.thaw();
+}
+
+TEST_F(QuorumTest, tells_what_a_majority_knows) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    EXPECT_FALSE(lock.inspect().value().locked);
+    auto held = lock.acquire();
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+    master(0).raw.set(key, "foreign");
+    const auto info = lock.inspect();
+    ASSERT_TRUE(accepted(info));
+    EXPECT_EQ(info->owner, held->token());
+
+    EXPECT_EQ(lock.force_unlock().value(), Forced::removed);
+    EXPECT_TRUE(
+        eventually([&] { return !master(1).raw.exists(key) && !master(2).raw.exists(key); }));
+    EXPECT_TRUE(accepted(client.ping()));
+    master(1).unplug();
+    EXPECT_TRUE(accepted(client.ping()));
+    master(2).unplug();
+    EXPECT_EQ(code_of(client.ping()), Errc::no_quorum);
+}
+
+// The numbers that two majorities give may stand on masters that only one of them has.
+TEST_F(QuorumTest, fencing_tokens_rise_from_one_majority_to_the_next) {
+    Client client{options()};
+    Lock<Fenced<Simple>> lock{client, key};
+    const auto fence_without = [&](std::size_t absent) {
+        master(absent).unplug();
+        std::uint64_t fence = 0;
+        EXPECT_TRUE(eventually([&] {
+            auto held = lock.acquire({.wait = 0s});
+            if (held) fence = held->fence();
+            return held.has_value();
+        }));
+        master(absent).proxy.pass();
+        return fence;
+    };
+    // The first master has given a number that the clocks will not reach in a century.
+    constexpr std::uint64_t ahead = 4'500'000'000'000'000;
+    master(0).raw.set("redlatch:fence:{" + key + "}", std::to_string(ahead));
+
+    const std::uint64_t first = fence_without(2);
+    EXPECT_GT(first, ahead);
+    const std::uint64_t second = fence_without(0);
+    EXPECT_GT(second, first) << "the first master's number was stored at the second";
+    const std::uint64_t third = fence_without(1);
+    EXPECT_GT(third, second);
+}
+
+class ForgetfulMasters : public QuorumTest {
+protected:
+    static constexpr auto longest = 2s;
+
+    ClientOptions options() const {
+        ClientOptions options = QuorumTest::options();
+        options.longest_lease = longest;
+        return options;
+    }
+};
+
+TEST_F(ForgetfulMasters, that_have_just_started_have_no_vote) {
+    ClientOptions patient = options();
+    patient.longest_lease = 1h;
+    Client client{patient};
+    Lock<Simple> lock{client, key};
+    const auto held = lock.acquire({.wait = 0s});
+    ASSERT_EQ(code_of(held), Errc::no_quorum);
+    EXPECT_TRUE(mentions(held.error(), "restarted a moment ago")) << held.error().describe();
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(ForgetfulMasters, let_nobody_in_beside_a_holder_they_have_forgotten) {
+    Client client{options()};
+    Client other{options()};
+    Lock<Simple> lock{client, key, {.lease = longest}};
+    Lock<Simple> others{other, key, {.lease = longest}};
+    auto held = lock.acquire({.wait = generous_limit});
+    ASSERT_TRUE(accepted(held)) << "when they are old enough";
+    ASSERT_TRUE(accepted(held->extend(longest)));
+
+    master(0).server.restart();
+    master(1).server.restart();
+    ASSERT_FALSE(RawRedis{master(0).server}.exists(key));
+    bool overlap = false;
+    EXPECT_TRUE(eventually([&] {
+        auto theirs = others.acquire({.wait = 0s});
+        overlap = overlap || (theirs && held->held());
+        return theirs.has_value();
+    }));
+    EXPECT_FALSE(overlap);
+}
+
+TEST_F(ForgetfulMasters, refuse_a_lease_that_they_would_not_stay_away_for) {
+    Client client{options()};
+    EXPECT_THROW((Lock<Simple>{client, key, {.lease = longest + 1ms}}), LockError);
+    EXPECT_THROW((Lock<Simple>{client, key, {.lease = longest, .lock_delay = 1ms}}), LockError);
+    Lock<Simple> lock{client, key, {.lease = longest}};
+    EXPECT_EQ(code_of(lock.acquire({.lease = 3s})), Errc::invalid_argument);
+    auto held = lock.acquire({.wait = generous_limit});
+    ASSERT_TRUE(accepted(held));
+    EXPECT_EQ(code_of(held->extend(3s)), Errc::invalid_argument);
+    EXPECT_TRUE(held->held());
+}
+
+TEST_F(ForgetfulMasters, need_info_to_be_told_from_others) {
+    for (Master& master : masters_) {
+        master.raw.command({"ACL", "SETUSER", "default", "-info"});
+    }
+    Client client{options()};
+    Lock<Simple> lock{client, key, {.lease = 1s}};
+    const auto held = lock.acquire({.wait = 0s});
+    EXPECT_EQ(code_of(held), Errc::denied);
+    EXPECT_TRUE(mentions(held.error(), "longest_lease")) << held.error().describe();
+}
+
+class SameServerTwice : public ::testing::Test {
+protected:
+    RedisServer first_{RedisServerOptions{.tcp = true}};
+    RedisServer second_;
+    Proxy second_proxy_{second_.uri()};
+};
+
+TEST_F(SameServerTwice, has_one_vote) {
+    ClientOptions options;
+    options.uris = {first_.uri(), first_.tcp_uri(), second_proxy_.uri()};
+    options.longest_lease = 0ms;
+    Client client{options};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock()) << "two servers are a majority of three places";
+    lock.unlock();
+
+    second_proxy_.refuse();
+    second_proxy_.cut();
+    const auto held = lock.acquire({.wait = 0s});
+    ASSERT_EQ(code_of(held), Errc::no_quorum);
+    EXPECT_TRUE(mentions(held.error(), "the same server")) << held.error().describe();
+}
+
+TEST(SeveralMasters, can_be_factories_too) {
+    RedisServer first;
+    RedisServer second;
+    ClientOptions options;
+    options.uris = {first.uri()};
+    options.factories = {{.connect = [&](std::chrono::milliseconds) {
+        return redisConnectUnix(second.socket_path().c_str());
+    }}};
+    options.longest_lease = 0ms;
+    Client client{options};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire({.wait = 0s});
+    ASSERT_TRUE(accepted(held));
+    EXPECT_EQ(RawRedis{first}.get(key), held->token());
+    EXPECT_EQ(RawRedis{second}.get(key), held->token());
+}
+
+TEST(SeveralMasters, know_no_replicas) {
+    Client client{"redis://a", "redis://b", "redis://c"};
+    EXPECT_THROW((Lock<Simple>{client, key, {.replicas = 1}}), LockError);
+}
+
+}  // namespace
