@@ -34,10 +34,6 @@ std::vector<Span> without(Span whole, const std::vector<Span>& spans) {
 
 std::vector<Span> disturbances(const History& history, Time settle) {
     std::vector<Span> spans;
-    for (const Event& event : history) {
-        const bool at_once = event.op == Op::fault && event.stage == Stage::note;
-        if (at_once) spans.push_back({event.at, event.at + settle});
-    }
     for (const Call& call : calls_of(history)) {
         if (call.invoke.op != Op::fault) continue;
         const Time end = call.completion ? call.completion->at + settle : Time::max();

@@ -75,7 +75,12 @@ public:
         return *this;
     }
     Story& fault(const std::string& name, int from, int to, int target = 0) {
-        Event event = fault_event(name, Stage::invoke, from, target);
+        Event event;
+        event.at = ms(from);
+        event.op = Op::fault;
+        event.stage = Stage::invoke;
+        event.outcome = name;
+        event.counts["target"] = target;
         event.call = ++calls_;
         events_.push_back(event);
         event.at = ms(to);
@@ -84,8 +89,7 @@ public:
         return *this;
     }
     Story& fault_at(const std::string& name, int at, int target) {
-        events_.push_back(fault_event(name, Stage::note, at, target));
-        return *this;
+        return fault(name, at, at, target);
     }
     Story& writes(int order, int read, std::uint64_t fence = 0,
                   const std::string& verdict = "accepted", int process = 1) {
@@ -125,16 +129,6 @@ private:
         event.hold = taken.hold;
         event.lock = taken.lock;
         event.policy = taken.policy;
-        return event;
-    }
-
-    static Event fault_event(const std::string& name, Stage stage, int at, int target) {
-        Event event;
-        event.at = ms(at);
-        event.op = Op::fault;
-        event.stage = stage;
-        event.outcome = name;
-        event.counts["target"] = target;
         return event;
     }
 

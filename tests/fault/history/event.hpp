@@ -29,8 +29,8 @@ enum class Op {
 };
 
 enum class Stage {
-    invoke,  ///< before a call; the beginning of a fault
-    ok,      ///< after a call that did what was asked; the end of a fault
+    invoke,  ///< before a call, or a fault
+    ok,      ///< after a call that did what was asked, or when a fault is over
     fail,    ///< after a call that did not
     note,    ///< something seen, without a duration
 };

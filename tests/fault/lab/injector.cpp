@@ -70,12 +70,22 @@ void Injector::begin_at(const Fault& fault, const Place& place) {
         event.counts["link"] = static_cast<long long>(place.second);
     }
     event.call = recorder_.next_number();
-    event.stage = duration.count() == 0 ? Stage::note : Stage::invoke;
+    event.stage = Stage::invoke;
     event.at = now();
     recorder_.write(event);
     ++made_[fault.name];
     auto end = fault.begin(*laboratory_, {place.second, duration}, dice_);
-    if (end) active_[place] = {event, event.at + duration, std::move(end)};
+    if (end) {
+        active_[place] = {event, event.at + duration, std::move(end)};
+    } else {
+        write_end(event);
+    }
+}
+
+void Injector::write_end(Event event) {
+    event.stage = Stage::ok;
+    event.at = now();
+    recorder_.write(event);
 }
 
 void Injector::end_due(Time moment) {
@@ -86,11 +96,7 @@ void Injector::end_due(Time moment) {
             continue;
         }
         active.end();
-        if (active.begun.stage == Stage::invoke) {
-            active.begun.stage = Stage::ok;
-            active.begun.at = now();
-            recorder_.write(active.begun);
-        }
+        write_end(std::move(active.begun));
         entry = active_.erase(entry);
     }
 }

@@ -47,6 +47,7 @@ private:
 
     void begin_one();
     void begin_at(const Fault& fault, const Place& place);
+    void write_end(Event event);
     void end_due(Time moment);
     [[nodiscard]] Time next_end() const;
 

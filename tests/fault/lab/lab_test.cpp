@@ -165,12 +165,12 @@ TEST(Injector, writes_down_what_it_does) {
     for (const Call& call : calls_of(read_history(folder.path()))) {
         if (call.invoke.op != Op::fault) continue;
         ++begun;
-        EXPECT_EQ(call.invoke.outcome, "delay");
+        EXPECT_TRUE(call.invoke.outcome == "delay" || call.invoke.outcome == "forget scripts");
         ASSERT_TRUE(call.completion);
         EXPECT_LE(call.invoke.at, call.completion->at);
     }
-    EXPECT_EQ(begun, injector.made().at("delay"));
     EXPECT_GT(injector.made().at("forget scripts"), 0);
+    EXPECT_EQ(begun, injector.made().at("delay") + injector.made().at("forget scripts"));
     EXPECT_THROW((Injector{laboratory, folder.path() + "/x.jsonl", {.only = {"no such"}}}),
                  std::runtime_error);
 }
