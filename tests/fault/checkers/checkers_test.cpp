@@ -5,6 +5,7 @@
 #include "honesty.hpp"
 #include "hygiene.hpp"
 #include "liveness.hpp"
+#include "ownership.hpp"
 #include "reentrant.hpp"
 #include "store.hpp"
 #include "story.hpp"
@@ -13,6 +14,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace redlatch::test::fault {
 namespace {
@@ -104,6 +106,62 @@ TEST(Exclusion, sees_a_short_hold_inside_a_long_one) {
     story.takes({.process = 2, .from = 6, .to = 10, .valid = 20});
     story.takes({.process = 3, .from = 6, .to = 300, .valid = 400});
     EXPECT_EQ(check_exclusion(story.history()).size(), 2U);
+}
+
+// ---- Ownership
+
+/// The lock is lost at 10, and another's from 20 on.
+Story story_of_a_lost_lock() {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 300}).fault_at("flush", 10, 0);
+    story.takes({.process = 2, .from = 11, .to = 20, .valid = 200}).releases(2, 1, 150, 160);
+    return story;
+}
+
+const std::vector<std::string> key_losses{"flush", "evict"};
+
+TEST(Ownership, finds_an_extension_of_anothers_lock) {
+    Story story = story_of_a_lost_lock();
+    story.extends(1, 1, 30, 40, 330);
+    EXPECT_TRUE(finds(check_ownership(story.history(), key_losses),
+                      "1/1 (Simple) extended a, which was 2/1 (Simple)'s"));
+}
+
+TEST(Ownership, finds_a_nest_in_anothers_lock) {
+    Story story = story_of_a_lost_lock();
+    story.nests(1, 1, 30, 40, 330);
+    EXPECT_TRUE(finds(check_ownership(story.history(), key_losses), "1/1 (Simple) nested in a"));
+}
+
+TEST(Ownership, accepts_who_is_told_of_the_loss) {
+    Story story = story_of_a_lost_lock();
+    story.fails(Op::extend, 1, 1, 30, 40, "lost");
+    EXPECT_TRUE(clean(check_ownership(story.history(), key_losses)));
+}
+
+TEST(Ownership, accepts_extensions_of_ones_own_lock_and_of_other_locks) {
+    Story story = story_of_a_lost_lock();
+    story.extends(2, 1, 30, 40, 240);
+    story.takes({.process = 3, .to = 5, .lock = "b"}).extends(3, 1, 30, 40, 240);
+    EXPECT_TRUE(clean(check_ownership(story.history(), key_losses)));
+}
+
+TEST(Ownership, an_extension_may_come_before_or_behind_the_other_holder) {
+    Story story = story_of_a_lost_lock();
+    story.extends(1, 1, 15, 40, 330).extends(1, 1, 140, 155, 400).extends(1, 1, 165, 170, 500);
+    EXPECT_TRUE(clean(check_ownership(story.history(), key_losses)));
+}
+
+TEST(Ownership, who_may_have_lost_the_lock_again_is_no_witness) {
+    Story story = story_of_a_lost_lock();
+    story.extends(1, 1, 30, 40, 330).fault_at("flush", 12, 0);
+    EXPECT_TRUE(clean(check_ownership(story.history(), key_losses)));
+    Story lasting = story_of_a_lost_lock();
+    lasting.extends(1, 1, 30, 40, 330).fault("evict", 9, 13);
+    EXPECT_TRUE(clean(check_ownership(lasting.history(), key_losses)));
+    Story harmless = story_of_a_lost_lock();
+    harmless.extends(1, 1, 30, 40, 330).fault("delay", 9, 35).fault_at("flush", 45, 0);
+    EXPECT_FALSE(clean(check_ownership(harmless.history(), key_losses)));
 }
 
 // ---- Fencing tokens

@@ -23,12 +23,21 @@ struct ReleaseByDel : Simple {
     }
 };
 
-/// Renews the lock whoever has it.
+/// Extends the lock whoever has it.
 struct ExtendAnyones : Simple {
     static const LockScripts& scripts() {
         static const LockScripts changed = [] {
             LockScripts scripts = Simple::scripts();
-            scripts.extend = Script{"return redis.call('PEXPIRE', KEYS[1], ARGV[2])"};
+            scripts.extend = Script{R"lua(
+local lock, lease = KEYS[1], tonumber(ARGV[2])
+if redis.call('EXISTS', lock) == 0 then
+  return 0
+end
+if redis.call('PTTL', lock) < lease then
+  redis.call('PEXPIRE', lock, lease)
+end
+return 1
+)lua"};
             return scripts;
         }();
         return changed;

@@ -46,8 +46,17 @@ std::vector<Control> make_controls() {
     controls.push_back(
         control("validity from the reply", "exclusion", habits, {"late replies", "delay"}));
 
-    // An extension that does not look at the owner is none of these: its answer comes too late to be
-    // believed wherever the key could be another's already.
+    // Where keys are lost, a lock is another's before the validity of its holder is over. Who tries only
+    // once took it certainly after the loss.
+    habits = hasty();
+    habits.lease = {milliseconds{400}, milliseconds{800}};
+    habits.work = {milliseconds{20}, milliseconds{60}};
+    habits.no_wait = 100;
+    habits.extends = 100;
+    Control extend = control("extend without owner check", "ownership", habits, {"flush"});
+    extend.plan.faults = FaultClass::outside;
+    extend.plan.pause = {milliseconds{20}, milliseconds{60}};
+    controls.push_back(std::move(extend));
 
     controls.push_back(control("reused token", "exclusion", hasty(), {"lost replies"}));
 

@@ -5,6 +5,7 @@
 #include "../checkers/honesty.hpp"
 #include "../checkers/hygiene.hpp"
 #include "../checkers/liveness.hpp"
+#include "../checkers/ownership.hpp"
 #include "../checkers/reentrant.hpp"
 #include "../checkers/store.hpp"
 #include "../history/history.hpp"
@@ -55,6 +56,15 @@ void add(Violations& to, Violations from) {
     for (Violation& violation : from) to.push_back(std::move(violation));
 }
 
+/// The faults after which a lock may be gone before its time.
+std::vector<std::string> key_losses() {
+    std::vector<std::string> names;
+    for (const Fault& fault : all_faults()) {
+        if (fault.of_class == FaultClass::outside) names.emplace_back(fault.name);
+    }
+    return names;
+}
+
 void check(const RunPlan& plan, const History& history, RunReport& report) {
     Violations overlaps = check_exclusion(history);
     if (plan.faults == FaultClass::inside) {
@@ -68,6 +78,7 @@ void check(const RunPlan& plan, const History& history, RunReport& report) {
     } else {
         report.overlaps = std::move(overlaps);
     }
+    add(report.violations, check_ownership(history, key_losses()));
     add(report.violations, check_fence_order(history));
     add(report.violations, check_fenced_store(history));
     add(report.violations, check_deadlines(history, slack));
