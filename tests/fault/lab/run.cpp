@@ -123,12 +123,14 @@ void work(const RunPlan& plan, const std::string& folder, RunReport& report) {
 }
 
 void print(std::ostream& out, const char* title, const std::map<std::string, long long>& counts) {
-    out << title;
-    const char* separator = " ";
+    long long all = 0;
+    for (const auto& [name, count] : counts) all += count;
+    out << title << ' ' << all;
+    const char* separator = " (";
     for (const auto& [name, count] : counts) {
         out << std::exchange(separator, ", ") << name << ": " << count;
     }
-    out << '\n';
+    out << (counts.empty() ? "\n" : ")\n");
 }
 
 void print(std::ostream& out, const char* title, const Violations& violations) {
@@ -143,10 +145,11 @@ void print(std::ostream& out, const char* title, const Violations& violations) {
 
 std::ostream& operator<<(std::ostream& out, const RunReport& report) {
     out << "seed " << report.seed << '\n';
+    out << "events: " << report.events << '\n';
     print(out, "faults:", report.faults);
     print(out, "calls:", report.counts);
     if (!report.overlaps.empty()) {
-        print(out, "overlaps (outside the promise):", report.overlaps);
+        print(out, "overlaps, outside the promise:", report.overlaps);
     }
     print(out, "violations:", report.violations);
     if (!report.folder.empty()) out << "kept in " << report.folder << '\n';
@@ -159,6 +162,7 @@ RunReport run(const RunPlan& plan) {
     report.seed = plan.seed;
     work(plan, folder.path(), report);
     const History history = read_history(folder.path());
+    report.events = history.size();
     report.counts = counts_of(history);
     check(plan, history, report);
     if (plan.keep && !report.violations.empty()) {

@@ -33,8 +33,9 @@ struct RunPlan {
 struct RunReport {
     std::uint64_t seed = 0;
     Violations violations;
-    Violations overlaps;  ///< outside the promise: counted, no violation
-    std::string folder;   ///< histories and the injector's log, if they were kept
+    Violations overlaps;     ///< outside the promise: counted, no violation
+    std::string folder;      ///< histories and the injector's log, if they were kept
+    std::size_t events = 0;  ///< in all histories
     std::map<std::string, long long> faults;  ///< how often each was made
     std::map<std::string, long long> counts;  ///< what the clients did, and how it ended
 };
