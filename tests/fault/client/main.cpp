@@ -9,6 +9,8 @@
 #include "worker.hpp"
 #include <redlatch/redlatch.hpp>
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -129,13 +131,20 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     note_usage(recorder, "end");
 }
 
+/// The first one brings a thread of a sanitizer's own along. The kernel may list a thread for a moment
+/// after it was joined.
+void start_first_thread() {
+    std::string entry;
+    std::thread{[&entry] { entry = "/proc/self/task/" + std::to_string(::gettid()); }}.join();
+    static_cast<void>(eventually([&entry] { return !std::filesystem::exists(entry); }));
+}
+
 int run(const ClientPlan& plan) {
     Recorder recorder{plan.history};
-    std::thread{[] {}}.join();  // the first one brings a thread of a sanitizer's own along
+    start_first_thread();
     const auto before = in_use();
     note_usage(recorder, "before");
     work_until_told(plan, recorder);
-    // The kernel may list a thread for a moment after it was joined.
     static_cast<void>(eventually([&] { return in_use().at("threads") == before.at("threads"); },
                                  std::chrono::seconds{2}));
     note_usage(recorder, "after");
