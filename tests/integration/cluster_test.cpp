@@ -6,6 +6,7 @@
 #include "lock_test.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include "support/socket.hpp"
 #include <redlatch/core/slot.hpp>
 
 #include <gtest/gtest.h>
@@ -118,6 +119,21 @@ TEST_F(Cluster, a_held_lock_survives_the_move_of_its_slot) {
     EXPECT_TRUE(succeeds(waiter.get()));
 }
 
+TEST_F(Cluster, waits_while_the_keys_of_a_lock_are_in_two_places) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    Lock<Reentrant> lock{client_, name};
+    group_.begin_to_move(slot, 0, 1);
+    const auto refused = lock.acquire({.wait = 300ms});
+    ASSERT_TRUE(fails_with(refused, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(refused.error(), "TRYAGAIN")) << refused.error().describe();
+    auto waiter = in_background([&] { return lock.acquire(); });
+    EXPECT_FALSE(finishes(waiter, 300ms));
+    group_.finish_move(slot, 0, 1);
+    ASSERT_TRUE(finishes(waiter));
+    ASSERT_TRUE(succeeds(waiter.get()));
+}
+
 TEST_F(Cluster, goes_on_after_a_master_died) {
     const std::string name = name_on(2);
     const std::string elsewhere = name_on(0);
@@ -147,6 +163,45 @@ TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
     const auto held = [](const Held& one) { return one.held(); };
     EXPECT_TRUE(stays([&] { return std::all_of(others.begin(), others.end(), held); }, 3s));
     group_.server(1).thaw();
+}
+
+/// One node by itself.
+class ClusterNode : public ::testing::Test {
+protected:
+    void serve_all_slots() {
+        ASSERT_EQ(redis_.command({"CLUSTER", "ADDSLOTSRANGE", "0", "16383"}).text, "OK");
+        ASSERT_TRUE(eventually([this] { return redis_.command({"GET", "x"}).is_nil(); }));
+    }
+
+    Address bus_{.path = {}, .host = "127.0.0.1", .port = 0};
+    UniqueFd bus_port_ = bind_to(bus_);
+    RedisServer server_{
+        {.tcp = true,
+         .config = {{"cluster-enabled", "yes"}, {"cluster-port", std::to_string(bus_.port)}}}};
+    RawRedis redis_{server_};
+};
+
+TEST_F(ClusterNode, is_waited_for_until_its_slots_are_served) {
+    Client client{options_for("redis+cluster://127.0.0.1:" + std::to_string(server_.port()))};
+    Lock<Simple> lock{client, "job"};
+    const auto refused = lock.acquire({.wait = 200ms});
+    ASSERT_TRUE(fails_with(refused, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(refused.error(), "CLUSTERDOWN")) << refused.error().describe();
+    auto waiter = in_background([&] { return lock.acquire(); });
+    serve_all_slots();
+    ASSERT_TRUE(finishes(waiter));
+    EXPECT_TRUE(succeeds(waiter.get()));
+}
+
+// Behind redis:// every name works, but not at a server whose slots tear its keys apart.
+TEST_F(ClusterNode, that_cannot_keep_a_locks_keys_together_says_so_at_once) {
+    serve_all_slots();
+    Client client{options_for(server_.uri())};
+    EXPECT_TRUE(succeeds(Lock<Reentrant>{client, "job"}.acquire()));
+    const auto refused = Lock<Reentrant>{client, "a}b"}.acquire();
+    ASSERT_TRUE(fails_with(refused, Errc::protocol));
+    EXPECT_TRUE(speaks_of(refused.error(), "CROSSSLOT")) << refused.error().describe();
+    EXPECT_FALSE(redis_.exists("a}b"));
 }
 
 }  // namespace

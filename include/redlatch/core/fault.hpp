@@ -56,6 +56,11 @@ inline bool says_not_master(const Fault& fault) {
            text.find(": -READONLY") != std::string::npos;  // inside a script, before 7.0
 }
 
+/// Whether a lock's keys are in two places just now, as their slot moves: neither server can do it.
+inline bool is_between_servers(const Fault& fault) {
+    return fault.error.message.starts_with("TRYAGAIN");
+}
+
 inline ServerError classify_server_error(std::string_view text) {
     struct Row {
         std::string_view word;

@@ -60,7 +60,7 @@ public:
             if (to) {
                 at = to->once ? &node_of(*to, *at) : &note(*to, *at);
                 if (!to->once) refresh(limit);
-            } else if (fault.error.code == Errc::unavailable) {
+            } else if (fault.error.code == Errc::unavailable && !is_between_servers(fault)) {
                 refresh(limit);
                 Node* const next = &master_of(call.key());
                 if (next == at || fault.maybe_executed) break;
