@@ -7,7 +7,14 @@
 
 #include <gtest/gtest.h>
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -281,15 +288,18 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(Acl, DeniedCommand,
                          testing::Values("set", "get", "del", "evalsha", "eval", "pexpire", "pttl",
-                                         "hset", "hexists", "hdel", "hgetall"),
+                                         "hset", "hexists", "hdel", "hgetall", "time", "zcard",
+                                         "setrange", "info", "client"),
                          [](const auto& command) { return command.param; });
 
 TEST_P(DeniedCommand, is_told_at_once_by_a_simple_lock) {
-    expect_told_at_once<Simple>({"hset", "hexists", "hdel", "hgetall", "pexpire", "pttl"});
+    expect_told_at_once<Simple>({"hset", "hexists", "hdel", "hgetall", "pexpire", "pttl", "time",
+                                 "zcard", "setrange", "info", "client"});
 }
 
 TEST_P(DeniedCommand, is_told_at_once_by_a_reentrant_lock) {
-    expect_told_at_once<Reentrant>({"set", "get", "del", "hexists", "hgetall"});
+    expect_told_at_once<Reentrant>(
+        {"set", "get", "del", "hexists", "hgetall", "time", "zcard", "setrange", "info", "client"});
 }
 
 TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
@@ -302,6 +312,79 @@ TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
     EXPECT_TRUE(eventually([&] { return lost.stop_requested(); }));
     EXPECT_LT(watch.elapsed(), 1s + slack);
     EXPECT_FALSE(lock.held());
+}
+
+/// An address of this machine that is not a loopback one; empty if it has none.
+std::string outer_address() {
+    ifaddrs* all = nullptr;
+    if (::getifaddrs(&all) != 0) return {};
+    const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner{all, &::freeifaddrs};
+    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+        const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+        if (!up || one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+        std::array<char, NI_MAXHOST> text{};
+        if (::getnameinfo(one->ifa_addr, sizeof(sockaddr_in), text.data(), text.size(), nullptr, 0,
+                          NI_NUMERICHOST) == 0) {
+            return text.data();
+        }
+    }
+    return {};
+}
+
+TEST(Denied, by_protected_mode_is_told_at_once) {
+    const std::string address = outer_address();
+    if (address.empty()) GTEST_SKIP() << "no address but the loopback one";
+    RedisServer server{{.tcp = true, .config = {{"bind", address}, {"protected-mode", "yes"}}}};
+    Client client{options_for("redis://" + address + ":" + std::to_string(server.port()))};
+    const auto error = refused_lock<Simple>(client);
+    ASSERT_TRUE(is_error(error, Errc::denied));
+    EXPECT_TRUE(speaks_of(*error, "protected mode")) << error->describe();
+    EXPECT_TRUE(is_error(refused_lock<Watchdog<Reentrant>>(client), Errc::denied));
+}
+
+/// A server that keeps commands for a while, `WRITE` those that change something: they are neither
+/// refused nor answered, and run later.
+class Paused : public testing::TestWithParam<std::string> {
+protected:
+    static constexpr auto time = command_timeout * 3 / 2;
+
+    void pause() {
+        ASSERT_TRUE(succeeds(client.ping()));
+        expect_ok(raw.command({"CLIENT", "PAUSE", std::to_string(time.count()), GetParam()}));
+    }
+
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    Lock<Simple> simple{client, "job"};
+    Lock<Reentrant> reentrant{client, "task"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Commands, Paused, testing::Values("WRITE", "ALL"),
+                         [](const auto& what) { return what.param; });
+
+TEST_P(Paused, are_waited_for) {
+    pause();
+    auto one = in_background([&] { return simple.acquire(); });
+    auto other = in_background([&] { return reentrant.acquire(); });
+    for (auto* const acquired : {&one, &other}) {
+        ASSERT_TRUE(finishes(*acquired));
+        auto held = acquired->get();
+        ASSERT_TRUE(succeeds(held));
+        EXPECT_TRUE(is_outcome(held->release(), Release::released));
+    }
+    EXPECT_TRUE(eventually([&] { return raw.keys().empty(); }));
+}
+
+TEST_P(Paused, and_given_up_leave_nothing) {
+    pause();
+    auto one = in_background([&] { return simple.acquire({.wait = 0s}); });
+    EXPECT_TRUE(fails_with(reentrant.acquire({.wait = 0s}), Errc::unavailable));
+    ASSERT_TRUE(finishes(one));
+    EXPECT_TRUE(fails_with(one.get(), Errc::unavailable));
+    raw.set("probe", "answered when the pause is over");
+    raw.del("probe");
+    EXPECT_TRUE(eventually([&] { return raw.keys().empty(); }));
 }
 
 TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
@@ -329,6 +412,36 @@ TEST(WrongType, a_key_that_replaced_the_lock_ends_the_hold_and_stays) {
     EXPECT_TRUE(fails_with(lock.extend(60s), Errc::wrong_type));
     EXPECT_FALSE(lock.release().has_value());
     EXPECT_EQ(raw.type("job"), "list");
+}
+
+/// What a server says that turned into a replica under a connection that had found it a master.
+class TurnedReplica : public testing::Test {
+protected:
+    template <class Policy>
+    void expect_told(const std::string& word) {
+        ASSERT_TRUE(succeeds(client.ping()));
+        expect_ok(raw.command({"REPLICAOF", "127.0.0.1", "1"}));
+        Lock<Policy> lock{client, "job"};
+        const auto refused = lock.acquire({.wait = 0s});
+        ASSERT_TRUE(fails_with(refused, Errc::unavailable));
+        EXPECT_TRUE(speaks_of(refused.error(), word)) << refused.error().describe();
+        EXPECT_EQ(raw.info("errorstats").count("errorstat_" + word), 1U);
+        expect_ok(raw.command({"REPLICAOF", "NO", "ONE"}));
+        EXPECT_TRUE(succeeds(lock.acquire()));
+    }
+
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+};
+
+TEST_F(TurnedReplica, says_readonly) {
+    expect_told<Simple>("READONLY");
+}
+
+TEST_F(TurnedReplica, says_masterdown_where_it_shows_nothing_old) {
+    expect_ok(raw.command({"CONFIG", "SET", "replica-serve-stale-data", "no"}));
+    expect_told<Reentrant>("MASTERDOWN");
 }
 
 /// A server that becomes the replica of another one, which knows nothing of its locks.

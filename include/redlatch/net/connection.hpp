@@ -351,7 +351,7 @@ private:
     /// A server that turns a client away says why and hangs up, before it has read anything: what it
     /// said, if it is there, tells more than that it hung up.
     Fault last_words(Fault fault) {
-        std::array<char, 1024> buffer{};
+        std::array<char, 4096> buffer{};  // protected mode has a whole page to say
         const ssize_t n = read_bytes(buffer, false);
         void* raw = nullptr;
         const bool says_why = n < 0 && stream_ != nullptr && errno == EPROTO;
@@ -504,10 +504,12 @@ private:
         return {};
     }
 
-    /// Whether the server only forbids it. One that wants a password first says NOAUTH, and it would
-    /// say so again.
+    /// Whether the server only forbids it. One that wants a password first (NOAUTH), or nobody from
+    /// another machine (DENIED), forbids everything.
     bool can_do_without(const Fault& fault) const {
-        return alive() && !fault.transient && !fault.error.message.starts_with("NOAUTH");
+        const std::string& text = fault.error.message;
+        return alive() && !fault.transient && !text.starts_with("NOAUTH") &&
+               !text.starts_with("DENIED");
     }
 
     ContextPtr context_;
