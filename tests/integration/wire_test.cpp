@@ -148,6 +148,24 @@ long long not_after(const std::string& request) {
     return std::stoll(words.at(words.size() - 3));
 }
 
+// A command that arrives mangled: the server says so and hangs up.
+TEST(Connection, is_over_when_the_server_did_not_understand) {
+    RedisServer server;
+    detail::Endpoint endpoint;
+    endpoint.transport = detail::Endpoint::Transport::unix_socket;
+    endpoint.path = server.socket_path();
+    const detail::Limit limit = detail::Limit::in(generous_limit);
+    auto connection = detail::Connection::open(endpoint, "mangled", nullptr, limit);
+    ASSERT_TRUE(connection);
+    const auto reply = connection->call("*1\r\n$-7\r\n", limit);
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().error.code, Errc::protocol);
+    EXPECT_FALSE(reply.error().transient);
+    EXPECT_NE(reply.error().error.message.find("Protocol error"), std::string::npos);
+    EXPECT_FALSE(connection->call(detail::Call::plain({"PING"}).wire(), limit));
+    EXPECT_FALSE(connection->alive());
+}
+
 TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {
     constexpr long long server_time = 5'000'000'000;
     const std::string time = std::to_string(server_time);
