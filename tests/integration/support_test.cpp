@@ -471,6 +471,18 @@ TEST_P(ProxyTest, DropsOneReplyAfterDelivery) {
     EXPECT_EQ(proxy_.counts().dropped_replies, 1);
 }
 
+TEST_P(ProxyTest, DeliversACopyWhenItIsTold) {
+    RawRedis redis = through();
+    proxy_.copy_once("INCR");
+    EXPECT_THROW(proxy_.deliver_copy(), std::runtime_error);
+    redis.ping();
+    EXPECT_EQ(redis.command({"INCR", "n"}).integer, 1);
+    EXPECT_EQ(redis.command({"INCRBY", "n", "10"}).integer, 11);
+    EXPECT_EQ(proxy_.deliver_copy().integer, 12);
+    EXPECT_EQ(redis.get("n"), "12");  // the client did not hear the copy's answer
+    EXPECT_EQ(proxy_.deliver_copy().integer, 13);
+}
+
 TEST_P(ProxyTest, BlackHoleSwallowsAndKeepsConnections) {
     RawRedis redis = through();
     redis.ping();

@@ -13,6 +13,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <utility>
 
 namespace redlatch::test {
@@ -150,6 +151,26 @@ void Proxy::drop_replies_once(int count, std::string containing) {
         faults_.drop_replies = count;
         faults_.drop_containing = std::move(containing);
     });
+}
+
+void Proxy::copy_once(std::string containing) {
+    call([&] {
+        faults_.copy_containing = std::move(containing);
+        copy_.clear();
+    });
+}
+
+bool Proxy::has_copy() {
+    bool copied = false;
+    call([&] { copied = !copy_.empty(); });
+    return copied;
+}
+
+RawReply Proxy::deliver_copy() {
+    std::string copy;
+    call([&] { copy = copy_; });
+    if (copy.empty()) throw std::runtime_error{"no such request was copied"};
+    return RawRedis{target_.uri()}.wire(copy);
 }
 
 void Proxy::black_hole(Way way) {
@@ -343,6 +364,10 @@ void Proxy::read_requests(Connection& connection) {
     if (faults_.drop_replies > 0 && bytes->find(faults_.drop_containing) != std::string::npos) {
         --faults_.drop_replies;
         connection.drop_reply = true;
+    }
+    if (faults_.copy_containing && bytes->find(*faults_.copy_containing) != std::string::npos) {
+        faults_.copy_containing.reset();
+        copy_ = *bytes;
     }
     connection.requests.add(std::move(*bytes), due(faults_.requests));
 }

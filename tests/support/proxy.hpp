@@ -1,5 +1,6 @@
 #pragma once
 
+#include "support/raw_redis.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
 
@@ -11,6 +12,7 @@
 #include <future>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -70,6 +72,17 @@ public:
     /// arrives, and the client never sees it. A request is what comes in one piece: one command or
     /// one pipeline. With `containing`, only requests with these bytes in them count.
     void drop_replies_once(int count = 1, std::string containing = {});
+
+    /// Keeps a copy of the next request with these bytes in it, which itself goes on as always.
+    void copy_once(std::string containing);
+
+    /// Whether there was one since.
+    [[nodiscard]] bool has_copy();
+
+    /// Sends the copy to the server once more, on a connection of its own, and returns the answer,
+    /// which no client hears. Blocks until it is there. Throws std::runtime_error if nothing was
+    /// copied since the last copy_once().
+    RawReply deliver_copy();
 
     /// Nothing that arrives goes on, as if a cable were unplugged: connections stay open. After
     /// pass(), what was swallowed stays lost.
@@ -167,6 +180,7 @@ private:
         Flow replies;
         int drop_replies = 0;
         std::string drop_containing;
+        std::optional<std::string> copy_containing;
     };
 
     /// Changes what happens to bytes that go this way.
@@ -196,6 +210,7 @@ private:
     UniqueFd wake_;
     std::list<Connection> connections_;
     Faults faults_;
+    std::string copy_;
     ProxyCounts counts_;
     std::minstd_rand random_;
     bool stopping_ = false;

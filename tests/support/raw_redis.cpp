@@ -150,6 +150,13 @@ RawReply RawRedis::command(std::initializer_list<std::string_view> arguments) {
     return read_reply();
 }
 
+RawReply RawRedis::wire(std::string_view command) {
+    if (::redisAppendFormattedCommand(context_.get(), command.data(), command.size()) != REDIS_OK) {
+        fail("send a command");
+    }
+    return read_reply();
+}
+
 RawReply RawRedis::command(const Command& arguments) {
     return std::move(pipeline({arguments}).front());
 }

@@ -54,6 +54,9 @@ public:
     RawReply command(std::initializer_list<std::string_view> arguments);
     RawReply command(const Command& arguments);
 
+    /// Sends one command as its bytes are.
+    RawReply wire(std::string_view command);
+
     /// Sends all commands at once and reads their replies.
     std::vector<RawReply> pipeline(const std::vector<Command>& commands);
 
