@@ -1,0 +1,367 @@
+// The table in policy/scripts.hpp, cell by cell: what a command does that the library has sent and that
+// reaches the server a second time, on another connection: at once, and when its token is dead.
+
+#include "granted_tools.hpp"
+#include "support/proxy.hpp"
+
+#include <functional>
+#include <future>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+/// An answer, with what differs from run to run replaced by what it is: a time in microseconds, or a
+/// fencing token, which is one; a ttl; a token.
+std::string gist(const RawReply& reply) {
+    using Type = RawReply::Type;
+    if (reply.is_error()) return reply.text.substr(0, reply.text.find(' '));
+    if (reply.type == Type::string) return reply.text.empty() ? "''" : "token";
+    if (reply.type == Type::array) {
+        std::string all;
+        for (const RawReply& one : reply.elements) all += (all.empty() ? "" : " ") + gist(one);
+        return "{" + all + "}";
+    }
+    if (reply.integer > 1'000'000'000'000) return "time";
+    return reply.integer > 1000 ? "ttl" : std::to_string(reply.integer);
+}
+
+/// The lock `job` of one client, whose commands can be delivered again, and another client.
+template <class Policy>
+class Scene {
+public:
+    static constexpr auto my_lease = 60s;
+    static constexpr auto others_lease = 40s;
+
+    Scene() {
+        for (const Script* script : {&scripts.acquire, &scripts.extend, &scripts.release,
+                                     &scripts.inspect, &scripts.force, &scripts.move}) {
+            redis.command({"SCRIPT", "LOAD", script->source()});
+        }
+        redis.command({"SCRIPT", "LOAD", scripts.nest.source()});
+        EXPECT_TRUE(succeeds(mine.ping()));
+    }
+
+    static long long ms(std::chrono::milliseconds time) { return time.count(); }
+
+    void take() { held.push_back(lock.acquire({.wait = 0s}).value()); }
+    void release() {
+        EXPECT_TRUE(held.back().release().has_value());
+        held.pop_back();
+    }
+    void other_takes() {
+        Lock<Policy> anothers{other, "job", {.lease = others_lease}};
+        others = anothers.acquire({.wait = 0s}).value();
+    }
+    /// In a thread of `mine`.
+    void wait() { waiting = start_waiting<Policy>(mine, {.wait = patience}, {.lease = my_lease}); }
+
+    /// Nobody has the lock, or wants it.
+    void end() {
+        others.reset();
+        while (!held.empty()) release();
+        if (waiting.valid()) let_go(waiting.get());
+        EXPECT_FALSE(redis.exists("job"));
+    }
+
+    /// The content of all keys, but for the time at which a waiter was seen.
+    std::string content() {
+        std::ostringstream out;
+        for (const std::string& key : redis.keys()) {
+            out << key << " =";
+            const std::string type = redis.type(key);
+            if (type == "string") out << ' ' << *redis.get(key);
+            if (type == "zset") {
+                for (const RawReply& one :
+                     redis.command({"ZRANGE", key, "0", "-1", "WITHSCORES"}).elements) {
+                    out << ' ' << one.text;
+                }
+            }
+            if (type == "hash") {
+                for (const auto& [field, value] : redis.hgetall(key)) {
+                    out << ' ' << field << ": " << without_time(value);
+                }
+            }
+            out << '\n';
+        }
+        return out.str();
+    }
+
+    /// Nobody waits for the answer to what was sent up to now.
+    void let_it_be_late() {
+        const auto now = [this] {
+            const RawReply time = redis.command({"TIME"});
+            return std::stoll(time.elements.at(0).text) * 1'000'000 +
+                   std::stoll(time.elements.at(1).text);
+        };
+        const std::chrono::microseconds longest = command_timeout + detail::late_margin;
+        const long long until = now() + longest.count();
+        ASSERT_TRUE(eventually([&] { return now() > until; }));
+    }
+
+    const LockScripts& scripts = Policy::scripts();
+    RedisServer server;
+    RawRedis redis{server};
+    Proxy proxy{server.uri()};
+    Client mine{options_for(proxy.uri())};
+    Client other{options_for(server.uri())};
+    Lock<Policy> lock{mine, "job", {.lease = my_lease}};
+    std::vector<Held> held;  // by `mine`
+    std::optional<Held> others;
+    std::future<Result<Held>> waiting;
+
+private:
+    /// Of a waiter's terms, without the third.
+    static std::string without_time(const std::string& value) {
+        std::istringstream words{value};
+        std::string result;
+        std::string word;
+        for (int i = 0; words >> word; ++i) {
+            if (i != 2) result += word + ' ';
+        }
+        return result;
+    }
+};
+
+/// What a copy changes.
+enum class Effect { none, place, lock };
+
+/// What a copy is answered, and what it does.
+struct Cell {
+    std::string answer;
+    Effect effect = Effect::none;
+};
+
+/// A script, what makes the library send it, and what the table says of it.
+template <class Policy>
+struct Row {
+    std::string name;
+    const Script* script;
+    std::function<void(Scene<Policy>&)> send;
+    Cell at_once;
+    Cell on_anothers;  ///< the token is dead, and another has the lock
+    Cell on_free;      ///< the token is dead, and nobody has it
+    Cell too_late;     ///< the same, when nobody waits for its answer any more
+};
+
+template <class Policy>
+std::vector<Row<Policy>> table() {
+    using S = Scene<Policy>;
+    const LockScripts& scripts = Policy::scripts();
+    std::vector<Row<Policy>> rows{
+        {"acquire",
+         &scripts.acquire,
+         [](S& scene) { scene.take(); },
+         {"{1 ttl 0 time time}"},
+         {"{0 ttl -1 time 1}"},
+         {"{1 ttl 0 time time}", Effect::lock},
+         {"LATE"}},
+        {"acquire that waits",
+         &scripts.acquire,
+         [](S& scene) {
+             scene.other_takes();
+             scene.wait();
+             EXPECT_TRUE(queue_grows_to(scene.redis, 1));
+         },
+         {"{0 ttl 0 time 1}"},
+         {"{0 ttl 0 time 1}", Effect::place},
+         {"{1 ttl 0 time time}", Effect::lock},
+         {"LATE"}},
+        {"move",
+         &scripts.move,
+         [](S& scene) {
+             // Once the waiting thread is there.
+             EXPECT_TRUE(eventually([&scene] {
+                 scene.end();
+                 scene.take();
+                 scene.wait();
+                 std::this_thread::sleep_for(10ms);
+                 scene.release();
+                 return scene.proxy.has_copy();
+             }));
+             scene.held.push_back(scene.waiting.get().value());
+         },
+         {"{1 0 time}"},
+         {"{0 0 0}"},
+         {"{0 0 0}"},
+         {"LATE"}},
+        {"extend",
+         &scripts.extend,
+         [](S& scene) {
+             scene.take();
+             EXPECT_TRUE(succeeds(scene.held.back().extend(S::my_lease)));
+         },
+         {"1"},
+         {"0"},
+         {"0"},
+         {"0"}},
+        {"release",
+         &scripts.release,
+         [](S& scene) {
+             scene.take();
+             scene.release();
+         },
+         {"0"},
+         {"0"},
+         {"0"},
+         {"0"}},
+        {"inspect",
+         &scripts.inspect,
+         [](S& scene) {
+             scene.take();
+             EXPECT_TRUE(succeeds(scene.lock.inspect()));
+         },
+         {"{token 1 ttl 0}"},
+         {"{token 1 ttl 0}"},
+         {"{'' 0 -2 0}"},
+         {"{'' 0 -2 0}"}},
+        {"force",
+         &scripts.force,
+         [](S& scene) {
+             scene.take();
+             EXPECT_TRUE(succeeds(scene.lock.force_unlock()));
+             scene.held.clear();
+         },
+         {"0"},
+         {"0"},
+         {"0"},
+         {"0"}},
+    };
+    if (Policy::reentrant) {
+        rows.push_back({"nest",
+                        &scripts.nest,
+                        [](S& scene) {
+                            scene.take();
+                            scene.take();
+                        },
+                        {"1"},
+                        {"0"},
+                        {"0"},
+                        {"0"}});
+    }
+    return rows;
+}
+
+template <class Policy>
+class Replayed : public ::testing::Test {
+protected:
+    /// For each row: the library sends the script, and `test` has the copy.
+    template <class Test>
+    void for_each_script(Test test) {
+        for (const Row<Policy>& row : table<Policy>()) {
+            SCOPED_TRACE(row.name);
+            Scene<Policy> scene;
+            scene.proxy.copy_once(std::string{row.script->sha()});
+            row.send(scene);
+            ASSERT_TRUE(scene.proxy.has_copy());
+            test(scene, row);
+            if (testing::Test::HasFatalFailure()) return;
+        }
+    }
+
+    /// Delivers the copy, which does no more than the cell says. Nothing it may touch lasts longer.
+    static void deliver(Scene<Policy>& scene, const Cell& expected) {
+        const std::string before = scene.content();
+        EXPECT_EQ(gist(scene.proxy.deliver_copy()), expected.answer);
+        EXPECT_EQ(scene.content() == before, expected.effect == Effect::none)
+            << before << "and then\n"
+            << scene.content();
+        EXPECT_EQ(waiters(scene.redis), expected.effect == Effect::place ? 1 : 0);
+    }
+};
+
+using Numbered = testing::Types<Fenced<Simple>, Fenced<Reentrant>>;
+TYPED_TEST_SUITE(Replayed, Numbered);
+
+TYPED_TEST(Replayed, at_once_says_the_same_again_and_changes_nothing) {
+    this->for_each_script([](auto& scene, const auto& row) {
+        const bool held = scene.redis.exists("job");
+        const long long waiting = waiters(scene.redis);
+        const std::string before = scene.content();
+        EXPECT_EQ(gist(scene.proxy.deliver_copy()), row.at_once.answer);
+        EXPECT_EQ(scene.content(), before);
+        EXPECT_EQ(waiters(scene.redis), waiting);
+        EXPECT_EQ(scene.redis.exists("job"), held);
+        if (!held) return;
+        EXPECT_LE(scene.redis.pttl("job"), scene.ms(scene.my_lease));
+        scene.redis.command({"PEXPIRE", "job", std::to_string(scene.ms(2 * scene.my_lease))});
+        scene.proxy.deliver_copy();
+        EXPECT_GT(scene.redis.pttl("job"), scene.ms(scene.my_lease)) << "shorter than before";
+        scene.end();
+    });
+}
+
+TYPED_TEST(Replayed, leaves_the_lock_of_another_owner_alone) {
+    this->for_each_script([this](auto& scene, const auto& row) {
+        scene.end();
+        scene.other_takes();
+        const long long ttl = scene.redis.pttl("job");
+        this->deliver(scene, row.on_anothers);
+        EXPECT_LE(scene.redis.pttl("job"), ttl);
+        EXPECT_GT(scene.redis.pttl("job"), 0);
+        EXPECT_TRUE(scene.others->held());
+        EXPECT_TRUE(is_outcome(scene.others->release(), Release::released));
+        // A grant that nobody of its client wants is passed on.
+        EXPECT_TRUE(eventually([&] { return !scene.redis.exists("job"); }));
+    });
+}
+
+TYPED_TEST(Replayed, takes_what_is_free_at_most_for_its_lease) {
+    this->for_each_script([this](auto& scene, const auto& row) {
+        scene.end();
+        this->deliver(scene, row.on_free);
+        EXPECT_EQ(scene.redis.exists("job"), row.on_free.effect == Effect::lock);
+        EXPECT_NE(scene.redis.pttl("job"), -1);
+        EXPECT_LE(scene.redis.pttl("job"), scene.ms(scene.my_lease));
+    });
+}
+
+TYPED_TEST(Replayed, changes_nothing_when_nobody_waits_for_its_answer) {
+    this->for_each_script([this](auto& scene, const auto& row) {
+        scene.end();
+        if (row.too_late.answer == "LATE") scene.let_it_be_late();
+        this->deliver(scene, row.too_late);
+        EXPECT_FALSE(scene.redis.exists("job"));
+    });
+}
+
+// ---- What stands beside the table
+
+TEST(ReplayedNest, an_old_hold_count_keeps_no_lock) {
+    Scene<Reentrant> scene;
+    scene.take();
+    scene.proxy.copy_once(std::string{scene.scripts.nest.sha()});
+    scene.take();
+    scene.release();
+    EXPECT_EQ(scene.redis.hgetall("job").begin()->second, "1");
+    EXPECT_EQ(scene.proxy.deliver_copy().integer, 1);
+    EXPECT_EQ(scene.redis.hgetall("job").begin()->second, "2");
+    EXPECT_TRUE(is_outcome(scene.held.back().release(), Release::released));
+    EXPECT_FALSE(scene.redis.exists("job"));
+}
+
+TEST(ReplayedPlainSet, takes_only_what_is_free_and_for_its_lease) {
+    Scene<Simple> scene;
+    scene.proxy.copy_once("\r\nNX\r\n");
+    scene.take();
+    const std::string mine = *scene.redis.get("job");
+    EXPECT_TRUE(scene.proxy.deliver_copy().is_nil());
+    scene.end();
+    scene.other_takes();
+    EXPECT_TRUE(scene.proxy.deliver_copy().is_nil());
+    EXPECT_NE(scene.redis.get("job"), mine);
+    scene.end();
+    EXPECT_EQ(scene.proxy.deliver_copy().text, "OK");
+    EXPECT_EQ(scene.redis.get("job"), mine);
+    EXPECT_LE(scene.redis.pttl("job"), scene.ms(scene.my_lease));
+    EXPECT_GT(scene.redis.pttl("job"), 0);
+}
+
+}  // namespace
+}  // namespace redlatch::test
