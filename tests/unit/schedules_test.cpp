@@ -1,7 +1,7 @@
-// Waiting, by chance: some hundred thousand times a few processes contend for a lock of a model
-// server that runs the library's scripts, over a model network that loses, delays and repeats, and
-// after each step what a lock promises is looked at. The clients are the library's own cores in a
-// shell without threads and I/O.
+// Waiting and renewing, by chance: some hundred thousand times a few processes contend for a lock
+// of a model server that runs the library's scripts, over a model network that loses, delays and
+// repeats, and after each step what a lock promises is looked at. The clients are the library's own
+// cores in a shell without threads and I/O.
 //
 // REDLATCH_SCHEDULES says how many schedules, REDLATCH_SEED which is the first. A failure prints
 // the seed of its schedule and what happened: REDLATCH_SEED=n REDLATCH_SCHEDULES=1 plays it again.
@@ -108,7 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Control{"late_commands_run", Bug::late_commands_run},
                       Control{"fence_without_clock", Bug::fence_without_clock},
                       Control{"fence_without_memory", Bug::fence_without_memory},
-                      Control{"fence_not_granted", Bug::fence_not_granted}),
+                      Control{"fence_not_granted", Bug::fence_not_granted},
+                      Control{"anyones_extended", Bug::anyones_extended},
+                      Control{"released_renewed", Bug::released_renewed}),
     [](const auto& instance) { return std::string{instance.param.name}; });
 
 }  // namespace

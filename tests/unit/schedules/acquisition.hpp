@@ -371,6 +371,54 @@ private:
         stop_waiting();
         world_->checker->begins(hold_);
         host_->soon(errand_->hold, [this] { release(); });
+        if (errand_->watched) renew_at(host_->clock() + (valid_until - host_->clock()) / 3);
+    }
+
+    // ---- Renewal
+
+    void renew_at(TimePoint when) {
+        host_->later(host_->moment_of(when), [this] { renew(); });
+    }
+
+    bool to_be_renewed() const {
+        const bool held = hold_->phase == Hold::Phase::held && still_valid();
+        return held || world_->has(Bug::released_renewed);
+    }
+
+    void renew() {
+        if (!to_be_renewed()) return;
+        const Lease lease = errand_->lease;
+        const TimePoint sent = host_->clock();
+        const Command command{.kind = Command::Kind::extend,
+                              .lock = errand_->lock,
+                              .token = hold_->token,
+                              .server = world_->server->id(),
+                              .lease = lease.duration(),
+                              .fenced = errand_->fenced};
+        const TimePoint answer_by =
+            sent + detail::renewal_patience(lease, world_->plan->command_timeout);
+        world_->network->call(*host_, command, command, answer_by,
+                              [this, sent](const Outcome& outcome) { renewed(sent, outcome); });
+    }
+
+    /// An answer that comes when the hold is over changes nothing.
+    void renewed(TimePoint sent, const Outcome& outcome) {
+        const TimePoint now = host_->clock();
+        const Lease lease = errand_->lease;
+        if (!to_be_renewed()) return;
+        if (!outcome) return renew_at(detail::renewal_retry_due(now, lease));
+        if (outcome->value.integer == 0) return lose();
+        const TimePoint end = detail::valid_until(counted_from(sent), lease, world_->plan->drift);
+        hold_->valid_until = std::max(hold_->valid_until, end);
+        world_->checker->renewed(*hold_, outcome->server);
+        renew_at(detail::renewal_due(sent, lease));
+    }
+
+    void lose() {
+        world_->checker->lost(hold_);
+        hold_->phase = Hold::Phase::over;
+        process_->vacate(*hold_);
+        if (hold_->unclear) process_->bury(dead(), {process_->too_late()});
     }
 
     // ---- The release

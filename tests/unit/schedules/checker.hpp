@@ -41,10 +41,10 @@ public:
         Token& token = tokens_[command.token];
         token.lock = command.lock;
         if (command.asks()) token.fenced = command.fenced;
-        if (!command.asks()) {
+        if (command.kind == Command::Kind::release) {
             token.dead = true;
         } else if (token.dead) {
-            fail("a token is asked with after its release was sent: " + command.token);
+            fail("a token is used after its release was sent: " + command.token);
         }
     }
 
@@ -75,6 +75,20 @@ public:
         here.idle_since = timeline_->now();
         check_end(*here.holds.back());
         check_exclusion(here);
+    }
+
+    /// Its holder relies on it for longer now, by the word of the server of that run id.
+    void renewed(Hold& hold, const std::shared_ptr<const std::string>& server) {
+        (*trace_)("renews ", hold.token.substr(31), " until ", moment_of_end(hold) / 1us, "us");
+        if (server == server_->id()) hold.generation = server_->generation();
+        check_end(hold);
+        check_exclusion(lock_of(hold));
+    }
+
+    /// Its holder was told that it is lost.
+    void lost(const std::shared_ptr<Hold>& hold) {
+        if (promised(*hold)) fail("told of a loss that is none: " + hold->token);
+        ends(hold);
     }
 
     /// A hold was found past its validity: nobody releases it. A late command may have renewed it.
@@ -141,7 +155,8 @@ public:
         if (owner.token != here.before.token) changed_hands(here, command, owner.token);
         here.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
-        if (command.asks() && owner.token == command.token) came_late(command.token);
+        const bool for_owner = command.kind != Command::Kind::release;
+        if (for_owner && owner.token == command.token) came_late(command.token);
         if (command.kind == Command::Kind::acquire && !late) note_asked(here, command, value);
         if (command.kind == Command::Kind::release) std::erase(here.order, command.token);
         for (const auto& hold : here.holds) check_end(*hold);

@@ -24,6 +24,8 @@ enum class Bug {
     fence_without_clock,   ///< the next fencing token is one more, whatever was lost
     fence_without_memory,  ///< it is the server's time alone
     fence_not_granted,     ///< who is given the lock has the number of the holder before
+    anyones_extended,      ///< a renewal asks for no owner
+    released_renewed,      ///< renewals go on when the release was sent
 };
 
 /// How often things go wrong: once in so many; never for 0.
@@ -54,6 +56,7 @@ struct Errand {
     Lease lease;
     Moment hold;  ///< how long the lock is kept
     bool fenced = false;
+    bool watched = false;  ///< its lease is renewed until the release
     std::optional<Moment> cancelled{};
 };
 
@@ -74,7 +77,8 @@ struct Plan {
     milliseconds command_timeout{};
     milliseconds longest_lease{};
     Moment latency{};
-    int fenced = 0;  ///< of how many errands each one wants a fencing token; 0 for none
+    int fenced = 0;   ///< of how many errands each one wants a fencing token; 0 for none
+    int watched = 0;  ///< of how many errands each one is watched; 0 for none
     Faults faults{};
     std::vector<ProcessPlan> processes{};
 };
@@ -125,6 +129,8 @@ inline Errand draw_errand(Dice& dice, const Plan& plan, bool mixed_leases) {
     const Moment lease{errand.lease.duration()};
     errand.hold = dice.one_in(4) ? dice.span(0ns, lease * 3 / 2) : dice.span(0ns, lease / 8);
     errand.fenced = plan.fenced > 0 && dice.one_in(plan.fenced);
+    errand.watched = plan.watched > 0 && dice.one_in(plan.watched);
+    if (errand.watched && dice.one_in(3)) errand.hold = dice.span(lease / 4, lease * 3);
     if (dice.one_in(12)) errand.cancelled = dice.span(0ns, 500ms);
     return errand;
 }
@@ -153,6 +159,7 @@ inline Plan draw_plan(Dice& dice, Bug bug) {
               .longest_lease = dice.pick({20ms, 60ms, 300ms, 1000ms, 5000ms}),
               .latency = dice.pick<Moment>({50us, 500us, 2ms, 8ms}),
               .fenced = dice.pick({0, 1, 2}),
+              .watched = dice.pick({0, 0, 0, 2}),
               .faults = draw_faults(dice)};
     const bool mixed_leases = dice.one_in(2);
     const int processes = dice.pick({2, 2, 3, 4});

@@ -19,7 +19,7 @@ namespace redlatch::test::schedules {
 
 /// What a client asks, as it was when it was sent.
 struct Command {
-    enum class Kind { set, acquire, release };
+    enum class Kind { set, acquire, extend, release };
 
     Kind kind;
     int lock;
@@ -33,10 +33,11 @@ struct Command {
     Moment too_late{Moment::max()};  ///< when it must do nothing any more, whatever the clocks say
     std::uint64_t number = 0;        ///< in the order of sending
 
-    bool asks() const { return kind != Kind::release; }
+    /// For the lock, or a place.
+    bool asks() const { return kind == Kind::set || kind == Kind::acquire; }
 
     friend std::ostream& operator<<(std::ostream& out, const Command& command) {
-        constexpr std::array names{"SET ", "acquire ", "release "};
+        constexpr std::array names{"SET ", "acquire ", "extend ", "release "};
         out << names[static_cast<std::size_t>(command.kind)] << command.token.substr(31) << " of "
             << command.lock;
         if (command.asks()) out << " lease " << command.lease.count();
@@ -48,6 +49,7 @@ struct Command {
 /// The library's scripts, with a mistake if one is wanted.
 struct Scripts {
     std::string acquire;
+    std::string extend;
     std::string release;
 
     static const Scripts& of(bool on_hash, Bug bug) {
@@ -60,7 +62,9 @@ struct Scripts {
 private:
     static Scripts make(bool on_hash, Bug bug) {
         const LockScripts& scripts = on_hash ? lua::on_hash() : lua::on_string();
-        Scripts made{std::string{scripts.acquire.source()}, std::string{scripts.release.source()}};
+        Scripts made{.acquire = std::string{scripts.acquire.source()},
+                     .extend = std::string{scripts.extend.source()},
+                     .release = std::string{scripts.release.source()}};
         if (bug == Bug::lease_shortened)
             patch(made.acquire,
                   on_hash ? "math.max(ttl, lease)" : "math.max(redis.call('PTTL', lock), lease)",
@@ -71,6 +75,12 @@ private:
         }
         if (bug == Bug::plain_delete && !on_hash) {
             patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
+        }
+        if (bug == Bug::anyones_extended) {
+            patch(made.extend,
+                  on_hash ? "redis.call('HEXISTS', lock, token) == 0"
+                          : "redis.call('GET', lock) ~= token",
+                  "redis.call('EXISTS', lock) == 0");
         }
         const std::string_view next_fence = "math.max(last_fence() + 1, clock())";
         for (std::string* const script : {&made.acquire, &made.release}) {
@@ -134,6 +144,13 @@ public:
         if (command.kind == Command::Kind::set) {
             return redis_->command(std::array<std::string, 6>{
                 "SET", lock, command.token, "NX", "PX", std::to_string(command.lease.count())});
+        }
+        if (command.kind == Command::Kind::extend) {
+            std::vector<std::string> keys{lock};
+            if (command.fenced) keys.push_back(fence);
+            return redis_->eval(
+                scripts_->extend, keys,
+                std::array<std::string, 2>{command.token, std::to_string(command.lease.count())});
         }
         const std::array<std::string, 4> keys{lock, queue, waiters, fence};
         if (command.kind == Command::Kind::release) {
