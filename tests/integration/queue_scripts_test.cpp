@@ -569,6 +569,30 @@ TEST_P(Queue, negative_stay_leaves_and_none_changes_nothing) {
     EXPECT_EQ(owner(), holder);
 }
 
+TEST_P(Queue, release_gives_nothing_to_its_own_token) {
+    hold();
+    put(holder, to_string(GetParam()) + " 60000 " + std::to_string(now() + 60'000'000) + " 0 0");
+    acquire({.token = a});
+    expect_queue({holder, a});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, terms_that_were_lost_are_told_anew_and_the_place_is_kept) {
+    hold();
+    acquire({.token = a, .stay = 60'000});
+    acquire({.token = b});
+    redis_.del(keys_.waiters);
+    EXPECT_EQ(acquire({.token = a, .lease = 5'000, .stay = 10'000}).place, 0);
+    EXPECT_EQ(acquire({.token = b}).place, 1);
+    expect_queue({a, b});
+    EXPECT_EQ(terms(a).lease, 5'000);
+    for (const std::string& key : {keys_.queue, keys_.waiters}) EXPECT_GT(redis_.pttl(key), 0);
+    EXPECT_EQ(release(holder), 1);
+    expect_owner(a, 5'000);
+}
+
 TEST_P(Queue, release_by_one_who_waits_leaves_the_queue_only) {
     hold();
     acquire({.token = a});

@@ -11,41 +11,34 @@
 namespace redlatch::inline v0::lua {
 
 /// For scripts that may give somebody a lock: the server's clock, in microseconds, and the fencing
-/// tokens that rise with it. Numbers below 2^53, which Lua's are exact for.
+/// tokens that rise with it. Numbers below 2^53, which Lua's are exact for. In all of these scripts a
+/// function costs time where it is only made, and a command more than that: hence few of both.
 inline constexpr const char* fencing = R"lua(
+-- As it stood when it was asked first; 0 where nobody needed to know.
+local now = 0
 local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
+  if now == 0 then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+  end
+  return now
 end
 
--- Lives a day longer than the lock that its last number belongs to.
-local function fence_life(lease)
-  return lease + 86400000
-end
-
--- The last number; 0 where it was lost, or overwritten with something else.
-local function last_fence()
+-- The number of who has the lock `already`, or of a new holder. Where the last one was lost, or
+-- overwritten with something else, it rises by the clock. It is kept a day longer than the lock.
+local function number_of(already, lease)
   local last = tonumber(redis.pcall('GET', fence))
-  return last and last > 0 and last < 9007199254740991 and last or 0
-end
-
--- The number of a new holder. Where the last one was lost, it rises by the clock.
-local function next_fence(lease)
-  local number = math.max(last_fence() + 1, clock())
-  redis.call('SET', fence, string.format('%.0f', number), 'PX', fence_life(lease))
-  return number
-end
-
--- The number of who has the lock already.
-local function same_fence(lease)
-  local number = last_fence()
-  if number == 0 then
-    return next_fence(lease)
+  if not (last and last > 0 and last < 9007199254740991) then
+    last, already = 0, false
   end
-  if redis.call('PTTL', fence) < fence_life(lease) then
-    redis.call('PEXPIRE', fence, fence_life(lease))
+  local life = lease + 86400000
+  if not already then
+    last = math.max(last + 1, clock())
+    redis.call('SET', fence, string.format('%.0f', last), 'PX', life)
+  elseif redis.call('PTTL', fence) < life then
+    redis.call('PEXPIRE', fence, life)
   end
-  return number
+  return last
 end
 )lua";
 
@@ -65,14 +58,10 @@ end
 )lua";
 
 /// For scripts that may give somebody a lock or a place: they change nothing where nobody waits for
-/// their answer any more. `now` is 0 where nobody needed to know.
+/// their answer any more.
 inline constexpr const char* in_time = R"lua(
-local now = 0
-if not_after > 0 then
-  now = clock()
-  if now > not_after then
-    return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
-  end
+if not_after > 0 and clock() > not_after then
+  return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
 end
 )lua";
 
@@ -96,20 +85,10 @@ local function terms(shape, lease, seen_until, hears, fenced)
   return string.format('%s %s %.0f %s %s', shape, lease, seen_until, hears, fenced)
 end
 
--- A client's tokens begin with its id, 32 hexadecimal digits.
-local function channel(token)
-  return 'redlatch:client:' .. string.sub(token, 1, 32)
-end
-
-local function has_subscriber(token)
-  local count = redis.pcall('PUBSUB', 'NUMSUB', channel(token))
-  return count.err ~= nil or count[2] > 0
-end
-
 -- `own_shape`: of the lock that is free now, or whose key may be overwritten. Returns the fencing
 -- token, or 0 for who wants none.
 local function give(token, shape, lease, fenced, own_shape)
-  local number = fenced == '1' and next_fence(lease) or 0
+  local number = fenced == '1' and number_of(false, lease) or 0
   if shape == 's' then
     redis.call('SET', lock, token, 'PX', lease)
   else
@@ -124,8 +103,9 @@ end
 
 -- Gives the lock to the first waiter who can take it, and takes him out of the queue. Whose client
 -- is not there just now keeps the place for a moment. Returns who it was, for how long, and, where
--- it was nobody, whether more wait than one run may look at. To `me` it gives only the word.
-local function grant(now, me, own_shape, server)
+-- it was nobody, whether more wait than one run may look at. To `me` it gives only the word, and to
+-- `dead` nothing: a late command may have given a place to a token that is released.
+local function grant(me, dead, own_shape, server)
   local kept = {}
   local given, its_lease
   local more = true
@@ -136,21 +116,25 @@ local function grant(now, me, own_shape, server)
       given, more = token, false
       break
     end
+    -- A client's tokens begin with its id, 32 hexadecimal digits.
+    local channel = 'redlatch:client:' .. string.sub(token, 1, 32)
     local shape, lease, seen_until, hears, fenced =
         string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d) (%d)$')
-    if not shape or tonumber(seen_until) <= now then
+    if not shape or tonumber(seen_until) <= clock() or token == dead then
       redis.call('HDEL', waiters, token)
-    elseif hears == '0' or has_subscriber(token) then
-      redis.call('HDEL', waiters, token)
-      local number = give(token, shape, lease, fenced, own_shape)
-      if hears == '1' then
-        local facts =
-            string.format('%s %.0f %s %s %.0f %d ', lease, now, server, shape, number, #token)
-        redis.pcall('PUBLISH', channel(token), facts .. token .. lock)
-      end
-      given, its_lease, more = token, tonumber(lease), false
-      break
     else
+      local listeners = hears == '1' and redis.pcall('PUBSUB', 'NUMSUB', channel)
+      if not listeners or listeners.err or listeners[2] > 0 then
+        redis.call('HDEL', waiters, token)
+        local number = give(token, shape, lease, fenced, own_shape)
+        if hears == '1' then
+          local facts =
+              string.format('%s %.0f %s %s %.0f %d ', lease, now, server, shape, number, #token)
+          redis.pcall('PUBLISH', channel, facts .. token .. lock)
+        end
+        given, its_lease, more = token, tonumber(lease), false
+        break
+      end
       local for_now = math.min(tonumber(seen_until), now + 5000000)
       redis.call('HSET', waiters, token, terms(shape, lease, for_now, hears, fenced))
       kept[#kept + 1] = first
@@ -172,13 +156,6 @@ end
 
 /// For `acquire`, behind `queue`; `own_shape` says which one this lock has.
 inline constexpr const char* waiting = R"lua(
-local function add_to_queue(now)
-  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
-  -- Behind everybody else, whatever the server's clock did meanwhile.
-  redis.call('ZADD', queue, string.format('%.0f', math.max(now, last + 1)), token)
-  return redis.call('ZRANK', queue, token)
-end
-
 local function leave()
   redis.call('ZREM', queue, token)
   redis.call('HDEL', waiters, token)
@@ -186,15 +163,20 @@ end
 
 -- Takes a place in the queue, or keeps it. Returns how many wait in front, or the error of an ACL
 -- that allows no end for the keys: without one they would stay for ever.
-local function join(now)
-  -- Never shorter: this may be an old command that arrives late.
-  local before = redis.call('HGET', waiters, token)
-  local seen_until = tonumber(before and string.match(before, '^%a %d+ (%d+) %d %d$') or 0)
-  seen_until = math.max(now + stay * 1000, seen_until)
+local function join()
+  local seen_until = clock() + stay * 1000
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  -- Behind everybody else, whatever the server's clock did meanwhile.
+  local score = string.format('%.0f', math.max(now, (last or 0) + 1))
+  if redis.call('ZADD', queue, 'NX', score, token) == 0 then
+    -- Never shorter: this may be an old command that arrives late.
+    local before = redis.call('HGET', waiters, token) or ''
+    seen_until = math.max(seen_until, string.match(before, '^%a %d+ (%d+) %d %d$') or 0)
+  end
   local mine = terms(own_shape, ARGV[2], seen_until, hears, fenced and '1' or '0')
   redis.call('HSET', waiters, token, mine)
-  local place = before and redis.call('ZRANK', queue, token) or add_to_queue(now)
-  if redis.call('PTTL', queue) < stay or redis.call('PTTL', waiters) < stay then
+  -- A new key has no end; if one of the two is, both get one.
+  if not last or redis.call('PTTL', waiters) < stay then
     local done = redis.pcall('PEXPIRE', queue, 2 * stay)
     if type(done) == 'table' then
       leave()
@@ -202,46 +184,44 @@ local function join(now)
     end
     redis.call('PEXPIRE', waiters, 2 * stay)
   end
-  return place
+  return last and redis.call('ZRANK', queue, token) or 0
 end
 
--- The answer to a token that has to wait.
-local function refuse(ttl, place, now, owner)
-  local grants = string.find(owner, '^' .. string.rep('%x', 32) .. ':') and 1 or 0
-  return {0, ttl, place, now, grants}
+-- The answer to a token that has to wait. A token of this library's begins with its client's id.
+local function refuse(ttl, place, owner)
+  local grants = string.match(owner, '^%x+:()') == 34 and 1 or 0
+  return {0, ttl, place, clock(), grants}
 end
 
 -- The lock is held by `owner`.
 local function wait(ttl, owner)
-  local now = clock()
   if stay > 0 then
-    local place, forbidden = join(now)
-    return forbidden or refuse(ttl, place, now, owner)
+    local place, forbidden = join()
+    return forbidden or refuse(ttl, place, owner)
   end
   if stay < 0 then
     leave()
-    return refuse(ttl, -1, now, owner)
+    return refuse(ttl, -1, owner)
   end
-  return refuse(ttl, redis.call('ZRANK', queue, token) or -1, now, owner)
+  return refuse(ttl, redis.call('ZRANK', queue, token) or -1, owner)
 end
 
 -- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else.
 local function give_way()
-  local now = clock()
   if stay > 0 then
-    local _, forbidden = join(now)
+    local _, forbidden = join()
     if forbidden then
       return forbidden
     end
   end
-  local given, its_lease, more = grant(now, token, own_shape, server)
+  local given, its_lease, more = grant(token, nil, own_shape, server)
   if given == token or not (given or more) then
     return nil
   end
   if stay < 0 then
     leave()
   end
-  return refuse(its_lease or -2, redis.call('ZRANK', queue, token) or -1, now, given or '')
+  return refuse(its_lease or -2, redis.call('ZRANK', queue, token) or -1, given or '')
 end
 )lua";
 
@@ -270,17 +250,17 @@ if owner == token then
   local ttl = math.max(redis.call('PTTL', lock), lease)
   redis.call('PEXPIRE', lock, ttl)
   local waiting = queue and redis.call('ZCARD', queue) or 0
-  return {1, ttl, waiting, now, fenced and same_fence(lease) or 0}
+  return {1, ttl, waiting, now, fenced and number_of(true, lease) or 0}
 end
 
-local function take()
-  local number = fenced and next_fence(lease) or 0
+local function take(waiting)
+  local number = fenced and number_of(false, lease) or 0
   redis.call('SET', lock, token, 'PX', lease)
-  return {1, lease, queue and redis.call('ZCARD', queue) or 0, now, number}
+  return {1, lease, waiting, now, number}
 end
 
 if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
-  return take()
+  return take(0)
 end
 if not queue then
   return {0, redis.call('PTTL', lock)}
@@ -290,7 +270,7 @@ local own_shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 if owner then
   return wait(redis.call('PTTL', lock), owner)
 end
-return give_way() or take()
+return give_way() or take(redis.call('ZCARD', queue))
 )lua";
 
     const std::string release = std::string{R"lua(
@@ -307,12 +287,7 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
 )lua" + fencing + queue + R"lua(
--- A late command may have given its own token a place.
-if redis.call('ZREM', queue, token) > 0 then
-  redis.call('HDEL', waiters, token)
-end
-local now = clock()
-local done, given = pcall(grant, now, nil, 's', server)
+local done, given = pcall(grant, nil, token, 's', server)
 if not (done and given) then
   redis.call('DEL', lock)
 end
@@ -328,8 +303,7 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
 )lua"} + fencing + queue + R"lua(
-local now = clock()
-local done, given = pcall(grant, now, nil, 's', ARGV[2])
+local done, given = pcall(grant, nil, nil, 's', ARGV[2])
 if not (done and given) then
   redis.call('DEL', lock)
 end
@@ -377,7 +351,7 @@ local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 local owner = redis.call('GET', lock)
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if owner == token then
-  local number = fenced and next_fence(lease) or 0
+  local number = fenced and number_of(false, lease) or 0
   redis.call('SET', lock, next_token, 'PX', lease)
   return {1, waiting, number}
 end
@@ -388,7 +362,7 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return {1, waiting, fenced and same_fence(lease) or 0}
+return {1, waiting, fenced and number_of(true, lease) or 0}
 )lua"},
     };
 }
@@ -404,11 +378,8 @@ local fenced = ARGV[7] == '1'
 local ttl = redis.call('PTTL', lock)
 local free = ttl == -2
 
-local function take()
-  local number = 0
-  if fenced then
-    number = free and next_fence(lease) or same_fence(lease)
-  end
+local function take(waiting)
+  local number = fenced and number_of(not free, lease) or 0
   if free then
     redis.call('HSET', lock, token, 1)
   end
@@ -420,14 +391,14 @@ local function take()
     redis.call('HDEL', lock, token)
     return done
   end
-  return {1, ttl, queue and redis.call('ZCARD', queue) or 0, now, number}
+  return {1, ttl, waiting, now, number}
 end
 
 if free and not (queue and redis.call('ZCARD', queue) > 0) then
-  return take()
+  return take(0)
 end
 if not free and redis.call('HEXISTS', lock, token) == 1 then
-  return take()
+  return take(queue and redis.call('ZCARD', queue) or 0)
 end
 if not queue then
   return {0, ttl}
@@ -435,7 +406,7 @@ end
 local own_shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 )lua" + queue + waiting + R"lua(
 if free then
-  return give_way() or take()
+  return give_way() or take(redis.call('ZCARD', queue))
 end
 return wait(ttl, redis.call('HKEYS', lock)[1])
 )lua";
@@ -454,16 +425,11 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('HDEL', lock, token)
 end
 )lua" + fencing + queue + R"lua(
-local now = clock()
 redis.call('HDEL', lock, token)
 if redis.call('HLEN', lock) > 0 then
   return 1
 end
--- A late command may have given its own token a place.
-if redis.call('ZREM', queue, token) > 0 then
-  redis.call('HDEL', waiters, token)
-end
-pcall(grant, now, nil, 'h', server)
+pcall(grant, nil, token, 'h', server)
 return 1
 )lua";
 
@@ -476,9 +442,8 @@ if not (queue and redis.call('ZCARD', queue) > 0) then
   return redis.call('DEL', lock)
 end
 )lua"} + fencing + queue + R"lua(
-local now = clock()
 redis.call('DEL', lock)
-pcall(grant, now, nil, 'h', ARGV[2])
+pcall(grant, nil, nil, 'h', ARGV[2])
 return 1
 )lua";
 
@@ -537,7 +502,7 @@ local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
                        R"lua(
 local waiting = queue and redis.call('ZCARD', queue) or 0
 if redis.call('HEXISTS', lock, token) == 1 then
-  local number = fenced and next_fence(lease) or 0
+  local number = fenced and number_of(false, lease) or 0
   redis.call('DEL', lock)
   redis.call('HSET', lock, next_token, 1)
   redis.call('PEXPIRE', lock, lease)
@@ -550,7 +515,7 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return {1, waiting, fenced and same_fence(lease) or 0}
+return {1, waiting, fenced and number_of(true, lease) or 0}
 )lua"},
     };
 }

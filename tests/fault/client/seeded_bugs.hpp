@@ -115,11 +115,11 @@ struct CounterAlone : Fenced<Simple> {
     static const LockScripts& scripts() {
         static const LockScripts changed = [] {
             const auto by_counter = [](const Script& script) {
-                const std::string rule = "math.max(last_fence() + 1, clock())";
+                const std::string rule = "math.max(last + 1, clock())";
                 std::string source{script.source()};
                 const std::size_t at = source.find(rule);
                 if (at == std::string::npos) throw std::logic_error{"no such rule: " + rule};
-                return Script{source.replace(at, rule.size(), "last_fence() + 1")};
+                return Script{source.replace(at, rule.size(), "last + 1")};
             };
             LockScripts scripts = Simple::scripts();
             scripts.acquire = by_counter(scripts.acquire);

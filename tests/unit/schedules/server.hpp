@@ -82,16 +82,16 @@ private:
                           : "redis.call('GET', lock) ~= token",
                   "redis.call('EXISTS', lock) == 0");
         }
-        const std::string_view next_fence = "math.max(last_fence() + 1, clock())";
+        const std::string_view next_fence = "math.max(last + 1, clock())";
         for (std::string* const script : {&made.acquire, &made.release}) {
-            if (bug == Bug::fence_without_clock) patch(*script, next_fence, "last_fence() + 1");
+            if (bug == Bug::fence_without_clock) patch(*script, next_fence, "last + 1");
             if (bug == Bug::fence_without_memory) patch(*script, next_fence, "clock()");
             if (bug != Bug::fence_not_granted) continue;
-            patch(*script, "fenced == '1' and next_fence(lease) or 0", "last_fence()");
+            patch(*script, "fenced == '1' and number_of(false, lease)", "number_of(true, lease)");
         }
-        if (bug == Bug::late_commands_run) patch(made.acquire, "now > not_after", "false");
+        if (bug == Bug::late_commands_run) patch(made.acquire, "clock() > not_after", "false");
         if (bug == Bug::last_come_first_served) {
-            patch(made.acquire, "math.max(now, last + 1)", "-now");
+            patch(made.acquire, "math.max(now, (last or 0) + 1)", "-now");
         }
         return made;
     }
