@@ -44,6 +44,7 @@ TEST(Redirection, says_where_to) {
     EXPECT_TRUE(ask->once);
     EXPECT_EQ(ask->host, "2001:db8::1");
     EXPECT_EQ(redirection("MOVED 1 :6381")->host, "") << "the same host";
+    EXPECT_EQ(redirection("MOVED 1 ?:6381")->host, "") << "a name that it has not been told";
 }
 
 TEST(Redirection, is_nothing_else) {

@@ -21,7 +21,7 @@ struct Redirection {
 };
 
 /// What `MOVED slot host:port` or `ASK slot host:port` says; the host may be an IPv6 address without
-/// brackets, and empty. Nothing for another fault.
+/// brackets, and empty or `?` where the server does not know it. Nothing for another fault.
 inline std::optional<Redirection> redirection_of(const Fault& fault) {
     std::string_view text = fault.error.message;
     Redirection to;
@@ -46,7 +46,8 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     if (!read(text.substr(0, space), to.slot) || !read(text.substr(colon + 1), to.port)) {
         return std::nullopt;
     }
-    to.host = text.substr(space + 1, colon - space - 1);
+    const std::string_view host = text.substr(space + 1, colon - space - 1);
+    if (host != "?") to.host = host;
     return to;
 }
 
