@@ -28,30 +28,6 @@
 namespace redlatch::test {
 namespace {
 
-/// A server that speaks TLS on a port of its own (and on its Unix socket as ever).
-class TlsServer {
-public:
-    explicit TlsServer(const Authority& authority, const Certificate& certificate,
-                       const std::string& ask_clients = "no")
-        : server_({.config = {{"tls-port", std::to_string(address_.port)},
-                              {"bind", "127.0.0.1"},
-                              {"tls-cert-file", certificate.file},
-                              {"tls-key-file", certificate.key_file},
-                              {"tls-ca-cert-file", authority.file()},
-                              {"tls-auth-clients", ask_clients}}}) {}
-
-    std::string uri(const std::string& host = "localhost") const {
-        return "rediss://" + host + ":" + std::to_string(address_.port);
-    }
-    std::string address() const { return address_.uri(); }
-    RedisServer& redis() { return server_; }
-
-private:
-    Address address_{.path = {}, .host = "127.0.0.1", .port = 0};
-    UniqueFd reserved_ = bind_to(address_);
-    RedisServer server_;
-};
-
 ClientOptions options_with(std::string uri, TlsOptions options) {
     ClientOptions result = options_for(uri, 2s);
     result.tls = tls(std::move(options));
@@ -60,8 +36,12 @@ ClientOptions options_with(std::string uri, TlsOptions options) {
 
 class Tls : public ::testing::Test {
 protected:
-    ClientOptions options(const TlsServer& server, const std::string& host = "localhost") const {
-        return options_with(server.uri(host), {.ca_file = authority_.file()});
+    ServerTls with(const Certificate& certificate, bool ask_clients = false) const {
+        return {certificate, authority_.file(), ask_clients};
+    }
+
+    ClientOptions options(const RedisServer& server, const std::string& host = "localhost") const {
+        return options_with(server.tls_uri(host), {.ca_file = authority_.file()});
     }
 
     /// What a client says about the server, if it is not content.
@@ -77,7 +57,7 @@ protected:
 };
 
 TEST_F(Tls, carries_commands_renewals_and_messages) {
-    TlsServer server{authority_, usual_};
+    RedisServer server{{.tls = with(usual_)}};
     Client client{options(server)};
     Client other{options(server)};
     Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 300ms}};
@@ -86,7 +66,7 @@ TEST_F(Tls, carries_commands_renewals_and_messages) {
     auto waiter = in_background([&] {
         return Lock<Watchdog<Reentrant>>{other, "job"}.acquire({.wait = 60s});
     });
-    RawRedis redis{server.redis()};
+    RawRedis redis{server};
     ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{job}"); }));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
     ASSERT_TRUE(finishes(waiter));
@@ -94,27 +74,27 @@ TEST_F(Tls, carries_commands_renewals_and_messages) {
 }
 
 TEST_F(Tls, host_may_be_a_name_or_an_address) {
-    TlsServer server{authority_, usual_};
+    RedisServer server{{.tls = with(usual_)}};
     EXPECT_TRUE(succeeds(Client{options(server, "localhost")}.ping()));
     EXPECT_TRUE(succeeds(Client{options(server, "127.0.0.1")}.ping()));
 }
 
 TEST_F(Tls, a_server_with_a_certificate_for_another_host_is_refused) {
-    TlsServer server{authority_, authority_.issue("DNS:other.example,IP:127.0.0.2")};
+    RedisServer server{{.tls = with(authority_.issue("DNS:other.example,IP:127.0.0.2"))}};
     for (const std::string host : {"localhost", "127.0.0.1"}) {
         const Error error = complaint(options(server, host));
         EXPECT_TRUE(is_error(error, Errc::denied));
         EXPECT_TRUE(speaks_of(error, "certificate is not accepted")) << error.describe();
         EXPECT_TRUE(speaks_of(error, "mismatch")) << error.describe();
-        EXPECT_EQ(error.node, server.uri(host).substr(9));
+        EXPECT_EQ(error.node, server.tls_uri(host).substr(9));
     }
-    ClientOptions expecting =
-        options_with(server.uri(), {.ca_file = authority_.file(), .server_name = "other.example"});
+    ClientOptions expecting = options_with(
+        server.tls_uri(), {.ca_file = authority_.file(), .server_name = "other.example"});
     EXPECT_TRUE(succeeds(Client{expecting}.ping())) << "the name that is expected can be given";
 }
 
 TEST_F(Tls, an_expired_certificate_is_refused) {
-    TlsServer server{authority_, authority_.issue("DNS:localhost", -1)};
+    RedisServer server{{.tls = with(authority_.issue("DNS:localhost", -1))}};
     const Error error = complaint(options(server));
     EXPECT_TRUE(is_error(error, Errc::denied));
     EXPECT_TRUE(speaks_of(error, "expired")) << error.describe();
@@ -122,39 +102,39 @@ TEST_F(Tls, an_expired_certificate_is_refused) {
 
 TEST_F(Tls, a_self_signed_certificate_is_refused) {
     const Certificate own = authority_.self_signed("DNS:localhost");
-    TlsServer server{authority_, own};
+    RedisServer server{{.tls = with(own)}};
     const Error error = complaint(options(server));
     EXPECT_TRUE(is_error(error, Errc::denied));
     EXPECT_TRUE(speaks_of(error, "self")) << error.describe();
-    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = own.file})}.ping()))
+    EXPECT_TRUE(succeeds(Client{options_with(server.tls_uri(), {.ca_file = own.file})}.ping()))
         << "unless it is what is trusted";
 }
 
 TEST_F(Tls, an_authority_that_the_system_does_not_know_is_refused_by_default) {
-    TlsServer server{authority_, usual_};
-    EXPECT_TRUE(is_error(complaint(options_with(server.uri(), {})), Errc::denied));
+    RedisServer server{{.tls = with(usual_)}};
+    EXPECT_TRUE(is_error(complaint(options_with(server.tls_uri(), {})), Errc::denied));
 }
 
 TEST_F(Tls, a_refused_certificate_ends_a_wait_at_once) {
-    TlsServer server{authority_, authority_.issue("DNS:other.example")};
+    RedisServer server{{.tls = with(authority_.issue("DNS:other.example"))}};
     Client client{options(server)};
     Lock<Simple> lock{client, "job"};
     EXPECT_TRUE(is_error(thrown_by([&] { lock.lock(); }), Errc::denied));
 }
 
 TEST_F(Tls, shows_its_own_certificate_where_the_server_wants_one) {
-    TlsServer server{authority_, usual_, "yes"};
+    RedisServer server{{.tls = with(usual_, true)}};
     const Certificate own = authority_.issue("DNS:client");
-    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = authority_.file(),
-                                                            .certificate_file = own.file,
-                                                            .key_file = own.key_file})}
+    EXPECT_TRUE(succeeds(Client{options_with(server.tls_uri(), {.ca_file = authority_.file(),
+                                                                .certificate_file = own.file,
+                                                                .key_file = own.key_file})}
                              .ping()));
 
     const Certificate locked = authority_.with_password(own, "open sesame");
-    EXPECT_TRUE(succeeds(Client{options_with(server.uri(), {.ca_file = authority_.file(),
-                                                            .certificate_file = locked.file,
-                                                            .key_file = locked.key_file,
-                                                            .key_password = "open sesame"})}
+    EXPECT_TRUE(succeeds(Client{options_with(server.tls_uri(), {.ca_file = authority_.file(),
+                                                                .certificate_file = locked.file,
+                                                                .key_file = locked.key_file,
+                                                                .key_password = "open sesame"})}
                              .ping()));
 
     const Error error = complaint(options(server));
@@ -193,8 +173,8 @@ TEST_F(Tls, to_a_server_that_speaks_none_says_so) {
 }
 
 TEST_F(Tls, deadlines_hold_against_a_silent_server) {
-    TlsServer server{authority_, usual_};
-    Proxy proxy{server.address(), {.tcp = true}};
+    RedisServer server{{.tls = with(usual_)}};
+    Proxy proxy{server.tcp_uri(), {.tcp = true}};
     const std::string uri = "rediss" + proxy.uri().substr(5);
     ClientOptions options = options_with(uri, {.ca_file = authority_.file()});
     options.connect_timeout = command_timeout;
@@ -210,17 +190,17 @@ TEST_F(Tls, deadlines_hold_against_a_silent_server) {
 }
 
 TEST_F(Tls, a_server_that_goes_away_raises_no_signal) {
-    TlsServer server{authority_, usual_};
+    RedisServer server{{.tls = with(usual_)}};
     Client client{options(server)};
     ASSERT_TRUE(succeeds(client.ping()));
-    server.redis().kill();
+    server.kill();
     EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable));
-    server.redis().start();
+    server.start();
     EXPECT_TRUE(succeeds(client.ping()));
 }
 
 TEST_F(Tls, long_commands_and_many_threads_work) {
-    TlsServer server{authority_, usual_};
+    RedisServer server{{.tls = with(usual_)}};
     Client client{options(server)};
     std::vector<std::future<bool>> all;
     for (int i = 0; i < 8; ++i) {
@@ -241,7 +221,7 @@ TEST_F(Tls, a_forked_child_has_connections_of_its_own) {
 #if defined(REDLATCH_TEST_TSAN)
     GTEST_SKIP() << "forks a process with threads";
 #endif
-    TlsServer server{authority_, usual_};
+    RedisServer server{{.tls = with(usual_)}};
     Client client{options(server)};
     Lock<Simple> lock{client, "job"};
     ASSERT_TRUE(lock.try_lock());
@@ -271,8 +251,8 @@ protected:
     struct Free {
         void operator()(redisSSLContext* context) const { redisFreeSSLContext(context); }
     };
-    TlsServer server_{authority_, usual_};
-    Proxy proxy_{server_.address(), {.tcp = true}};
+    RedisServer server_{{.tls = with(usual_)}};
+    Proxy proxy_{server_.tcp_uri(), {.tcp = true}};
     const int port_ = std::stoi(proxy_.uri().substr(proxy_.uri().rfind(':') + 1));
     std::unique_ptr<redisSSLContext, Free> context_{redisCreateSSLContext(
         authority_.file().c_str(), nullptr, nullptr, nullptr, "localhost", nullptr)};
@@ -287,7 +267,7 @@ TEST_F(TlsOfHiredis, may_come_with_a_connection_of_the_users_own) {
     auto waiter = in_background([&] {
         return Lock<Watchdog<Reentrant>>{other, "job"}.acquire({.wait = 60s});
     });
-    RawRedis redis{server_.redis()};
+    RawRedis redis{server_};
     ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{job}"); }));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
     ASSERT_TRUE(finishes(waiter));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 namespace redlatch::test {
 namespace {
@@ -16,29 +17,8 @@ unsigned first_slot(std::size_t master) {
 
 }  // namespace
 
-ClusterGroup::ClusterGroup() {
-    for (std::size_t i = 0; i < 2 * masters; ++i) {
-        Address bus{.path = {}, .host = "127.0.0.1", .port = 0};
-        bus_ports_.push_back(bind_to(bus));
-        servers_.push_back(std::make_unique<RedisServer>(
-            RedisServerOptions{.tcp = true,
-                               .config = {{"cluster-enabled", "yes"},
-                                          {"cluster-port", std::to_string(bus.port)},
-                                          {"cluster-node-timeout", "1000"},
-                                          {"cluster-replica-validity-factor", "0"},
-                                          {"cluster-require-full-coverage", "no"},
-                                          {"repl-diskless-sync-delay", "0"}}}));
-        ids_.push_back(at(i).command({"CLUSTER", "MYID"}).text);
-        ask(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
-        if (i < masters) {
-            ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first_slot(i)),
-                    std::to_string(first_slot(i + 1) - 1)});
-        }
-        if (i > 0) {
-            ask(0, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(servers_[i]->port()),
-                    std::to_string(bus.port)});
-        }
-    }
+ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_{std::move(options)} {
+    for (std::size_t i = 0; i < 2 * masters; ++i) add_server(i);
     const auto wait_for = [](auto predicate, const char* what) {
         if (!eventually(predicate)) throw std::runtime_error{what};
     };
@@ -65,8 +45,34 @@ ClusterGroup::ClusterGroup() {
     }
 }
 
+/// Number `i`, which the first one then meets.
+void ClusterGroup::add_server(std::size_t i) {
+    Address bus{.path = {}, .host = host_, .port = 0};
+    bus_ports_.push_back(bind_to(bus));
+    const std::string bus_port = std::to_string(bus.port);
+    ServerConfig config{{"cluster-enabled", "yes"},
+                        {"cluster-port", bus_port},
+                        {"cluster-node-timeout", "1000"},
+                        {"cluster-replica-validity-factor", "0"},
+                        {"cluster-require-full-coverage", "no"},
+                        {"repl-diskless-sync-delay", "0"}};
+    if (options_.tls) config.emplace_back("tls-cluster", "yes");
+    config.insert(config.end(), options_.config.begin(), options_.config.end());
+    servers_.push_back(std::make_unique<RedisServer>(RedisServerOptions{
+        .tcp = true, .ipv6 = options_.ipv6, .tls = options_.tls, .config = std::move(config)}));
+    ids_.push_back(at(i).command({"CLUSTER", "MYID"}).text);
+    ask(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+    if (i < masters) {
+        ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first_slot(i)),
+                std::to_string(first_slot(i + 1) - 1)});
+    }
+    if (i > 0) ask(0, {"CLUSTER", "MEET", host_, std::to_string(server(i).port()), bus_port});
+}
+
 std::string ClusterGroup::uri(std::size_t i) const {
-    return "redis+cluster://127.0.0.1:" + std::to_string(servers_[i]->port());
+    const std::string host = options_.ipv6 ? "[" + host_ + "]" : host_;
+    return (options_.tls ? "rediss+cluster://" : "redis+cluster://") + host + ":" +
+           std::to_string(servers_[i]->port());
 }
 
 void ClusterGroup::begin_to_move(unsigned slot, std::size_t from, std::size_t to) {
@@ -75,13 +81,14 @@ void ClusterGroup::begin_to_move(unsigned slot, std::size_t from, std::size_t to
     ask(from, {"CLUSTER", "SETSLOT", name, "MIGRATING", ids_[to]});
 }
 
+void ClusterGroup::move_key(const std::string& key, std::size_t from, std::size_t to) {
+    ask(from, {"MIGRATE", host_, std::to_string(servers_[to]->port()), key, "0", "5000"});
+}
+
 void ClusterGroup::move_keys(unsigned slot, std::size_t from, std::size_t to) {
-    RawRedis source = at(from);
-    const RawReply keys = source.command({"CLUSTER", "GETKEYSINSLOT", std::to_string(slot), "100"});
-    for (const RawReply& key : keys.elements) {
-        ask(from,
-            {"MIGRATE", "127.0.0.1", std::to_string(servers_[to]->port()), key.text, "0", "5000"});
-    }
+    const RawReply keys =
+        at(from).command({"CLUSTER", "GETKEYSINSLOT", std::to_string(slot), "100"});
+    for (const RawReply& key : keys.elements) move_key(key.text, from, to);
 }
 
 void ClusterGroup::finish_move(unsigned slot, std::size_t from, std::size_t to) {

@@ -6,18 +6,31 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace redlatch::test {
 
+/// What a ClusterGroup is started with.
+struct ClusterGroupOptions {
+    /// On ::1 instead of 127.0.0.1; ask `ipv6_available()` first.
+    bool ipv6 = false;
+
+    /// On all ports; the certificate is everybody's.
+    std::optional<ServerTls> tls = {};
+
+    /// More lines for each server.
+    ServerConfig config = {};
+};
+
 /// A Redis Cluster of three masters, each with a third of the slots, and a replica for each.
 class ClusterGroup {
 public:
     /// Throws std::runtime_error if it does not come together.
-    ClusterGroup();
+    explicit ClusterGroup(ClusterGroupOptions options = {});
 
-    /// redis+cluster:// with the address of server `i`: 0 to 2 began as masters, 3 to 5 as the
+    /// redis+cluster:// or rediss+cluster:// with the address of server `i`: 0 to 2 began as masters, 3 to 5 as the
     /// replicas of 0 to 2.
     [[nodiscard]] std::string uri(std::size_t i = 0) const;
     RedisServer& server(std::size_t i) { return *servers_[i]; }
@@ -27,16 +40,22 @@ public:
 
     /// Moves a slot between masters, and stops at each stage.
     void begin_to_move(unsigned slot, std::size_t from, std::size_t to);
+    void move_key(const std::string& key, std::size_t from, std::size_t to);
     void move_keys(unsigned slot, std::size_t from, std::size_t to);
     void finish_move(unsigned slot, std::size_t from, std::size_t to);
+
+    /// Has server `i` carry out a command; throws std::runtime_error if it refuses.
+    void ask(std::size_t i, const RawRedis::Command& command) const;
 
     /// Whether server `i` becomes the master of some slots; waits for it.
     [[nodiscard]] bool becomes_master(std::size_t i);
 
 private:
-    RawRedis at(std::size_t i) const { return RawRedis{servers_[i]->tcp_uri()}; }
-    void ask(std::size_t i, const RawRedis::Command& command) const;
+    void add_server(std::size_t i);
+    RawRedis at(std::size_t i) const { return RawRedis{*servers_[i]}; }
 
+    const ClusterGroupOptions options_;
+    const std::string host_ = options_.ipv6 ? "::1" : "127.0.0.1";
     std::vector<UniqueFd> bus_ports_;
     std::vector<std::unique_ptr<RedisServer>> servers_;
     std::vector<std::string> ids_;

@@ -19,11 +19,6 @@ namespace {
 constexpr std::chrono::seconds start_limit{60};
 constexpr std::chrono::seconds stop_limit{10};
 
-std::string server_program() {
-    const char* const program = std::getenv("REDLATCH_REDIS_SERVER");
-    return program != nullptr && *program != '\0' ? program : "redis-server";
-}
-
 /// For redis.conf: bytes that need it are escaped.
 std::string quoted(const std::string& text) {
     std::string result = "\"";
@@ -36,7 +31,28 @@ std::string quoted(const std::string& text) {
     return result + '"';
 }
 
+void write_lines(std::ostream& out, const ServerConfig& config) {
+    for (const auto& [name, value] : config) {
+        out << name << ' ' << value << '\n';
+    }
+}
+
 }  // namespace
+
+std::string redis_server_program() {
+    const char* const program = std::getenv("REDLATCH_REDIS_SERVER");
+    return program != nullptr && *program != '\0' ? program : "redis-server";
+}
+
+ServerConfig ServerTls::config(std::uint16_t port) const {
+    return {{"port", "0"},
+            {"tls-port", std::to_string(port)},
+            {"tls-cert-file", quoted(certificate.file)},
+            {"tls-key-file", quoted(certificate.key_file)},
+            {"tls-ca-cert-file", quoted(ca_file)},
+            {"tls-auth-clients", ask_clients ? "yes" : "no"},
+            {"tls-replication", "yes"}};
+}
 
 RedisServer::RedisServer(RedisServerOptions options) : options_{std::move(options)} {
     socket_.path = folder_.file("redis.sock");
@@ -57,7 +73,7 @@ void RedisServer::start() {
     if (!log_file) {
         throw std::system_error{errno, std::generic_category(), "open the server's log"};
     }
-    process_ = spawn({.argv = {server_program(), folder_.file("redis.conf")},
+    process_ = spawn({.argv = {redis_server_program(), folder_.file("redis.conf")},
                       .env = options_.env,
                       .output = log_file.get(),
                       .error = log_file.get()});
@@ -87,6 +103,10 @@ void RedisServer::forget_data() {
     std::filesystem::remove(folder_.file("appendonly.aof"));
 }
 
+std::string RedisServer::tls_uri(const std::string& host) const {
+    return "rediss://" + host + ":" + std::to_string(port());
+}
+
 std::string RedisServer::log() const {
     std::ostringstream text;
     text << std::ifstream{folder_.file("server.log")}.rdbuf();
@@ -114,9 +134,10 @@ void RedisServer::write_config() const {
     for (const std::string& user : options_.acl) {
         file << "user " << user << '\n';
     }
-    for (const auto& [name, value] : options_.config) {
-        file << name << ' ' << value << '\n';
+    if (options_.tls) {
+        write_lines(file, options_.tls->config(tcp_.port));
     }
+    write_lines(file, options_.config);
     if (!file.flush()) {
         throw std::runtime_error{"cannot write the server's configuration"};
     }

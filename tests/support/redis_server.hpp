@@ -1,5 +1,6 @@
 #pragma once
 
+#include "support/authority.hpp"
 #include "support/process.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
@@ -8,11 +9,30 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace redlatch::test {
+
+/// What tests start as a server: the environment's REDLATCH_REDIS_SERVER, such as a valkey-server,
+/// or else redis-server from PATH.
+[[nodiscard]] std::string redis_server_program();
+
+/// Lines of redis.conf, as name and value. A value is copied as it is: quote it if it has to be
+/// quoted there.
+using ServerConfig = std::vector<std::pair<std::string, std::string>>;
+
+/// A port that speaks TLS instead of plain text.
+struct ServerTls {
+    Certificate certificate;
+    std::string ca_file;       ///< vouches for other servers, and for clients
+    bool ask_clients = false;  ///< refuse those without a certificate of their own
+
+    /// For a server or a Sentinel on that port; what it asks of others is by TLS too.
+    [[nodiscard]] ServerConfig config(std::uint16_t port) const;
+};
 
 /// What a RedisServer is started with.
 struct RedisServerOptions {
@@ -22,15 +42,17 @@ struct RedisServerOptions {
     /// The same on ::1 instead; ask `ipv6_available()` first.
     bool ipv6 = false;
 
+    /// The port speaks TLS.
+    std::optional<ServerTls> tls = {};
+
     /// `requirepass`, the default user's password.
     std::string password = {};
 
     /// Users, as after `user` in redis.conf: "alice on >secret ~* +@all".
     std::vector<std::string> acl = {};
 
-    /// More lines of redis.conf as name and value; they stand last, so they override what is above
-    /// them. A value is copied as it is: quote it if it has to be quoted there.
-    std::vector<std::pair<std::string, std::string>> config = {};
+    /// More lines; they stand last, so they override what is above them.
+    ServerConfig config = {};
 
     /// Write an append-only file with every command, so that keys survive restart() and kill().
     /// Otherwise nothing is kept.
@@ -44,8 +66,7 @@ struct RedisServerOptions {
 /// folder of its own. It is running and answers when the constructor returns; the destructor ends
 /// it and removes the folder. If the test process dies, the kernel kills the server.
 ///
-/// The program is the environment's REDLATCH_REDIS_SERVER, or else redis-server from PATH. One
-/// thread at a time may use an object.
+/// One thread at a time may use an object.
 class RedisServer {
 public:
     /// Throws std::runtime_error, with what the server wrote, if it does not come up.
@@ -60,6 +81,9 @@ public:
 
     /// "redis://127.0.0.1:<port>" or "redis://[::1]:<port>".
     [[nodiscard]] std::string tcp_uri() const { return tcp_.uri(); }
+
+    /// "rediss://<host>:<port>", where the port speaks TLS.
+    [[nodiscard]] std::string tls_uri(const std::string& host = "localhost") const;
 
     [[nodiscard]] const std::string& socket_path() const { return socket_.path; }
     [[nodiscard]] std::uint16_t port() const { return tcp_.port; }
@@ -94,7 +118,9 @@ public:
     [[nodiscard]] std::string log() const;
 
 private:
-    [[nodiscard]] bool listens_on_tcp() const { return options_.tcp || options_.ipv6; }
+    [[nodiscard]] bool listens_on_tcp() const {
+        return options_.tcp || options_.ipv6 || options_.tls;
+    }
     void write_config() const;
     [[nodiscard]] bool answers() const;
     void wait_until_ready();

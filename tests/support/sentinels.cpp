@@ -6,19 +6,11 @@
 #include <fcntl.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
 namespace redlatch::test {
 namespace {
-
-using Config = std::vector<std::pair<std::string, std::string>>;
-
-std::string server_program() {
-    const char* const program = std::getenv("REDLATCH_REDIS_SERVER");
-    return program != nullptr && *program != '\0' ? program : "redis-server";
-}
 
 /// Asks a Sentinel; an empty answer where it gives none.
 RawReply ask(const std::string& uri, const std::string& password,
@@ -41,18 +33,25 @@ std::string field(const RawReply& pairs, const std::string& name) {
 
 }  // namespace
 
-Sentinel::Sentinel(std::uint16_t master_port, int quorum, const Config& config) {
+Sentinel::Sentinel(std::uint16_t master_port, int quorum, const ServerConfig& config,
+                   const std::optional<ServerTls>& tls) {
     const std::string file = folder_.file("sentinel.conf");
     std::ofstream out{file};
-    out << "port " << address_.port << "\nbind 127.0.0.1\ndir " << folder_.path() << '\n'
+    const auto write = [&out](const ServerConfig& lines) {
+        for (const auto& [name, value] : lines) out << name << ' ' << value << '\n';
+    };
+    out << "port " << address_.port << "\nbind 127.0.0.1\ndir " << folder_.path() << "\nunixsocket "
+        << folder_.file("socket") << '\n'
         << "sentinel monitor mymaster 127.0.0.1 " << master_port << ' ' << quorum << '\n'
         << "sentinel down-after-milliseconds mymaster 700\n"
         << "sentinel failover-timeout mymaster 4000\n";
-    for (const auto& [name, value] : config) out << name << ' ' << value << '\n';
+    if (tls) write(tls->config(address_.port));
+    write(config);
     out.close();
     const UniqueFd log{::open(folder_.file("log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
-    process_ = spawn(
-        {.argv = {server_program(), file, "--sentinel"}, .output = log.get(), .error = log.get()});
+    process_ = spawn({.argv = {redis_server_program(), file, "--sentinel"},
+                      .output = log.get(),
+                      .error = log.get()});
 }
 
 std::string Sentinel::address() const {
@@ -65,20 +64,22 @@ void Sentinel::kill() {
 }
 
 SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_{std::move(options)} {
-    Config both{{"repl-diskless-sync-delay", "0"}, {"repl-ping-replica-period", "1"}};
+    ServerConfig both{{"repl-diskless-sync-delay", "0"}, {"repl-ping-replica-period", "1"}};
     if (!options_.password.empty()) both.emplace_back("masterauth", options_.password);
-    servers_.push_back(std::make_unique<RedisServer>(
-        RedisServerOptions{.tcp = true, .password = options_.password, .config = both}));
+    const auto add_server = [&] {
+        servers_.push_back(std::make_unique<RedisServer>(RedisServerOptions{
+            .tcp = true, .tls = options_.tls, .password = options_.password, .config = both}));
+    };
+    add_server();
     both.emplace_back("replicaof", "127.0.0.1 " + std::to_string(first().port()));
-    servers_.push_back(std::make_unique<RedisServer>(
-        RedisServerOptions{.tcp = true, .password = options_.password, .config = both}));
+    add_server();
     // What a Sentinel has once seen of a replica, it looks at again after ten seconds only.
     RawRedis replica{second()};
     if (!eventually([&] { return replica.info("replication")["master_link_status"] == "up"; })) {
         throw std::runtime_error{"the replica does not follow its master"};
     }
 
-    Config config;
+    ServerConfig config = options_.sentinel_config;
     if (!options_.password.empty()) {
         config.emplace_back("sentinel auth-pass mymaster", options_.password);
     }
@@ -87,7 +88,8 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_{std::move(
     }
     const int quorum = static_cast<int>(options_.sentinels) / 2 + 1;
     for (std::size_t i = 0; i < options_.sentinels; ++i) {
-        sentinels_.push_back(std::make_unique<Sentinel>(first().port(), quorum, config));
+        sentinels_.push_back(
+            std::make_unique<Sentinel>(first().port(), quorum, config, options_.tls));
     }
     for (const auto& sentinel : sentinels_) {
         if (!eventually([&] { return is_complete(*sentinel); })) {
@@ -97,7 +99,7 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_{std::move(
 }
 
 std::string SentinelGroup::uri() const {
-    std::string uri = "redis+sentinel://";
+    std::string uri = options_.tls ? "rediss+sentinel://" : "redis+sentinel://";
     if (!options_.password.empty()) uri += ":" + options_.password + "@";
     for (const auto& sentinel : sentinels_) {
         if (sentinel != sentinels_.front()) uri += ",";

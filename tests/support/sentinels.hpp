@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace redlatch::test {
@@ -18,13 +18,16 @@ namespace redlatch::test {
 class Sentinel {
 public:
     /// Begins to watch the master at 127.0.0.1:`master_port`; `quorum` Sentinels have to agree that
-    /// it is down. `config`: more lines, such as requirepass.
-    Sentinel(std::uint16_t master_port, int quorum,
-             const std::vector<std::pair<std::string, std::string>>& config = {});
+    /// it is down. `config`: more lines, such as requirepass. With `tls`, its port and the servers'
+    /// speak that.
+    Sentinel(std::uint16_t master_port, int quorum, const ServerConfig& config = {},
+             const std::optional<ServerTls>& tls = {});
 
     /// "127.0.0.1:<port>".
     [[nodiscard]] std::string address() const;
-    [[nodiscard]] std::string uri() const { return address_.uri(); }
+
+    /// "unix://<path>", for a look at it.
+    [[nodiscard]] std::string uri() const { return "unix://" + folder_.file("socket"); }
     [[nodiscard]] std::uint16_t port() const { return address_.port; }
 
     void kill();
@@ -42,6 +45,8 @@ private:
 struct SentinelGroupOptions {
     std::string password = {};           ///< of master and replica
     std::string sentinel_password = {};  ///< of the Sentinels
+    ServerConfig sentinel_config = {};   ///< more lines for them
+    std::optional<ServerTls> tls = {};   ///< on all ports; the certificate is everybody's
     std::size_t sentinels = 3;
 };
 
@@ -51,7 +56,7 @@ class SentinelGroup {
 public:
     explicit SentinelGroup(SentinelGroupOptions options = {});
 
-    /// redis+sentinel://…/mymaster; with the master's password, not the Sentinels'.
+    /// redis+sentinel://…/mymaster, or rediss+sentinel://…; with the master's password, not the Sentinels'.
     [[nodiscard]] std::string uri() const;
 
     /// The server that began as the master, and the other one.
