@@ -23,16 +23,16 @@ namespace {
 
 using detail::slot_of;
 
+/// A name whose slot is on that master.
+std::string name_on(std::size_t master, const std::string& stem = "job") {
+    for (int i = 0;; ++i) {
+        const std::string name = stem + std::to_string(i);
+        if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
+    }
+}
+
 class Cluster : public ::testing::Test {
 protected:
-    /// A name whose slot is on that master.
-    static std::string name_on(std::size_t master, const std::string& stem = "job") {
-        for (int i = 0;; ++i) {
-            const std::string name = stem + std::to_string(i);
-            if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
-        }
-    }
-
     RawRedis look_at(std::size_t i) { return RawRedis{group_.server(i).tcp_uri()}; }
 
     /// Somebody in the queue of a lock, as its master sees it.
@@ -152,16 +152,32 @@ TEST_F(Cluster, goes_on_after_a_master_died) {
 }
 
 TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
-    Held frozen = Lock<Watchdog<Simple>>{client_, name_on(1), {.lease = 30s}}.acquire().value();
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(group_.uri(0), 1s);
+    options.observer = journal;
+    Client client{options};
+    const auto take = [&client](const std::string& name, Lease lease) {
+        return Lock<Watchdog<Simple>>{client, name, {.lease = lease}}.acquire().value();
+    };
+    // Of those on the frozen one, some are to be renewed again and again, all the time.
+    std::vector<Held> frozen;
+    for (int i = 1; i <= 12; ++i) {
+        frozen.push_back(take(name_on(1, "frozen" + std::to_string(i) + "-"), i * 500ms));
+    }
     std::vector<Held> others;
     for (int i = 0; i < 20; ++i) {
-        const std::string name = name_on(i % 2 == 0 ? 0 : 2, "other" + std::to_string(i) + "-");
-        Lock<Watchdog<Simple>> lock{client_, name, {.lease = 900ms}};
-        others.push_back(lock.acquire().value());
+        const std::size_t master = i % 2 == 0 ? 0 : 2;
+        others.push_back(take(name_on(master, "other" + std::to_string(i) + "-"), 900ms));
     }
     group_.server(1).freeze();
     const auto held = [](const Held& one) { return one.held(); };
     EXPECT_TRUE(stays([&] { return std::all_of(others.begin(), others.end(), held); }, 3s));
+    const auto errors = journal->errors();
+    const std::string name = "127.0.0.1:" + std::to_string(group_.server(1).port());
+    EXPECT_GE(std::count_if(errors.begin(), errors.end(),
+                            [&name](const Error& error) { return error.node == name; }),
+              3)
+        << "the frozen one was asked meanwhile";
     group_.server(1).thaw();
 }
 
@@ -202,6 +218,101 @@ TEST_F(ClusterNode, that_cannot_keep_a_locks_keys_together_says_so_at_once) {
     ASSERT_TRUE(fails_with(refused, Errc::protocol));
     EXPECT_TRUE(speaks_of(refused.error(), "CROSSSLOT")) << refused.error().describe();
     EXPECT_FALSE(redis_.exists("a}b"));
+}
+
+TEST_F(Cluster, a_slot_that_nobody_serves_is_waited_for) {
+    const std::string name = name_on(0);
+    const std::string slot = std::to_string(slot_of(name));
+    Held held = Lock<Watchdog<Simple>>{client_, name, {.lease = 20s}}.acquire().value();
+    group_.ask(0, {"CLUSTER", "DELSLOTS", slot});
+    const auto refused = held.extend(20s);
+    ASSERT_TRUE(fails_with(refused, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(refused.error(), "CLUSTERDOWN")) << refused.error().describe();
+    EXPECT_TRUE(held.held()) << "nobody has said that it is lost";
+    auto waiter = in_background([&] { return Lock<Simple>{other_, name}.acquire({.wait = 60s}); });
+    EXPECT_TRUE(stays([&] { return waiter.wait_for(0s) != std::future_status::ready; }, 300ms));
+    group_.ask(0, {"CLUSTER", "ADDSLOTS", slot});
+    EXPECT_TRUE(eventually([&] { return held.extend(20s).has_value(); }));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    ASSERT_TRUE(finishes(waiter, 30s));
+    EXPECT_TRUE(succeeds(waiter.get()));
+}
+
+TEST_F(Cluster, keys_that_are_in_two_places_are_waited_for) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(group_.uri(2), 1s);
+    options.observer = journal;
+    Client newcomer{options};
+    Held held = Lock<Watchdog<Reentrant>>{client_, name, {.lease = 20s}}.acquire().value();
+    const auto has_its_turn = [&name](Client& client) {
+        return in_background([&client, &name] {
+            return Lock<Reentrant>{client, name}.acquire({.wait = 60s}).has_value();
+        });
+    };
+    auto first = has_its_turn(other_);
+    ASSERT_TRUE(queues(0, name));
+
+    group_.begin_to_move(slot, 0, 1);
+    group_.move_key("redlatch:queue:{" + name + "}", 0, 1);
+    auto second = has_its_turn(newcomer);
+    EXPECT_TRUE(eventually([&] {
+        const auto errors = journal->errors();
+        return std::any_of(errors.begin(), errors.end(),
+                           [](const Error& error) { return speaks_of(error, "TRYAGAIN"); });
+    }));
+    EXPECT_TRUE(held.held());
+
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    for (auto* const waiter : {&first, &second}) {
+        ASSERT_TRUE(finishes(*waiter));
+        EXPECT_TRUE(waiter->get());
+    }
+}
+
+/// Finds a lock by the map, and follows its slot from master 1 to 2 by ASK and MOVED.
+void follow_a_slot(ClusterGroup& group, const std::string& name) {
+    SCOPED_TRACE(name);
+    const unsigned slot = slot_of(name);
+    Client client{options_for(group.uri(0), 1s)};
+    Held held = Lock<Watchdog<Reentrant>>{client, name}.acquire({.wait = 0s}).value();
+    group.begin_to_move(slot, 1, 2);
+    group.move_keys(slot, 1, 2);
+    EXPECT_TRUE(succeeds(held.extend(40s))) << "by ASK";
+    group.finish_move(slot, 1, 2);
+    EXPECT_TRUE(succeeds(held.extend(40s))) << "by MOVED";
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+}
+
+TEST_F(Cluster, may_call_its_nodes_by_names_or_not_at_all) {
+    struct Case {
+        std::string type;
+        std::string hostname;
+        std::string
+            told;  ///< in place of a host; where there is none, it is the one that was asked
+    };
+    for (const auto& [type, hostname, told] :
+         {Case{"unknown-endpoint", "", ""}, Case{"hostname", "", "?"},
+          Case{"hostname", "localhost", "localhost"}}) {
+        for (std::size_t i = 0; i < 6; ++i) {
+            group_.ask(i, {"CONFIG", "SET", "cluster-preferred-endpoint-type", type,
+                           "cluster-announce-hostname", hostname});
+        }
+        const std::string name = name_on(1, "called " + told);
+        ASSERT_TRUE(eventually([&, words = " " + told + ":"] {
+            return look_at(0).command({"GET", name}).text.find(words) != std::string::npos;
+        }));
+        follow_a_slot(group_, name);
+    }
+}
+
+TEST(ClusterOnIpv6, is_found_and_followed) {
+    if (!ipv6_available()) GTEST_SKIP() << "this machine has no IPv6 loopback, ::1";
+    ClusterGroup group{{.ipv6 = true}};
+    follow_a_slot(group, name_on(1));
 }
 
 }  // namespace
