@@ -17,6 +17,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace redlatch::test {
@@ -144,20 +145,54 @@ TEST_F(SentinelFailover, holders_go_on_where_their_key_got_across) {
     EXPECT_TRUE(look_at(group_.second()).keys().empty());
 }
 
-TEST_F(SentinelFailover, holders_learn_that_their_key_was_left_behind) {
-    Lock<Watchdog<Simple>> lock{client_, "job", {.lease = 9s}};
-    // The replica is deaf while the lock is taken.
+TEST_F(SentinelFailover, holders_learn_whether_their_key_was_left_behind) {
+    const LockOptions replicated{.lease = 9s, .replicas = 1};
+    Held kept = Lock<Watchdog<Simple>>{client_, "kept", replicated}.acquire().value();
+    // From here on the replica is deaf.
     group_.second().freeze();
     look_at(group_.first()).command({"CLIENT", "KILL", "TYPE", "replica"});
-    Held held = lock.acquire().value();
+    EXPECT_TRUE(fails_with(Lock<Simple>{client_, "refused", replicated}.acquire({.wait = 0s}),
+                           Errc::not_replicated));
+    Held held = Lock<Watchdog<Simple>>{client_, "job", {.lease = 9s}}.acquire().value();
     const std::stop_token lost = held.lost();
     group_.first().kill();
     group_.second().thaw();
     ASSERT_TRUE(group_.master_becomes(group_.second().port()));
     EXPECT_TRUE(fires(lost)) << "by the next renewal";
+    EXPECT_FALSE(held.held());
     Held taken = Lock<Simple>{other_, "job"}.acquire({.wait = 30s}).value();
     EXPECT_TRUE(taken.held());
-    EXPECT_FALSE(held.held());
+
+    EXPECT_TRUE(succeeds(kept.extend(9s)));
+    EXPECT_FALSE(kept.lost().stop_requested());
+    EXPECT_FALSE((Lock<Simple>{other_, "kept"}.try_lock()));
+    EXPECT_TRUE(is_outcome(kept.release(), Release::released));
+}
+
+TEST_F(SentinelFailover, takes_no_lock_along_that_a_replica_has_acknowledged) {
+    // A replica that has just come counts only after its first acknowledgement.
+    ASSERT_TRUE(succeeds(Lock<Simple>{client_, "first", {.replicas = 1}}.acquire({.wait = 30s})));
+    std::vector<std::pair<std::string, Held>> all;
+    std::atomic<std::size_t> taken{0};
+    auto taker = in_background([&] {
+        for (;;) {
+            const std::string name = "job" + std::to_string(taken);
+            auto held =
+                Lock<Simple>{client_, name, {.lease = 60s, .replicas = 1}}.acquire({.wait = 0s});
+            if (!held) return;
+            all.emplace_back(name, *std::move(held));
+            ++taken;
+        }
+    });
+    ASSERT_TRUE(eventually([&] { return taken >= 50; }));
+    group_.first().kill();  // in the middle of one of them
+    ASSERT_TRUE(finishes(taker));
+    ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    RawRedis master = look_at(group_.second());
+    for (const auto& [name, held] : all) {
+        EXPECT_TRUE(held.held());
+        EXPECT_EQ(master.get(name), held.token()) << name;
+    }
 }
 
 TEST_F(SentinelFailover, waiters_go_on_and_are_served_by_the_new_master) {
