@@ -58,6 +58,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/lock_policy.hpp
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
+    include/redlatch/policy/redisson_reentrant.hpp
     include/redlatch/policy/watchdog.hpp
     include/redlatch/policy/fenced.hpp
     # services: one running thing each

@@ -7,6 +7,7 @@
 #include <redlatch/lock_guard.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/fenced.hpp>
+#include <redlatch/policy/redisson_reentrant.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>

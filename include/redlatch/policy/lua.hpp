@@ -532,4 +532,33 @@ inline const LockScripts& on_hash() {
     return built_once(scripts, &build_on_hash);
 }
 
+/// `release` or `force`, which then tells those who wait for the lock with Redisson: they sleep until
+/// a message says that it is free. Their channel is a companion of the key, in a Cluster a sharded one.
+inline std::string telling_redisson(const Script& script) {
+    return "local function free()\n" + std::string{script.source()} + R"lua(
+end
+local answer = free()
+if answer == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+  local tagged = string.find(KEYS[1], '{', 1, true)
+  local channel = 'redisson_lock__channel:' .. (tagged and KEYS[1] or '{' .. KEYS[1] .. '}')
+  redis.pcall('PUBLISH', channel, '0')
+  redis.pcall('SPUBLISH', channel, '0')
+end
+return answer
+)lua";
+}
+
+inline LockScripts build_on_hash_for_redisson() {
+    LockScripts scripts = on_hash();
+    scripts.release = Script{telling_redisson(scripts.release)};
+    scripts.force = Script{telling_redisson(scripts.force)};
+    return scripts;
+}
+
+/// The same, and Redisson's waiters are told when the lock has become free.
+inline const LockScripts& on_hash_for_redisson() {
+    static constinit std::atomic<const LockScripts*> scripts{nullptr};
+    return built_once(scripts, &build_on_hash_for_redisson);
+}
+
 }  // namespace redlatch::inline v0::lua

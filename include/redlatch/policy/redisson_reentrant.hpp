@@ -1,0 +1,17 @@
+#pragma once
+
+#include <redlatch/policy/reentrant.hpp>
+
+namespace redlatch::inline v0 {
+
+/// A `Reentrant` lock whose release also wakes those who wait for it with Redisson's `RLock`: it
+/// publishes Redisson's unlock message when the lock has become free. `Reentrant` excludes them just
+/// as well, but leaves them asleep until the time to live that they saw is over.
+///
+/// Nothing is published where the lock goes on to a waiter of ours, nor at the end of a lease. Where
+/// an ACL forbids the channel `redisson_lock__channel:…`, the lock is released all the same.
+struct RedissonReentrant : Reentrant {
+    static const LockScripts& scripts() { return lua::on_hash_for_redisson(); }
+};
+
+}  // namespace redlatch::inline v0
