@@ -76,8 +76,8 @@ struct ServerState {
 };
 
 void begin_loading(Bench& bench) {
-    expect_ok(bench.raw.command({"DEBUG", "POPULATE", "5000", "data", "200"}));
-    bench.config("key-load-delay", "5000");
+    expect_ok(bench.raw.command({"DEBUG", "POPULATE", "20000", "data", "200"}));
+    bench.config("key-load-delay", "1000");
     bench.run_aside({"DEBUG", "RELOAD"});
     ASSERT_TRUE(eventually([&] { return bench.raw.command({"GET", "x"}).is_error(); }));
 }
