@@ -57,6 +57,7 @@ inline Result<void> check_masters(const ClientSetup& setup) {
         }
         names.push_back(uri.name());
     }
+    if (setup.masters() > most_masters) return Unexpected{invalid("more than 64 masters")};
     if (setup.options.node_timeout <= std::chrono::milliseconds::zero()) {
         return Unexpected{invalid("node_timeout must be positive")};
     }

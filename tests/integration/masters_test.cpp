@@ -283,6 +283,71 @@ TEST_F(QuorumTest, an_answer_that_is_late_leaves_nothing_after_the_release) {
     EXPECT_TRUE(eventually([&] { return all_free(); }));
 }
 
+TEST_F(QuorumTest, one_that_was_out_of_reach_at_the_release_hears_of_it_later) {
+    Client client{options(500ms)};
+    Lock<Watchdog<Simple>> lock{client, key, {.lease = 60s}};
+    Lock<Simple> another{client, key + ":2", {.lease = 60s}};
+    auto held = lock.acquire();
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+
+    master(2).unplug();
+    ASSERT_TRUE(another.try_lock());  // now it is known to be out of reach
+    another.unlock();
+    EXPECT_EQ(held->release().value(), Release::released);
+    ASSERT_TRUE(master(2).raw.exists(key));
+    master(2).proxy.pass();
+    EXPECT_TRUE(eventually([&] { return all_free(); })) << "long before the end of its lease";
+}
+
+TEST_F(QuorumTest, what_is_lost_is_not_left_to_a_minority) {
+    Client client{options(500ms)};
+    Lock<Simple> lock{client, key, {.lease = 60s}};
+    auto held = lock.acquire();
+    ASSERT_TRUE(accepted(held));
+    ASSERT_TRUE(eventually([&] { return all_have(held->token()); }));
+    master(0).raw.flushall();
+    master(1).raw.flushall();
+    EXPECT_EQ(code_of(held->extend(60s)), Errc::lost);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(QuorumTest, a_server_that_says_it_is_busy_has_no_vote) {
+    for (const std::size_t i : {0U, 1U}) {
+        master(i).raw.command({"CONFIG", "SET", "maxmemory", "1"});
+    }
+    Client client{options(500ms)};
+    Lock<Simple> lock{client, key};
+    const auto held = lock.acquire({.wait = 0s});
+    ASSERT_EQ(code_of(held), Errc::no_quorum);
+    EXPECT_TRUE(mentions(held.error(), "OOM")) << held.error().describe();
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+    master(0).raw.command({"CONFIG", "SET", "maxmemory", "0"});
+    EXPECT_TRUE(accepted(lock.acquire({.wait = generous_limit})));
+}
+
+TEST_F(QuorumTest, one_connection_to_each_is_enough_for_many_threads) {
+    ClientOptions narrow = options();
+    narrow.max_connections = 1;
+    Client client{narrow};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&, i] {
+            Lock<Simple> lock{client, key + std::to_string(i)};
+            for (int n = 0; n < 25; ++n) {
+                lock.lock();
+                EXPECT_TRUE(lock.held());
+                lock.unlock();
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_TRUE(eventually([&] {
+        return std::all_of(masters_.begin(), masters_.end(),
+                           [](Master& master) { return master.raw.keys().empty(); });
+    }));
+}
+
 TEST_F(QuorumTest, connections_that_died_unnoticed_are_replaced_without_a_word) {
     Client client{options()};
     Lock<Simple> lock{client, key};
@@ -527,6 +592,41 @@ TEST_F(QuorumTest, fencing_tokens_rise_from_one_majority_to_the_next) {
     EXPECT_GT(second, first) << "the first master's number was stored at the second";
     const std::uint64_t third = fence_without(1);
     EXPECT_GT(third, second);
+}
+
+// The answers to the first round arrive, and none to the second one.
+TEST_F(QuorumTest, a_fencing_token_that_no_majority_has_stored_is_none) {
+    Client client{options(500ms)};
+    Lock<Fenced<Simple>> lock{client, key, {.lease = 60s}};
+    {
+        auto held = lock.acquire();
+        ASSERT_TRUE(accepted(held));
+    }
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
+    const std::string second_round = "\r\n$1\r\n2\r\n$10\r\n" + key;  // with two keys, not four
+    for (Master& master : masters_) master.proxy.drop_replies_once(1000, second_round);
+    EXPECT_EQ(code_of(lock.acquire({.wait = 0s})), Errc::no_quorum);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+    const Stopwatch stopwatch;
+    EXPECT_FALSE(lock.acquire({.wait = 100ms}).has_value());
+    EXPECT_LT(stopwatch.elapsed(), 100ms + slack);
+    for (Master& master : masters_) master.proxy.pass();
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+class TwoMasters : public QuorumTest {
+protected:
+    TwoMasters() : QuorumTest(2) {}
+};
+
+TEST_F(TwoMasters, both_have_to_agree) {
+    Client client{options(500ms)};
+    Lock<> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    master(0).unplug();
+    EXPECT_EQ(code_of(lock.acquire({.wait = 0s})), Errc::no_quorum);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
 }
 
 class ForgetfulMasters : public QuorumTest {

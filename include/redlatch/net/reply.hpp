@@ -109,11 +109,6 @@ public:
     /// The command was sent a second time, and the first sending may have been carried out too.
     bool repeated = false;
 
-    /// Of several masters: whether one has, or may have, done what the answer says was not done, or may
-    /// not have done what it says was; and how many had not answered yet.
-    bool leftover = false;
-    std::size_t late = 0;
-
     /// How many replicas have acknowledged what was done, and how many were asked to.
     std::int64_t replicas = 0;
     std::int64_t replicas_wanted = 0;

@@ -37,9 +37,10 @@ struct Ticket {
 /// A lock that passes from a thread of this process to the next.
 struct Handed {
     Token token;
-    TimePoint refreshed;       ///< when the last command went out that gave it its lease
-    bool unclear_try = false;  ///< as in `Hold`
-    std::uint64_t fence = 0;   ///< as in `Hold`
+    TimePoint refreshed;             ///< when the last command went out that gave it its lease
+    bool unclear_try = false;        ///< as in `Hold`
+    std::uint64_t fence = 0;         ///< as in `Hold`
+    std::shared_ptr<Votes> votes{};  ///< as in `Hold`
 };
 
 /// The state of every lock inside this process: who holds it, which one thread contends for it at
@@ -489,6 +490,7 @@ private:
         here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.thread);
         here.current->unclear_try = handed.unclear_try;
         here.current->fence = handed.fence;
+        here.current->votes = std::move(handed.votes);
         here.current->nest.push_back(visit.acquisition);
         here.current->taken(Clock::now(), handed.refreshed);
         next.hold = here.current;
@@ -601,7 +603,9 @@ private:
         const bool passes = ending.has_heir && passes_silently(here, *hold);
         if (!hold->advance(Phase::held, passes ? Phase::released : Phase::releasing)) return ending;
         ending.kind = passes ? Ending::Kind::handed : Ending::Kind::last;
-        if (passes) hand_on(here, {hold->token(), hold->refreshed_at(), hold->may_come_to_life()});
+        if (passes) {
+            hand_on(here, {hold->token(), hold->refreshed_at(), hold->unclear_try, 0, hold->votes});
+        }
         return ending;
     }
 

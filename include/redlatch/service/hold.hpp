@@ -50,6 +50,12 @@ struct Acquisition {
     bool watched;
 };
 
+/// What becomes of one token at several masters.
+struct Votes {
+    std::atomic<std::uint64_t> asked{0};     ///< those that were asked for the lock, as in `Spread`
+    std::atomic<std::int64_t> unsettled{0};  ///< how many of these have not answered to that
+};
+
 /// What one acquisition needs to know about its lock; does not change while it lasts.
 struct HoldTerms {
     std::shared_ptr<const LockKeys> keys;
@@ -188,13 +194,17 @@ public:
     // Likewise: its fencing token; 0 without one.
     std::uint64_t fence = 0;
 
-    // Where several masters decide: how many of them have been asked for the lock and have not answered
-    // to that yet. Null where one does.
-    std::shared_ptr<std::atomic<std::int64_t>> unsettled{};
+    // Where several masters decide; null where one does. Shared by the holds of one token.
+    std::shared_ptr<Votes> votes{};
 
     /// Whether a command that asked for the lock may be carried out after its release.
     bool may_come_to_life() const noexcept {
-        return unclear_try || (unsettled != nullptr && unsettled->load() != 0);
+        return unclear_try || (votes != nullptr && votes->unsettled.load() != 0);
+    }
+
+    /// Whether one of several masters may have it.
+    bool may_be_at(std::size_t master) const noexcept {
+        return votes == nullptr || ((votes->asked.load() >> master) & 1U) != 0;
     }
 
     // Which services know of the hold and have to be told of its end.

@@ -147,8 +147,10 @@ private:
 
         /// Those that have to go out once more.
         std::vector<Errand*> rest() const {
+            const bool died_idle = fault && fault->stale && was_kept;
+            if (fault && !died_idle) return {};
             std::vector<Errand*> all = unknown_script;
-            if (fault && fault->stale && was_kept) {
+            if (died_idle) {
                 const auto unanswered = errands.begin() + static_cast<std::ptrdiff_t>(answered);
                 all.insert(all.end(), unanswered, errands.end());
             }
@@ -160,6 +162,8 @@ private:
     static constexpr std::chrono::milliseconds batch_window{10};
     static constexpr std::size_t largest_batch = 1000;
     static constexpr std::chrono::milliseconds bury_retry_pause{500};
+    // Of several masters, one that is out of reach is connected to by another thread.
+    static constexpr std::chrono::milliseconds quick_retry_pause{100};
     static constexpr std::chrono::milliseconds time_to_look_around{200};
 
     /// With the mutex held.
@@ -250,8 +254,7 @@ private:
     void perform(std::unique_lock<std::mutex>& lock, Batch batch) {
         std::map<Node*, Delivery> by_node;
         for (Errand& errand : batch) {
-            std::vector<Node*> nodes = std::exchange(errand.job.left, {});
-            if (nodes.empty()) nodes = topology_->masters_of(errand.job.hold->key());
+            const std::vector<Node*> nodes = nodes_for(errand.job);
             errand.votes = Ballot{nodes.size()};
             for (Node* const node : nodes) {
                 by_node.try_emplace(node, Delivery{node}).first->second.errands.push_back(&errand);
@@ -266,6 +269,18 @@ private:
         }
         lock.lock();
         for (Errand& errand : batch) put_back(std::move(errand));
+    }
+
+    /// A token is released only where somebody has asked with it.
+    std::vector<Node*> nodes_for(Job& job) {
+        if (!job.left.empty()) return std::exchange(job.left, {});
+        std::vector<Node*> all = topology_->masters_of(job.hold->key());
+        if (job.kind == Job::Kind::renew || all.size() == 1) return all;
+        std::vector<Node*> some;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            if (job.hold->may_be_at(i)) some.push_back(all[i]);
+        }
+        return some;
     }
 
     /// Of several servers, one that does not answer must not hold up the others' renewals for long.
@@ -305,8 +320,10 @@ private:
         Job& job = errand.job;
         if (job.kind == Job::Kind::bury) {
             if (!errand.silent.empty() && Clock::now() < job.give_up_at && !closing_) {
-                job.pauses.insert(job.pauses.begin(), bury_retry_pause);
-                if (topology_->voters() > 1) job.left = std::move(errand.silent);
+                const bool several = topology_->voters() > 1;
+                job.pauses.insert(job.pauses.begin(),
+                                  several ? quick_retry_pause : bury_retry_pause);
+                if (several) job.left = std::move(errand.silent);
             }
             if (!job.pauses.empty()) bury_next(std::move(job));
             return;
@@ -361,10 +378,11 @@ private:
         delivery.was_kept = link.has_value();
     }
 
-    /// To connect to one takes no more than its share of the time, so that one that is out of reach leaves
-    /// some to the others.
+    /// To reach one takes no more than its share of the time, so that one that is out of reach leaves some to
+    /// the others, and to the answers.
     void send(const std::vector<Delivery*>& deliveries, Wiring::Form form) {
-        auto left = static_cast<Clock::rep>(deliveries.size());
+        const bool alone = deliveries.size() == 1;
+        auto left = static_cast<Clock::rep>(deliveries.size() + (alone ? 0 : 1));
         for (Delivery* const delivery : deliveries) {
             const Limit share = delivery->limit.within(delivery->limit.left() / left--);
             send(*delivery, form, share);
@@ -387,7 +405,7 @@ private:
         for (const Errand* errand : delivery.errands) bytes += errand->call().wire(wiring);
         const TimePoint now = Clock::now();
         for (Errand* const errand : delivery.errands) errand->sent = std::min(errand->sent, now);
-        if (auto sent = link->send(bytes, delivery.limit); !sent) {
+        if (auto sent = link->send(bytes, share); !sent) {
             break_off(delivery, std::move(sent).error());
         }
     }
@@ -446,12 +464,16 @@ private:
         if (!delivery.fault) return;
         const Fault& fault = *delivery.fault;
         for (std::size_t i = delivery.answered; i < delivery.errands.size(); ++i) {
-            Errand& errand = *delivery.errands[i];
-            errand.votes.cast(Vote::none);
-            errand.silent.push_back(delivery.node);
+            give_up(delivery, *delivery.errands[i]);
         }
+        for (Errand* const errand : delivery.unknown_script) give_up(delivery, *errand);
         events_.failed(fault.error);
         topology_->failed(*delivery.node, fault, Limit::in(time_to_look_around));
+    }
+
+    static void give_up(const Delivery& delivery, Errand& errand) {
+        errand.votes.cast(Vote::none);
+        errand.silent.push_back(delivery.node);
     }
 
     /// Another server has become the master: this one is asked alone.
@@ -479,7 +501,7 @@ private:
         delivery.node->check_role(**delivery.link, fault);
         if (is_noscript(fault)) {
             delivery.unknown_script.push_back(&errand);
-        } else if (redirection_of(fault)) {
+        } else if (topology_->voters() == 1 && redirection_of(fault)) {
             errand.elsewhere = true;
             topology_->failed(*delivery.node, fault, delivery.limit);
         } else {

@@ -116,14 +116,14 @@ public:
 
     Node& master_of(std::string_view key) { return topology_->master_of(key); }
 
-    /// Runs a call where `key` is; see `Topology::run`.
+    /// Runs a call where `key` is; see `Topology::run_on_masters`.
     Expected<Reply, Fault> run(std::string_view key, const Call& call, const Call& again,
-                               const Limit& limit, const Settled& settled = {}) {
-        return topology_->run(key, call, again, limit, settled);
+                               const Limit& limit, Spread& spread) {
+        return topology_->run_on_masters(key, call, again, limit, spread);
     }
-    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Limit& limit,
-                               const Settled& settled = {}) {
-        return topology_->run(key, call, call, limit, settled);
+    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Limit& limit) {
+        Spread spread;
+        return topology_->run_on_masters(key, call, call, limit, spread);
     }
 
     Gate& gate() noexcept { return gate_; }
@@ -175,7 +175,10 @@ public:
     void declare_lost(const std::shared_ptr<Hold>& hold) {
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
-        if (hold->may_come_to_life()) renewal_.bury(hold, {too_late()});
+        std::vector<Clock::duration> releases;
+        if (several()) releases.push_back(Clock::duration::zero());  // a minority may still have it
+        if (hold->may_come_to_life()) releases.push_back(too_late());
+        if (!releases.empty()) renewal_.bury(hold, std::move(releases));
         gate_.lost(hold);
         notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
         const auto held_for = Clock::now() - hold->taken_at();

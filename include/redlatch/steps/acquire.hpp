@@ -8,6 +8,7 @@
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -139,6 +140,7 @@ private:
                 continue;
             }
             const auto& next = std::get<SendTry>(action);
+            answer_by_ = next.answer_by;
             action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
             if (standing_.dead() && std::holds_alternative<Pause>(action)) {
@@ -203,7 +205,7 @@ private:
     std::shared_ptr<Hold> new_hold() {
         announced_ = false;
         auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
-        if (session_->several()) hold->unsettled = std::make_shared<std::atomic<std::int64_t>>(0);
+        if (session_->several()) hold->votes = std::make_shared<Votes>();
         return hold;
     }
 
@@ -298,17 +300,22 @@ private:
                                 const Limit& limit) {
         sent_ = Clock::now();
         const Replicas replicas = terms_.replicas;
+        Spread spread{.settled = count_down(hold)};
         auto reply = session_->run(hold.key(), call.for_replicas(replicas),
-                                   again.for_replicas(replicas), limit, count_down(hold));
-        if (reply && reply->late > 0) *hold.unsettled += static_cast<std::int64_t>(reply->late);
+                                   again.for_replicas(replicas), limit, spread);
+        if (hold.votes != nullptr) {
+            hold.votes->asked |= spread.asked;
+            hold.votes->unsettled += std::popcount(spread.late);
+        }
+        has_votes_ = ((spread.asked & ~spread.answered) | spread.agreed) != 0;
         return reply;
     }
 
     /// For masters that answer when the others have decided already.
     static Settled count_down(const Hold& hold) {
-        if (hold.unsettled == nullptr) return {};
-        return [unsettled = hold.unsettled](bool answered) {
-            if (answered) --*unsettled;
+        if (hold.votes == nullptr) return {};
+        return [votes = hold.votes](bool answered) {
+            if (answered) --votes->unsettled;
         };
     }
 
@@ -327,8 +334,7 @@ private:
                 others_wait_ = answer.size() > 2U && answer[2].integer() > 0;
                 return settle_fence(hold, stay);
             }
-            // Somebody else may need the votes that we have had.
-            if (reply->leftover) standing_.die();
+            if (has_votes_) standing_.die();  // somebody else may need them
             if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
         }
         return failed_try(hold, stay, now, unexpected_reply());
@@ -338,7 +344,7 @@ private:
     /// than all before, and stays so for those to come when a majority has stored it.
     AcquireAction settle_fence(const Hold& hold, std::chrono::milliseconds stay) {
         if (!terms_.traits.fenced || !session_->several()) return taken(Clock::now());
-        const Limit limit{saturating_add(sent_, session_->command_timeout()), options_->stop};
+        const Limit limit{answer_by_, options_->stop};
         const Call store = store_fence_call(hold, lease_, fence_);
         auto stored = session_->run(hold.key(), store, limit);
         const TimePoint now = Clock::now();
@@ -402,7 +408,7 @@ private:
     AcquireAction failed_try(const Hold& hold, std::chrono::milliseconds stay, TimePoint now,
                              Fault fault) {
         standing_.failed(stay, fault.maybe_executed);
-        if (fault.maybe_executed && session_->several()) standing_.die();
+        if (has_votes_) standing_.die();
         return core_.fault(now, told(hold, std::move(fault)));
     }
 
@@ -516,6 +522,8 @@ private:
     const Acquisition acquisition_;
     AcquireCore core_;
     TimePoint sent_{};                         // just before the try that is under way
+    TimePoint answer_by_{};                    // the end of that try
+    bool has_votes_ = false;                   // some of several masters have, or may have, done it
     std::shared_ptr<const Error> fault_;       // of the last try
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
     Standing standing_{{}};                    // of the token that we ask with

@@ -18,7 +18,10 @@ namespace redlatch::inline v0::detail {
 /// that got no answer changes nothing here.
 inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
     const auto whole = std::chrono::milliseconds{hold->server_ttl(lease)};
-    if (auto fits = check_longest(whole, session.longest_lease()); !fits) return fits;
+    if (auto fits = check_longest(whole, session.longest_lease()); !fits) {
+        fits.error().key = hold->key();
+        return fits;
+    }
     const Limit limit = Limit::in(session.command_timeout());
     for (;;) {
         const TimePoint sent = Clock::now();

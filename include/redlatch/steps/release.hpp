@@ -73,7 +73,8 @@ private:
         Result<Release> outcome = send_until_answered(*hold, core, limit, release_again(hold));
         hold->advance(Phase::releasing, Phase::released);
         session_->gate().released(*hold);
-        if (!outcome || leftover_ || hold->may_come_to_life()) {
+        const bool untold = hold->votes != nullptr && (hold->votes->asked & ~told_) != 0;
+        if (!outcome || untold || hold->may_come_to_life()) {
             session_->renewal().bury(hold, {session_->too_late()});
         }
         return tell(*hold, std::move(outcome));
@@ -173,8 +174,9 @@ private:
 
     Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit,
                                const Settled& settled = {}) {
-        auto reply = session_->run(hold.key(), call, limit, settled);
-        if (reply) leftover_ = leftover_ || reply->leftover;
+        Spread spread{.settled = settled};
+        auto reply = session_->run(hold.key(), call, call, limit, spread);
+        told_ |= spread.answered | spread.late;
         if (!reply) {
             reply.error().error.key = hold.key();
             session_->tell_error(reply.error().error);
@@ -196,7 +198,7 @@ private:
     }
 
     Session* session_;
-    bool leftover_ = false;  // some of several masters may not have heard of it
+    std::uint64_t told_ = 0;  // which of several masters have heard of it, or will
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -44,14 +44,17 @@ public:
         };
         Kind kind;
         Fault fault{};      ///< why, where doubtful or none
-        TimePoint since{};  ///< when it was asked for, where coming
+        TimePoint since{};  ///< where coming, and there was none before: when it was asked for
     };
 
     /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
     Prospect request(int wake) {
         const std::lock_guard lock{mutex_};
         const bool idle = !connecting_ && !wanted_;
-        if (!start()) return {Prospect::Kind::none, io_fault("cannot start a thread to connect")};
+        if (!start()) {
+            return {Prospect::Kind::none, io_fault(closing_ ? "the client was closed"
+                                                            : "cannot start a thread to connect")};
+        }
         if (idle && last_fault_ && Clock::now() < retry_at_) {
             return {Prospect::Kind::none, *last_fault_};
         }
@@ -63,7 +66,7 @@ public:
         const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
         if (wake >= 0 && !known) waiting_.push_back(wake);
         if (last_fault_) return {Prospect::Kind::doubtful, *last_fault_};
-        return {Prospect::Kind::coming, {}, wanted_since_};
+        return {Prospect::Kind::coming, {}, reached_ ? TimePoint::min() : wanted_since_};
     }
 
     /// `wake` is not written to any more.
@@ -88,6 +91,7 @@ public:
             last_fault_->maybe_executed = false;
             if (known) return;
             retry_at_ = TimePoint::min();
+            reached_ = false;
         }
         node_.drop_idle();
     }
@@ -115,8 +119,8 @@ private:
 
     /// With the mutex held.
     bool start() {
-        if (running_) return true;
         if (closing_) return false;
+        if (running_) return true;
         try {
             thread_ = start_service_thread([this] { run(); });
             running_ = true;
@@ -144,6 +148,7 @@ private:
             lock.lock();
             connecting_ = false;
             last_fault_ = std::move(fault);
+            reached_ = !last_fault_;
             retry_at_ = saturating_add(Clock::now(), retry_pause);
             for (const int wake : std::exchange(waiting_, {})) tell(wake);
         }
@@ -162,6 +167,7 @@ private:
     std::optional<Fault> last_fault_;
     TimePoint retry_at_ = TimePoint::min();
     TimePoint wanted_since_ = TimePoint::min();
+    bool reached_ = false;  // since it was out of reach
     bool wanted_ = false;
     bool connecting_ = false;
     bool running_ = false;

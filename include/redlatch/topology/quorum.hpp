@@ -24,17 +24,10 @@ class Answers {
 public:
     Answers(Round::Answers all, Answer shape) : all_(std::move(all)), shape_(shape) {}
 
-    /// Whether a command may have been carried out, or may yet be, that was not answered.
-    bool any_unclear() const {
-        return any([](const auto& answer) { return !answer && answer.error().maybe_executed; });
-    }
-
-    bool any_yes() const {
-        return any([this](const auto& answer) { return answer && vote(*answer) == Vote::yes; });
-    }
-
     bool any_repeated() const {
-        return any([](const auto& answer) { return answer && answer->repeated; });
+        return std::any_of(all_.begin(), all_.end(), [](const auto& answer) {
+            return answer && *answer && (*answer)->repeated;
+        });
     }
 
     /// The answer that stands for the masters' decision.
@@ -68,18 +61,16 @@ public:
     }
 
 private:
-    template <class Predicate>
-    bool any(Predicate fits) const {
-        return std::any_of(all_.begin(), all_.end(),
-                           [&fits](const auto& answer) { return answer && fits(*answer); });
-    }
-
     Vote vote(const Reply& reply) const { return vote_of(reply.view(), shape_); }
 
     /// Of two answers that say the same: the later fencing token of an acquisition counts, the earlier
     /// end of somebody else's lease, and of a lock's owners the one that most know.
     bool says_more(const ReplyView& left, const ReplyView& right) const {
-        if (shape_ == Answer::lock_info) return how_many_know(left) > how_many_know(right);
+        if (shape_ == Answer::lock_info) {
+            const std::size_t more = how_many_know(left);
+            const std::size_t less = how_many_know(right);
+            return more > less || (more == less && right[0].string()->empty());
+        }
         if (shape_ != Answer::acquired) return false;
         if (left[0].integer() == 0) return left[1].integer() < right[1].integer();
         return fence(left) > fence(right);
@@ -129,28 +120,25 @@ public:
         return nodes;
     }
 
-    Expected<Reply, Fault> run(std::string_view, const Call& call, const Call& again,
-                               const Limit& limit, const Settled& settled) override {
+    Expected<Reply, Fault> run_on_masters(std::string_view, const Call& call, const Call& again,
+                                          const Limit& limit, Spread& spread) override {
         Round round{members_, call, again, rules_for(call.answer()), limit};
         const Verdict verdict = round.hold();
-        const std::size_t late = round.late();
-        if (late > 0) round.leave_late(settled, on_late_);
+        round.tell(spread);
+        if (spread.late != 0) round.leave_late(spread.settled, on_late_);
         const std::optional<Fault> broken_off = round.broken_off();
         Answers answers{std::move(round).answers(), call.answer()};
 
-        const bool unclear = answers.any_unclear();
-        const bool some_yes = answers.any_yes();
+        const std::uint64_t unanswered = spread.asked & ~spread.answered;
         if (verdict != Verdict::yes && verdict != Verdict::no) {
             Fault fault = broken_off ? *broken_off : answers.no_quorum();
-            fault.maybe_executed = unclear || some_yes || late > 0;
+            fault.maybe_executed = (unanswered | spread.agreed) != 0;
             return Unexpected{std::move(fault)};
         }
-        const bool in_vain = is_taking(call.answer()) && verdict == Verdict::no;
-        const bool repeated = answers.any_repeated() || (is_taking(call.answer()) && unclear);
+        const bool unclear = is_taking(call.answer()) && (unanswered & ~spread.late) != 0;
+        const bool repeated = unclear || answers.any_repeated();
         Reply decision = std::move(answers).take_decision(verdict);
         decision.repeated = repeated;
-        decision.leftover = unclear || (in_vain && (some_yes || late > 0));
-        decision.late = late;
         return decision;
     }
 

@@ -53,8 +53,12 @@ public:
 
     /// Borrows all. `again`: for where a connection had died while it lay idle.
     Round(const Members& members, const Call& call, const Call& again, const RoundRules& rules,
-          const Limit& limit)
-        : call_(&call), again_(&again), rules_(rules), limit_(limit), ballot_(members.size()) {
+          Limit limit)
+        : call_(&call),
+          again_(&again),
+          rules_(rules),
+          limit_(std::move(limit)),
+          ballot_(members.size()) {
         seats_.reserve(members.size());
         for (const auto& member : members) seats_.emplace_back(*member);
     }
@@ -82,9 +86,19 @@ public:
     /// The caller has cancelled it, or the system is out of something.
     const std::optional<Fault>& broken_off() const noexcept { return broken_off_; }
 
-    /// How many masters have been asked and not answered.
-    std::size_t late() const {
-        return count([](const Seat& seat) { return seat.loan.has_value(); });
+    /// How far the command has got.
+    void tell(Spread& spread) const {
+        std::uint64_t bit = 1;
+        for (const Seat& seat : seats_) {
+            const bool answered = seat.answer && *seat.answer;
+            if (seat.asked) spread.asked |= bit;
+            if (answered) spread.answered |= bit;
+            if (answered && vote_of((*seat.answer)->view(), call_->answer()) == Vote::yes) {
+                spread.agreed |= bit;
+            }
+            if (seat.loan) spread.late |= bit;
+            bit <<= 1U;
+        }
     }
 
     /// Leaves the answers to come to whoever uses the connections next. `settled` may be empty.
@@ -95,7 +109,7 @@ public:
             (*seat.loan)
                 ->owe(call_->answer(),
                       [member = seat.member, settled](const Expected<Reply, Fault>& reply) {
-                          if (!reply) member->failed(reply.error());
+                          if (!reply && reply.error().maybe_executed) member->failed(reply.error());
                           if (settled) settled(reply.has_value());
                       });
             seat.exchange.reset();
@@ -129,6 +143,7 @@ private:
         std::optional<Exchange> exchange{};
         TimePoint reached_by{};
         TimePoint answer_by{};
+        bool asked = false;            ///< the command was sent, and may have been carried out
         bool repeated = false;         ///< it was sent on another connection before
         std::optional<Fault> doubt{};  ///< why there may be no connection
         std::optional<Expected<Reply, Fault>> answer{};
@@ -206,6 +221,7 @@ private:
 
     void send(Seat& seat) {
         seat.stage = Stage::asked;
+        seat.asked = true;
         const Limit limit = limit_.within(rules_.node_timeout);
         seat.answer_by = limit.at;
         if (auto sent = seat.exchange->send(limit); !sent) {
@@ -280,6 +296,7 @@ private:
     }
 
     void heard(Seat& seat, Expected<Reply, Fault> reply) {
+        seat.member->node().note(reply);
         auto answer = seat.exchange->take(std::move(reply));
         if (!answer) {
             send(seat);
@@ -322,7 +339,6 @@ private:
         ballot_.cast(vote_of(reply.view(), call_->answer()));
         seat.stage = Stage::done;
         seat.answer.emplace(std::move(reply));
-        seat.member->node().note(*seat.answer);
     }
 
     /// The answer that the server with this run id has given already.
@@ -342,9 +358,9 @@ private:
         if (fault.error.node.empty()) fault.error.node = seat.member->node().name();
         ballot_.cast(Vote::none);
         seat.stage = Stage::done;
+        seat.asked = fault.maybe_executed;
         if (fault.maybe_executed) seat.member->failed(fault);
         seat.answer.emplace(Unexpected{std::move(fault)});
-        seat.member->node().note(*seat.answer);
     }
 
     /// It is decided without this one.

@@ -3,6 +3,7 @@
 #include <redlatch/net/node.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,19 @@ namespace redlatch::inline v0::detail {
 /// Is told of each master that had not answered when the others had decided: whether its answer came
 /// after all. Called on any thread, with no mutex held.
 using Settled = std::function<void(bool answered)>;
+
+/// How far a command to several masters has got: a bit for each, by its place in the list. All zero
+/// where one decides.
+struct Spread {
+    Settled settled{};           ///< given by the caller; may be empty
+    std::uint64_t asked = 0;     ///< it was sent there, and was or may be carried out
+    std::uint64_t answered = 0;  ///< with yes or no
+    std::uint64_t agreed = 0;    ///< with yes
+    std::uint64_t late = 0;      ///< its answer is still to come, and `settled` will hear of it
+};
+
+/// As many masters as a `Spread` has bits.
+inline constexpr std::size_t most_masters = 64;
 
 /// Answers the one question on which deployments of Redis differ: which servers decide about this
 /// key? One master, or several independent ones of which a majority has to agree.
@@ -33,10 +47,11 @@ public:
     virtual std::vector<Node*> masters_of(std::string_view key) { return {&master_of(key)}; }
 
     /// Runs a call where its key is; `again` as with `Node::run`. Where several decide, the answer is
-    /// what they have decided, and `settled` is told of the others.
-    virtual Expected<Reply, Fault> run(std::string_view key, const Call& call, const Call& again,
-                                       const Limit& limit, const Settled& settled) {
-        static_cast<void>(settled);
+    /// what they have decided.
+    virtual Expected<Reply, Fault> run_on_masters(std::string_view key, const Call& call,
+                                                  const Call& again, const Limit& limit,
+                                                  Spread& spread) {
+        static_cast<void>(spread);
         return master_of(key).run(call, again, limit);
     }
 
