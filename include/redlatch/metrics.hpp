@@ -68,19 +68,11 @@ private:
 
     static constexpr std::array<std::string_view, 5> outcomes{"released", "still_held", "expired",
                                                               "not_held", "error"};
-    static constexpr std::array<std::string_view, 13> codes{"",
-                                                            "timed_out",
-                                                            "cancelled",
-                                                            "lost",
-                                                            "not_held",
-                                                            "unavailable",
-                                                            "denied",
-                                                            "wrong_type",
-                                                            "not_replicated",
-                                                            "unclear",
-                                                            "deadlock",
-                                                            "protocol",
-                                                            "invalid_argument"};
+    static constexpr std::array<std::string_view, 14> codes{
+        "",         "timed_out",       "cancelled",      "lost",      "not_held", "unavailable",
+        "denied",   "wrong_type",      "not_replicated", "no_quorum", "unclear",  "deadlock",
+        "protocol", "invalid_argument"};
+    static_assert(codes.size() == static_cast<std::size_t>(Errc::invalid_argument) + 1);
 
     /// How often something happened, and how long it took in all.
     class Durations {

@@ -14,9 +14,10 @@ namespace {
 using namespace redlatch;
 
 constexpr Errc all_codes[] = {
-    Errc::timed_out,   Errc::cancelled, Errc::lost,       Errc::not_held,
-    Errc::unavailable, Errc::denied,    Errc::wrong_type, Errc::not_replicated,
-    Errc::unclear,     Errc::deadlock,  Errc::protocol,   Errc::invalid_argument,
+    Errc::timed_out,        Errc::cancelled, Errc::lost,       Errc::not_held,
+    Errc::unavailable,      Errc::denied,    Errc::wrong_type, Errc::not_replicated,
+    Errc::no_quorum,        Errc::unclear,   Errc::deadlock,   Errc::protocol,
+    Errc::invalid_argument,
 };
 
 TEST(Errc, each_has_a_text_of_its_own) {
