@@ -490,6 +490,20 @@ TEST_F(QuorumTest, split_votes_resolve) {
     EXPECT_EQ(detector.counter(), clients * sections);
 }
 
+// Each try leaves a vote or two where the masters disagree; none of them may be in the way of the next.
+TEST_F(QuorumTest, tries_in_a_row_do_not_stand_in_their_own_way) {
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(foreign_set(master(0).raw, key));
+    ASSERT_TRUE(foreign_set(master(1).raw, key));
+    for (int i = 0; i < 50; ++i) {
+        EXPECT_FALSE(lock.try_lock());
+    }
+    EXPECT_TRUE(eventually([&] { return !master(2).raw.exists(key); }));
+    master(0).raw.del(key);
+    EXPECT_TRUE(lock.try_lock());
+}
+
 TEST_F(QuorumTest, threads_of_one_client_take_turns) {
     RedisServer other_server;
     constexpr int crowd = 6;

@@ -204,6 +204,7 @@ private:
 
     std::shared_ptr<Hold> new_hold() {
         announced_ = false;
+        unsure_ = false;
         auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
         if (session_->several()) hold->votes = std::make_shared<Votes>();
         return hold;
@@ -229,7 +230,22 @@ private:
     /// Nobody uses the token any more: what it may have at the server, or get there late, is undone.
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
-        if (standing_.must_be_released()) release_later(hold, standing_.unclear());
+        if (!standing_.must_be_released() || give_votes_back(hold)) return;
+        release_later(hold, standing_.unclear());
+    }
+
+    /// Of several masters, those that have given us their votes are needed by others, and by our own next
+    /// try. Whether they all have them back for certain.
+    bool give_votes_back(const std::shared_ptr<Hold>& hold) {
+        if (hold->votes == nullptr) return false;
+        Spread spread{.settled = [session = session_, hold](bool answered) {
+            if (!answered) session->renewal().bury(hold, {session->too_late()});
+        }};
+        const Call release = release_call(*hold);
+        const Limit limit{answer_by_, options_->stop};
+        static_cast<void>(session_->run(hold->key(), release, release, limit, spread));
+        const std::uint64_t told = spread.answered | spread.late;
+        return !unsure_ && (hold->votes->asked & ~told) == 0;
     }
 
     void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
@@ -307,7 +323,9 @@ private:
             hold.votes->asked |= spread.asked;
             hold.votes->unsettled += std::popcount(spread.late);
         }
-        has_votes_ = ((spread.asked & ~spread.answered) | spread.agreed) != 0;
+        const std::uint64_t unanswered = spread.asked & ~spread.answered;
+        unsure_ = unsure_ || unanswered != 0;
+        has_votes_ = (unanswered | spread.agreed) != 0;
         return reply;
     }
 
@@ -521,9 +539,10 @@ private:
     const ThreadSerial thread_ = this_thread_serial();
     const Acquisition acquisition_;
     AcquireCore core_;
-    TimePoint sent_{};                         // just before the try that is under way
-    TimePoint answer_by_{};                    // the end of that try
-    bool has_votes_ = false;                   // some of several masters have, or may have, done it
+    TimePoint sent_{};        // just before the try that is under way
+    TimePoint answer_by_{};   // the end of that try
+    bool has_votes_ = false;  // some of several masters have, or may have, done it
+    bool unsure_ = false;     // one of them has been asked with this token and not answered
     std::shared_ptr<const Error> fault_;       // of the last try
     std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
     Standing standing_{{}};                    // of the token that we ask with
