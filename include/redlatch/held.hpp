@@ -64,8 +64,8 @@ public:
     /// most `command_timeout`. Whatever the outcome, nothing is held afterwards.
     ///
     /// Errors: `unclear`, when the server's answer was lost and it cannot be told whether the lock
-    /// was freed then or ran out; `unavailable` or `denied`, when it was certainly not freed: then
-    /// it is free when its lease ends.
+    /// was freed then or ran out; `unavailable`, `no_quorum` or `denied`, when it was certainly not
+    /// freed: then it is free when its lease ends.
     Result<Release> release() noexcept {
         detail::Grip grip = std::exchange(grip_, {});
         if (!is_ours(grip)) return Release::not_held;

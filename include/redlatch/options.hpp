@@ -32,7 +32,8 @@ struct Backoff {
 enum class WaitStrategy {
     /// First come, first served: a waiter has a place in the server's queue; the release of the lock
     /// gives it to the first one and tells it. Where the server doesn't allow messages, waiters
-    /// keep their places and ask; where it doesn't allow the queue's keys, they poll.
+    /// keep their places and ask; where it doesn't allow the queue's keys, they poll. So they do where
+    /// several masters decide, as no queue is common to these.
     granted,
     /// A waiter asks again and again, with the pauses of `backoff`. While others queue for the lock,
     /// it is theirs.
@@ -47,7 +48,7 @@ enum class ReleaseMode {
     /// answers are read in order, so that a lock and unlock takes one round trip instead of two; a
     /// thread of the client's own reads what nobody else does. The outcome goes to the observer, and
     /// what may not have arrived is sent again. For a moment other threads and processes may find the
-    /// lock still taken, and a nested hold is always confirmed.
+    /// lock still taken, and a nested hold is always confirmed, as is any where several masters decide.
     sent,
 };
 
@@ -111,7 +112,8 @@ struct LockOptions {
     /// acknowledged it by the end of the wait, or of `command_timeout` for a single try, it is released
     /// again, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a lock, and not impossible. Takes
     /// one command more for each acquisition; the lock does not pass from thread to thread in memory.
-    /// Renewals and nested holds wait for nobody. Default: `Replicas::none()`.
+    /// Renewals and nested holds wait for nobody. Refused where several masters decide. Default:
+    /// `Replicas::none()`.
     Replicas replicas = Replicas::none();
 
     /// The part of the lease that is not relied on. Default: 1 % + 2 ms.
