@@ -1,13 +1,14 @@
 #pragma once
 
 #include <csignal>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
 
 /// Starts a service thread that the process's signals pass by: a handler of the user's runs on the
-/// user's threads.
+/// user's threads. Returns one that is not joinable where the system has no thread to give.
 template <class Function>
 std::thread start_service_thread(Function run) {
     sigset_t all;
@@ -18,7 +19,11 @@ std::thread start_service_thread(Function run) {
         sigset_t mask;
         ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore{before};
-    return std::thread{std::move(run)};
+    try {
+        return std::thread{std::move(run)};
+    } catch (const std::system_error&) {
+        return {};
+    }
 }
 
 }  // namespace redlatch::inline v0::detail

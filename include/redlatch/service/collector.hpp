@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -70,13 +69,9 @@ private:
     /// With the mutex held.
     bool start() {
         if (running_) return true;
-        try {
-            thread_ = start_service_thread([this] { run(); });
-            running_ = true;
-        } catch (const std::system_error&) {
-            return false;  // out of threads
-        }
-        return true;
+        thread_ = start_service_thread([this] { run(); });
+        running_ = thread_.joinable();
+        return running_;
     }
 
     /// With the mutex held.

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -45,12 +44,8 @@ public:
     bool start() noexcept {
         const std::lock_guard lock{mutex_};
         if (closing_ || thread_.joinable()) return true;
-        try {
-            thread_ = start_service_thread([this] { run(); });
-        } catch (const std::system_error&) {
-            return false;
-        }
-        return true;
+        thread_ = start_service_thread([this] { run(); });
+        return thread_.joinable();
     }
 
     /// The connection has become useless: a new one is made.

@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -48,12 +47,11 @@ public:
         if (self->idle_ > 0) return saturating_add(now, patience);  // it is waking up
         const TimePoint patience_ends = saturating_add(self->last_start_, patience);
         if (self->threads_ > 0 && now < patience_ends) return patience_ends;
-        try {
-            start_service_thread([self] { self->run(); }).detach();
+        // Out of threads, those there are will get to it, or the next call of this function.
+        if (auto thread = start_service_thread([self] { self->run(); }); thread.joinable()) {
+            thread.detach();
             ++self->threads_;
             self->last_start_ = now;
-        } catch (const std::system_error&) {
-            // Out of threads: those there are will get to it, or the next call of this function.
         }
         return saturating_add(now, patience);
     }
@@ -182,11 +180,7 @@ private:
     /// With the mutex held.
     void wake_up() {
         if (!thread_.joinable() && !closing_) {
-            try {
-                thread_ = start_service_thread([this] { run(); });
-            } catch (const std::system_error&) {
-                return;  // out of threads; the next call tries again
-            }
+            thread_ = start_service_thread([this] { run(); });  // or the next call does
         }
         wake_.notify_one();
     }

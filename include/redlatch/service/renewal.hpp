@@ -21,7 +21,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -171,17 +170,11 @@ private:
         if (running_) return {};
         if (closing_)
             return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
-        try {
-            thread_ = start_service_thread([this] { run(); });
-            running_ = true;
-        } catch (const std::system_error& error) {
-            return Unexpected{Error{Errc::unavailable,
-                                    {},
-                                    {},
-                                    std::string{"cannot start the renewal thread: "} + error.what(),
-                                    {}}};
-        }
-        return {};
+        thread_ = start_service_thread([this] { run(); });
+        running_ = thread_.joinable();
+        if (running_) return {};
+        return Unexpected{
+            Error{Errc::unavailable, {}, {}, "the system has no thread for the renewal", {}}};
     }
 
     /// With the mutex held.

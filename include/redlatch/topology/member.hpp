@@ -15,7 +15,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -121,13 +120,9 @@ private:
     bool start() {
         if (closing_) return false;
         if (running_) return true;
-        try {
-            thread_ = start_service_thread([this] { run(); });
-            running_ = true;
-        } catch (const std::system_error&) {
-            return false;  // out of threads
-        }
-        return true;
+        thread_ = start_service_thread([this] { run(); });
+        running_ = thread_.joinable();
+        return running_;
     }
 
     void run() {
