@@ -12,7 +12,8 @@ namespace redlatch::inline v0::lua {
 
 /// For scripts that may give somebody a lock: the server's clock, in microseconds, and the fencing
 /// tokens that rise with it. Numbers below 2^53, which Lua's are exact for. In all of these scripts a
-/// function costs time where it is only made, and a command more than that: hence few of both.
+/// function costs time where it is only made, and a command more than that: hence few of both. Nor
+/// does a number go into a command where its text is at hand: the server writes it out at length.
 inline constexpr const char* fencing = R"lua(
 -- As it stood when it was asked first; 0 where nobody needed to know.
 local now = 0
@@ -255,7 +256,7 @@ end
 
 local function take(waiting)
   local number = fenced and number_of(false, lease) or 0
-  redis.call('SET', lock, token, 'PX', lease)
+  redis.call('SET', lock, token, 'PX', ARGV[2])
   return {1, lease, waiting, now, number}
 end
 
@@ -381,17 +382,17 @@ local free = ttl == -2
 local function take(waiting)
   local number = fenced and number_of(not free, lease) or 0
   if free then
-    redis.call('HSET', lock, token, 1)
+    redis.call('HSET', lock, token, '1')
   end
   -- Also where that changes nothing: replicas are asked whether they have what was written here.
-  ttl = math.max(ttl, lease)
-  local done = redis.pcall('PEXPIRE', lock, ttl)
+  local longer = ttl > lease
+  local done = redis.pcall('PEXPIRE', lock, longer and ttl or ARGV[2])
   if type(done) == 'table' then
     -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
     redis.call('HDEL', lock, token)
     return done
   end
-  return {1, ttl, waiting, now, number}
+  return {1, longer and ttl or lease, waiting, now, number}
 end
 
 if free and not (queue and redis.call('ZCARD', queue) > 0) then
@@ -414,21 +415,18 @@ return wait(ttl, redis.call('HKEYS', lock)[1])
     const std::string release = std::string{R"lua(
 local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
-if redis.call('HEXISTS', lock, token) == 0 then
+local alone = not (queue and redis.call('ZCARD', queue) > 0)
+-- A replica fails here, and so says nothing about whose the lock is.
+if redis.call('HDEL', lock, token) == 0 then
   if queue and redis.call('ZREM', queue, token) > 0 then
     redis.call('HDEL', waiters, token)
   end
-)lua"} + if_master + R"lua(
   return 0
 end
-if not (queue and redis.call('ZCARD', queue) > 0) then
-  return redis.call('HDEL', lock, token)
-end
-)lua" + fencing + queue + R"lua(
-redis.call('HDEL', lock, token)
-if redis.call('HLEN', lock) > 0 then
+if alone or redis.call('HLEN', lock) > 0 then
   return 1
 end
+)lua"} + fencing + queue + R"lua(
 pcall(grant, nil, token, 'h', server)
 return 1
 )lua";
