@@ -31,6 +31,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/thread.hpp
     include/redlatch/net/sha1.hpp
     include/redlatch/net/reply.hpp
+    include/redlatch/net/reply_bounds.hpp
     include/redlatch/net/script.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp

@@ -109,6 +109,12 @@ struct Garbage {
     Errc code;
 };
 
+std::string nested(int depth) {
+    std::string arrays;
+    for (int i = 0; i < depth; ++i) arrays += "*1\r\n";
+    return arrays;
+}
+
 TEST(Connection, answers_garbage_with_an_error) {
     const std::vector<Garbage> all{
         {"no protocol at all", "220 mail ready\r\n", false, Errc::protocol},
@@ -121,6 +127,9 @@ TEST(Connection, answers_garbage_with_an_error) {
         {"a map of RESP3", "%1\r\n+a\r\n+b\r\n", false, Errc::protocol},
         {"an unknown error", "-EVIL do as I say\r\n", false, Errc::protocol},
         {"a huge bulk", "$2000000\r\n" + std::string(1'500'000, 'x'), false, Errc::protocol},
+        {"a huge array", "*100000000\r\n", false, Errc::protocol},
+        {"an array of large ones", "*2\r\n*1000000\r\n*1000000\r\n", false, Errc::protocol},
+        {"arrays in arrays without end", nested(1'000), false, Errc::protocol},
         {"half an array", "*2\r\n:1\r\n", false, Errc::unavailable},
         {"half an array and the end", "*2\r\n:1\r\n", true, Errc::unavailable},
         {"the end", "", true, Errc::unavailable},

@@ -130,6 +130,16 @@ TEST(Reply, none_at_all_answers_nothing) {
     EXPECT_FALSE(reply.view().is_status("OK"));
 }
 
+TEST(Reply, line_of_info_is_found_by_its_whole_name) {
+    const std::string info = "# Memory\r\nused_maxmemory:1\r\nmaxmemory:2\r\nempty:\r\nlast:3";
+    const Reply reply = read("$" + std::to_string(info.size()) + "\r\n" + info + "\r\n");
+    EXPECT_EQ(reply.view().line("maxmemory:"), "2");
+    EXPECT_EQ(reply.view().line("empty:"), "");
+    EXPECT_EQ(reply.view().line("last:"), "3");
+    EXPECT_EQ(reply.view().line("memory:"), "");
+    EXPECT_EQ(read(":1\r\n").view().line("last:"), "");
+}
+
 TEST(Reply, is_sent_once_unless_told_otherwise) {
     EXPECT_FALSE(read("+OK\r\n").repeated);
 }

@@ -16,12 +16,20 @@ namespace redlatch::inline v0::detail {
 /// clocks that are not quite where they were last seen.
 inline constexpr std::chrono::milliseconds late_margin{50};
 
+/// What a server says that its clock shows, if that can be: later than 1970, and earlier than 2255, where
+/// neither the numbers of its scripts nor sums of times are exact any more.
+constexpr std::optional<std::chrono::microseconds> server_time(std::int64_t microseconds) noexcept {
+    constexpr std::int64_t end = std::int64_t{1} << 53U;
+    if (microseconds <= 0 || microseconds >= end) return std::nullopt;
+    return std::chrono::microseconds{microseconds};
+}
+
 /// Where a server's clock stands, seen from ours. Kept to what its answers allow, so that it follows
 /// a step of that clock as well as a different rate; never ahead of it, but for what it has lost
 /// since the last answer.
 class ServerClock {
 public:
-    /// The server's clock has shown `time` between `sent` and `received`.
+    /// The server's clock has shown `time`, a `server_time`, between `sent` and `received`.
     void answered(TimePoint sent, std::chrono::microseconds time, TimePoint received) noexcept {
         const Clock::duration least = time - received.time_since_epoch();
         const Clock::duration most = time - sent.time_since_epoch();
@@ -51,8 +59,7 @@ inline std::optional<std::chrono::microseconds> told_late(const Fault& fault) no
     text.remove_prefix(word.size());
     std::int64_t time = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), time);
-    if (error != std::errc{} || time <= 0) return std::nullopt;
-    return std::chrono::microseconds{time};
+    return error == std::errc{} ? server_time(time) : std::nullopt;
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -5,6 +5,7 @@
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
+#include <redlatch/net/reply_bounds.hpp>
 #include <redlatch/net/resolve.hpp>
 #include <redlatch/net/script.hpp>
 #include <redlatch/net/stream.hpp>
@@ -35,6 +36,12 @@ struct FreeContext {
     void operator()(redisContext* context) const noexcept { redisFree(context); }
 };
 using ContextPtr = std::unique_ptr<redisContext, FreeContext>;
+
+/// The same for one whose reader uses these bounds to its end.
+struct FreeBoundedContext {
+    std::unique_ptr<ReplyBounds> bounds;
+    void operator()(redisContext* context) const noexcept { redisFree(context); }
+};
 
 /// The thin owner of one hiredis context: sends commands, receives replies by an absolute limit.
 /// Knows nothing of locks. hiredis formats and parses; all waiting is `poll` with one deadline, as
@@ -188,7 +195,7 @@ public:
         for (;;) {
             void* raw = nullptr;
             if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) {
-                return close(garbage(context_->reader->errstr), true);
+                return close(unreadable(), true);
             }
             if (raw != nullptr) {
                 auto reply = checked(Reply{raw});
@@ -234,7 +241,7 @@ private:
         if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
         auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);
         if (!reply) return Unexpected{std::move(reply).error()};
-        return number(value_in(reply->view().text(), "connected_slaves:"));
+        return number(reply->view().line("connected_slaves:"));
     }
 
     /// False where nothing is there.
@@ -255,7 +262,7 @@ private:
         for (;;) {
             void* raw = nullptr;
             if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) {
-                return close(garbage(context_->reader->errstr), true);
+                return close(unreadable(), true);
             }
             if (raw != nullptr) return checked(Reply{raw});
             if (auto more = read_some(limit); !more) {
@@ -268,7 +275,9 @@ private:
     static constexpr std::size_t largest_reply = std::size_t{1} << 20U;
 
     Connection(ContextPtr context, std::string node, std::unique_ptr<Stream> stream)
-        : context_(std::move(context)), stream_(std::move(stream)), node_(std::move(node)) {}
+        : context_(context.release()), stream_(std::move(stream)), node_(std::move(node)) {
+        context_.get_deleter().bounds = std::make_unique<ReplyBounds>(*context_->reader);
+    }
 
     static Fault named(Fault fault, std::string node) {
         fault.error.node = std::move(node);
@@ -289,6 +298,13 @@ private:
 
     static Fault garbage(std::string message) {
         return {.error = {Errc::protocol, {}, {}, std::move(message), {}}, .transient = false};
+    }
+
+    /// hiredis can make no reply of what came.
+    Fault unreadable() const {
+        const redisReader& reader = *context_->reader;
+        if (reader.err != REDIS_ERR_OOM) return garbage(reader.errstr);
+        return garbage("a reply with more elements than any of Redis, or than there is memory for");
     }
 
     Unexpected<Fault> close(Fault fault, bool maybe_executed) {
@@ -447,14 +463,6 @@ private:
         return Unexpected{std::move(reply).error()};
     }
 
-    /// The value of a line `field:value` in an answer to INFO; empty where there is none.
-    static std::string_view value_in(std::string_view info, std::string_view field) {
-        const std::size_t at = info.find(field);
-        if (at == std::string_view::npos) return {};
-        const std::string_view rest = info.substr(at + field.size());
-        return rest.substr(0, rest.find_first_of("\r\n"));
-    }
-
     static std::int64_t number(std::string_view text) noexcept {
         std::int64_t value = 0;
         std::from_chars(text.data(), text.data() + text.size(), value);
@@ -466,11 +474,13 @@ private:
         auto reply = receive_if_allowed(limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply) return {};
-        const std::string_view info = (*reply)->view().text();
-        const std::string_view id = value_in(info, "run_id:");
+        const ReplyView info = (*reply)->view();
+        const std::string_view id = info.line("run_id:");
         if (!id.empty()) server_ = std::make_shared<const std::string>(id);
         // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
-        const std::chrono::seconds uptime{number(value_in(info, "uptime_in_seconds:"))};
+        constexpr std::int64_t century = 100LL * 366 * 24 * 3600;
+        const std::chrono::seconds uptime{
+            std::clamp<std::int64_t>(number(info.line("uptime_in_seconds:")), 0, century)};
         if (!id.empty())
             started_by_ = saturating_add(Clock::now(), std::chrono::seconds{1} - uptime);
         return {};
@@ -486,7 +496,7 @@ private:
     Expected<void, Fault> expect_master(const Limit& limit) {
         auto reply = receive_if_allowed(limit);
         if (!reply) return Unexpected{std::move(reply).error()};
-        if (!*reply || value_in((*reply)->view().text(), "role:") != "slave") return {};
+        if (!*reply || (*reply)->view().line("role:") != "slave") return {};
         Fault fault = io_fault("READONLY the server is a replica");
         fault.error.node = node_;
         return Unexpected{std::move(fault)};
@@ -498,9 +508,14 @@ private:
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply || (*reply)->view().size() != 2) return {};
         const ReplyView now = (*reply)->view();
-        const std::chrono::microseconds time = std::chrono::seconds{number(now[0].text())} +
-                                               std::chrono::microseconds{number(now[1].text())};
-        clock_.answered(sent, time, Clock::now());
+        constexpr std::int64_t second = 1'000'000;
+        constexpr std::int64_t most_seconds = std::int64_t{1}
+                                              << 40U;  // the product must not overflow
+        const std::int64_t seconds =
+            std::clamp<std::int64_t>(number(now[0].text()), 0, most_seconds);
+        const std::int64_t rest = std::clamp<std::int64_t>(number(now[1].text()), 0, second - 1);
+        const auto time = server_time(seconds * second + rest);
+        if (time) clock_.answered(sent, *time, Clock::now());
         return {};
     }
 
@@ -512,7 +527,7 @@ private:
                !text.starts_with("DENIED");
     }
 
-    ContextPtr context_;
+    std::unique_ptr<redisContext, FreeBoundedContext> context_;
     std::unique_ptr<Stream> stream_;  // null where the socket itself carries the bytes
     std::string node_;
     std::shared_ptr<const std::string> server_;

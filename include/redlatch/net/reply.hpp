@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/core/server_clock.hpp>
+
 #include <hiredis/hiredis.h>
 
 #include <chrono>
@@ -38,6 +40,19 @@ public:
     std::string_view text() const noexcept {
         const bool has_text = is(REDIS_REPLY_STRING) || is(REDIS_REPLY_STATUS) || is_error();
         return has_text ? bytes() : std::string_view{};
+    }
+
+    /// The value of the line `field:value` in an answer to INFO; empty where there is none. `field` with
+    /// its colon.
+    std::string_view line(std::string_view field) const noexcept {
+        const std::string_view info = text();
+        for (std::size_t at = info.find(field); at != std::string_view::npos;
+             at = info.find(field, at + 1)) {
+            if (at != 0 && info[at - 1] != '\n') continue;
+            const std::string_view rest = info.substr(at + field.size());
+            return rest.substr(0, rest.find_first_of("\r\n"));
+        }
+        return {};
     }
 
     std::optional<std::int64_t> integer() const noexcept {
@@ -81,8 +96,7 @@ public:
     /// The server's time in an answer that has it.
     std::optional<std::chrono::microseconds> time(Answer answer) const noexcept {
         if (answer != Answer::acquired || size() != 5) return std::nullopt;
-        const std::int64_t time = (*this)[3].integer().value_or(0);
-        return time > 0 ? std::optional{std::chrono::microseconds{time}} : std::nullopt;
+        return server_time((*this)[3].integer().value_or(0));
     }
 
 private:

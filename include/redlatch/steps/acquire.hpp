@@ -393,10 +393,12 @@ private:
         }
         Subscription& subscription = session_->subscription(hold.key());
         subscription.start();
-        standing_.refused(place, {.sent = sent_,
-                                  .time = std::chrono::microseconds{number(3)},
-                                  .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
-                                  .server = reply.server});
+        standing_.refused(
+            place,
+            {.sent = sent_,
+             .time = answer.time(Answer::acquired).value_or(std::chrono::microseconds::zero()),
+             .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
+             .server = reply.server});
         const bool will_be_told = subscription.is_listening() && number(4) == 1;
         if (will_be_told) refusal.place = place;
         return refusal;
