@@ -76,6 +76,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/subscriptions.hpp
     include/redlatch/service/sentinel_watch.hpp
     include/redlatch/service/notifier.hpp
+    include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal.hpp
     include/redlatch/service/session.hpp
     include/redlatch/client.hpp

@@ -41,6 +41,7 @@ public:
         ++errors_[static_cast<std::size_t>(error.code) % errors_.size()];
     }
     void reconnected(const Reconnected&) override { ++reconnected_; }
+    void warning(const Warning&) override { ++warnings_; }
 
     /// The counters as they are now, ready to be served at `/metrics`.
     std::string prometheus() const {
@@ -60,6 +61,7 @@ public:
             labelled(text, "redlatch_errors_total", "code", codes[i], errors_[i]);
         }
         counter(text, "redlatch_reconnected_total", "Servers that came back.", reconnected_);
+        counter(text, "redlatch_warnings_total", "Servers that may drop a lock.", warnings_);
         return text;
     }
 
@@ -129,6 +131,7 @@ private:
     Counter lost_{0};
     std::array<Counter, codes.size()> errors_{};
     Counter reconnected_{0};
+    Counter warnings_{0};
 };
 
 }  // namespace redlatch::inline v0

@@ -44,6 +44,10 @@ public:
     struct Reconnected {
         std::string node;
     };
+    struct Warning {
+        std::string node;
+        std::string message;
+    };
 
     Observer() = default;
     Observer(const Observer&) = delete;
@@ -61,6 +65,10 @@ public:
 
     /// A server answers again after a failure.
     virtual void reconnected(const Reconnected&) {}
+
+    /// A server is set up in a way that may cost a lock: it evicts keys when its memory is full. Told once
+    /// for each start of the server.
+    virtual void warning(const Warning&) {}
 };
 
 }  // namespace redlatch::inline v0

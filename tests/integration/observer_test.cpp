@@ -37,6 +37,9 @@ public:
     void reconnected(const Reconnected& event) override {
         note("reconnected " + event.node, reconnected_, event);
     }
+    void warning(const Warning& event) override {
+        note("warning " + event.message, warnings_, event);
+    }
 
     /// All events in order; waits for `count` of them.
     std::vector<std::string> log(std::size_t count) {
@@ -51,6 +54,7 @@ public:
     std::vector<Lost> lost(std::size_t count) { return all(lost_, count); }
     std::vector<Error> errors(std::size_t count) { return all(errors_, count); }
     std::vector<Reconnected> reconnected(std::size_t count) { return all(reconnected_, count); }
+    std::vector<Warning> warnings(std::size_t count) { return all(warnings_, count); }
 
 private:
     template <class Event>
@@ -79,6 +83,7 @@ private:
     std::vector<Lost> lost_;
     std::vector<Error> errors_;
     std::vector<Reconnected> reconnected_;
+    std::vector<Warning> warnings_;
 };
 
 class ObserverTest : public ::testing::Test {
@@ -114,6 +119,46 @@ TEST_F(ObserverHears, of_an_acquisition_and_its_release_in_order) {
     EXPECT_EQ(released.outcome.value(), Release::released);
     EXPECT_GT(released.held_for, 0ns);
     EXPECT_LT(released.held_for, 10s);
+}
+
+TEST_F(ObserverHears, of_a_server_that_may_evict_a_lock_once_for_each_of_its_starts) {
+    for (const char* const policy : {"allkeys-lru", "volatile-ttl"}) {
+        SCOPED_TRACE(policy);
+        RedisServer server{{.config = {{"maxmemory", "100mb"}, {"maxmemory-policy", policy}}}};
+        const auto seen = std::make_shared<Recorder>();
+        Client client{{.uris = {server.uri()}, .observer = seen}};
+        Lock<> lock{client, "job"};
+        Lock<> other{client, "job:2"};
+        const auto lock_both = [&] {
+            lock.lock();
+            other.lock();
+            other.unlock();
+            lock.unlock();
+        };
+        lock_both();
+        const auto warning = seen->warnings(1).front();
+        EXPECT_EQ(warning.node, server.socket_path());
+        EXPECT_NE(warning.message.find(policy), std::string::npos) << warning.message;
+        server.restart();
+        lock_both();
+        seen->warnings(2);
+        lock_both();
+        seen->acquired(6);
+        EXPECT_EQ(seen->warnings(2).size(), 2U);
+    }
+}
+
+TEST_F(ObserverHears, of_no_eviction_where_there_is_none) {
+    for (const auto& [size, policy] : {std::pair{"0", "allkeys-lru"}, {"100mb", "noeviction"}}) {
+        RedisServer server{{.config = {{"maxmemory", size}, {"maxmemory-policy", policy}}}};
+        const auto seen = std::make_shared<Recorder>();
+        Client client{{.uris = {server.uri()}, .observer = seen}};
+        Lock<Simple> lock{client, "job"};
+        lock.lock();
+        lock.unlock();
+        seen->released(1);
+        EXPECT_TRUE(seen->warnings(0).empty());
+    }
 }
 
 TEST_F(ObserverHears, how_long_and_how_often_was_tried) {

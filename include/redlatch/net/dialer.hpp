@@ -67,14 +67,28 @@ private:
     std::function<void()> on_move_;
 };
 
+/// Gets to see each new connection before it is used. A fault means that it broke.
+using Examine = std::function<Expected<void, Fault>(Connection&, const Limit&)>;
+
+inline Expected<Connection, Fault> examined(Expected<Connection, Fault> connection,
+                                            const Examine& examine, const Limit& limit) {
+    if (!connection || !examine) return connection;
+    if (auto sound = examine(*connection, limit); !sound) {
+        return Unexpected{std::move(sound).error()};
+    }
+    return connection;
+}
+
 /// What a client's connections have in common, wherever they lead.
 struct DialOptions {
     std::string client_name;
     std::chrono::milliseconds connect_timeout;
     std::shared_ptr<const TlsLayer> tls;  ///< null where no endpoint wants it
+    Examine examine;                      ///< may be empty
 
     Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
-        return Connection::open(endpoint, client_name, tls.get(), limit.within(connect_timeout));
+        const Limit own = limit.within(connect_timeout);
+        return examined(Connection::open(endpoint, client_name, tls.get(), own), examine, own);
     }
 };
 

@@ -119,8 +119,11 @@ inline std::unique_ptr<Stream> stream_of(redisContext*) {
 /// Has the user make the connections.
 class OwnDialer final : public Dialer {
 public:
-    OwnDialer(ConnectionFactory factory, std::chrono::milliseconds connect_timeout)
-        : factory_(std::move(factory)), connect_timeout_(connect_timeout) {}
+    OwnDialer(ConnectionFactory factory, std::chrono::milliseconds connect_timeout,
+              Examine examine = {})
+        : factory_(std::move(factory)),
+          connect_timeout_(connect_timeout),
+          examine_(std::move(examine)) {}
 
     std::string name() const override { return printable(factory_.name); }
 
@@ -133,8 +136,8 @@ public:
             return Unexpected{std::move(context).error()};
         }
         auto stream = stream_of(context->get());
-        return of_epoch(epoch,
-                        Connection::adopt(*std::move(context), name(), std::move(stream), sooner));
+        auto connection = Connection::adopt(*std::move(context), name(), std::move(stream), sooner);
+        return of_epoch(epoch, examined(std::move(connection), examine_, sooner));
     }
 
 private:
@@ -158,6 +161,7 @@ private:
 
     const ConnectionFactory factory_;
     const std::chrono::milliseconds connect_timeout_;
+    const Examine examine_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -5,6 +5,7 @@
 #include <redlatch/options.hpp>
 #include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
+#include <redlatch/service/eviction_check.hpp>
 #include <redlatch/service/gate.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
@@ -230,8 +231,8 @@ private:
         return std::make_unique<SingleMaster>(std::move(dialer), use, on_reconnect);
     }
 
-    DialOptions dial_options(const ClientOptions& options) const {
-        return {client_name_, options.connect_timeout, options.tls};
+    DialOptions dial_options(const ClientOptions& options) {
+        return {client_name_, options.connect_timeout, options.tls, examination()};
     }
 
     std::vector<std::unique_ptr<Dialer>> make_dialers(const ClientSetup& setup) {
@@ -239,7 +240,8 @@ private:
         std::vector<std::unique_ptr<Dialer>> dialers;
         for (const UriParts& uri : setup.uris) dialers.push_back(make_dialer(uri, options));
         for (const ConnectionFactory& factory : options.factories) {
-            dialers.push_back(std::make_unique<OwnDialer>(factory, options.connect_timeout));
+            dialers.push_back(
+                std::make_unique<OwnDialer>(factory, options.connect_timeout, examination()));
         }
         return dialers;
     }
@@ -280,6 +282,14 @@ private:
             {Clock::duration::zero()});
     }
 
+    /// Only for somebody who will be told.
+    Examine examination() {
+        if (!observed()) return {};
+        return [this](Connection& connection, const Limit& limit) {
+            return eviction_.look_at(connection, limit);
+        };
+    }
+
     void tell_reconnected(const std::string& node) {
         observe([node](Observer& observer) { observer.reconnected({node}); });
     }
@@ -308,6 +318,9 @@ private:
     // Each may use those above it.
     Gate gate_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
+    EvictionCheck eviction_{[this](Observer::Warning warning) {
+        observe([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
+    }};
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
     Renewal renewal_{*topology_,
