@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <optional>
 
 namespace redlatch::detail {
 namespace {
@@ -17,6 +19,24 @@ constexpr microseconds epoch = 1'700'000'000s;
 /// Microseconds since `epoch`, less the margin.
 std::int64_t limit(const ServerClock& clock, TimePoint now, Clock::duration patience = 0s) {
     return clock.not_after(now, patience) - (epoch + microseconds{late_margin}).count();
+}
+
+TEST(ServerTime, is_one_that_can_be) {
+    constexpr std::int64_t latest = (std::int64_t{1} << 53U) - 1;
+    EXPECT_EQ(server_time(epoch.count()), epoch);
+    EXPECT_EQ(server_time(1), 1us);
+    EXPECT_EQ(server_time(latest), microseconds{latest});
+    EXPECT_EQ(server_time(0), std::nullopt);
+    EXPECT_EQ(server_time(-1), std::nullopt);
+    EXPECT_EQ(server_time(latest + 1), std::nullopt);
+    EXPECT_EQ(server_time(std::numeric_limits<std::int64_t>::max()), std::nullopt);
+}
+
+TEST(ServerClock, at_its_latest_overflows_nothing) {
+    constexpr microseconds latest{(std::int64_t{1} << 53U) - 1};
+    ServerClock clock;
+    clock.answered(start, latest, start);
+    EXPECT_GT(clock.not_after(start, Clock::duration::max()), latest.count());
 }
 
 TEST(ServerClock, that_was_never_seen_limits_nothing) {

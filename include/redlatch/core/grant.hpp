@@ -1,7 +1,6 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
-#include <redlatch/core/server_clock.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -47,13 +46,11 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
     const std::string_view shape = next_word();
     const auto fence = next_number();
     const auto length = next_number();
-    const auto given_at = server_time(time.value_or(0));
-    if (!ttl || !given_at || (shape != "s" && shape != "h") || !fence || !length)
-        return std::nullopt;
+    if (!ttl || !time || (shape != "s" && shape != "h") || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},
-                 .time = *given_at,
+                 .time = std::chrono::microseconds{*time},
                  .server = std::string{server},
                  .shape = shape.front(),
                  .fence = static_cast<std::uint64_t>(*fence),
