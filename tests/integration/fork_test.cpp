@@ -15,9 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -329,6 +331,39 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
               "ok");
     EXPECT_FALSE(raw.exists("own"));
     expect_parent_unharmed();
+}
+
+TEST(ForkOfSeveralMasters, a_child_asks_them_on_connections_of_its_own) {
+    std::deque<RedisServer> masters(3);
+    ClientOptions options = options_for(masters[0].uri(), 2s);
+    for (const int i : {1, 2}) options.uris.emplace_back(masters[i].uri());
+    options.node_timeout = 2s;
+    options.longest_lease = 0ms;
+    auto client = std::make_unique<Client>(options);
+    Lock<Simple> parents{*client, "parents"};
+    Lock<Watchdog<Simple>> free_lock{*client, "free"};
+    ASSERT_TRUE(parents.try_lock());
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  findings.expect(!parents.held(), "holds what its parent holds");
+                  findings.expect(!parents.try_lock(), "took what its parent holds");
+                  auto own = free_lock.acquire({.wait = 10s});
+                  findings.expect(own.has_value(), "cannot lock");
+                  if (!own) return;
+                  masters[2].freeze();
+                  findings.expect(own->extend(30s).has_value(), "cannot extend");
+                  const auto released = own->release();
+                  findings.expect(released && *released == Release::released, "not released");
+                  masters[2].thaw();
+                  client.reset();  // tells who has not heard of the release
+              }),
+              "ok");
+    EXPECT_TRUE(parents.held());
+    EXPECT_TRUE(is_outcome(parents.release(), Release::released));
+    const auto nothing_left = [&] {
+        return std::all_of(masters.begin(), masters.end(),
+                           [](RedisServer& master) { return RawRedis{master}.keys().empty(); });
+    };
+    EXPECT_TRUE(eventually(nothing_left));
 }
 
 TEST(ForkInTheMiddle, of_other_threads_calls_is_safe) {

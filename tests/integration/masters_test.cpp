@@ -326,6 +326,29 @@ TEST_F(QuorumTest, a_server_that_says_it_is_busy_has_no_vote) {
     EXPECT_TRUE(accepted(lock.acquire({.wait = generous_limit})));
 }
 
+TEST_F(QuorumTest, one_that_does_nothing_but_a_script_has_no_vote) {
+    master(0).raw.command({"CONFIG", "SET", "busy-reply-threshold", "20"});
+    auto endless = in_background([&] {
+        return RawRedis{master(0).server}.command({"EVAL", "while true do end", "0"});
+    });
+    ASSERT_TRUE(eventually([&] { return master(0).raw.command({"PING"}).is_error(); })) << "BUSY";
+
+    Client client{options()};
+    Lock<Simple> lock{client, key};
+    auto held = lock.acquire({.wait = generous_limit});
+    ASSERT_TRUE(accepted(held));
+    EXPECT_EQ(held->release().value(), Release::released);
+    master(1).unplug();
+    const auto refused = lock.acquire({.wait = 0s});
+    ASSERT_EQ(code_of(refused), Errc::no_quorum);
+    EXPECT_TRUE(mentions(refused.error(), "BUSY")) << refused.error().describe();
+
+    EXPECT_FALSE(master(0).raw.command({"SCRIPT", "KILL"}).is_error());
+    ASSERT_TRUE(finishes(endless));
+    EXPECT_TRUE(accepted(lock.acquire({.wait = generous_limit})));
+    EXPECT_TRUE(eventually([&] { return !master(0).raw.exists(key); }));
+}
+
 TEST_F(QuorumTest, one_connection_to_each_is_enough_for_many_threads) {
     ClientOptions narrow = options();
     narrow.max_connections = 1;

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <string>
 
 namespace redlatch::test {
@@ -99,6 +100,30 @@ TEST_F(TlsTopology, a_certificate_has_to_be_for_what_sentinel_calls_the_master) 
     EXPECT_TRUE(speaks_of(answer.error(), "mismatch")) << answer.error().describe();
     EXPECT_TRUE(succeeds(Client{options(group.uri(), "redis.example")}.ping()))
         << "the one name of all servers can be given";
+}
+
+TEST_F(TlsTopology, several_masters_each_show_their_certificate) {
+    const ServerTls shown = with();
+    std::deque<RedisServer> masters;
+    for (int i = 0; i < 3; ++i) masters.emplace_back(RedisServerOptions{.tls = shown});
+    ClientOptions all = options(masters[0].tls_uri("127.0.0.1"));
+    for (int i : {1, 2}) all.uris.emplace_back(masters[i].tls_uri("127.0.0.1"));
+    all.node_timeout = 2s;
+    all.longest_lease = 0ms;
+    Client client{all};
+    Client other{all};
+    Held held = Lock<Watchdog<Simple>>{client, "job"}.acquire({.wait = 30s}).value();
+    EXPECT_TRUE(fails_with(Lock<Simple>{other, "job"}.acquire({.wait = 0s}), Errc::timed_out));
+    Authority stranger;
+    ClientOptions wrong = all;
+    wrong.tls = tls({.ca_file = stranger.file()});
+    Client mistrusts{wrong};
+    EXPECT_TRUE(fails_with(Lock<Simple>{mistrusts, "job"}.acquire({.wait = 0s}), Errc::denied));
+
+    masters[1].kill();
+    EXPECT_TRUE(succeeds(held.extend(30s)));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    EXPECT_TRUE(succeeds(Lock<Reentrant>{other, "job"}.acquire({.wait = 30s})));
 }
 
 TEST_F(TlsTopology, locks_of_a_cluster_are_found_and_followed) {
