@@ -65,13 +65,15 @@ private:
         Scripts made{.acquire = std::string{scripts.acquire.source()},
                      .extend = std::string{scripts.extend.source()},
                      .release = std::string{scripts.release.source()}};
-        if (bug == Bug::lease_shortened)
-            patch(made.acquire,
-                  on_hash ? "math.max(ttl, lease)" : "math.max(redis.call('PTTL', lock), lease)",
-                  "lease");
+        if (bug == Bug::lease_shortened && on_hash) {
+            patch(made.acquire, "local longer = ttl > lease", "local longer = false");
+        }
+        if (bug == Bug::lease_shortened && !on_hash) {
+            patch(made.acquire, "math.max(redis.call('PTTL', lock), lease)", "lease");
+        }
         if (bug == Bug::plain_delete && on_hash) {
-            patch(made.release, "if redis.call('HEXISTS', lock, token) == 0 then", "if false then");
-            patch(made.release, "redis.call('HDEL', lock, token)", "redis.call('DEL', lock)");
+            patch(made.release, "redis.call('HDEL', lock, token) == 0",
+                  "redis.call('DEL', lock) < 0");
         }
         if (bug == Bug::plain_delete && !on_hash) {
             patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
