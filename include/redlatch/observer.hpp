@@ -67,7 +67,8 @@ public:
     virtual void reconnected(const Reconnected&) {}
 
     /// A server is set up in a way that may cost a lock: it evicts keys when its memory is full. Told once
-    /// for each start of the server.
+    /// by each client for each start of the server; by none where an ACL forbids INFO, nor while the
+    /// server has no `maxmemory`.
     virtual void warning(const Warning&) {}
 };
 

@@ -1,4 +1,4 @@
-// Any text as a URI: it is taken apart, or refused with a message that never shows its password.
+// Any text as a URI: it is taken apart, or refused with a reason.
 
 #include <redlatch/uri.hpp>
 

@@ -1,9 +1,16 @@
 // The observer hears of everything, and can harm nothing. `Metrics` counts what it hears.
 
 #include "lock_test.hpp"
+#include "support/socket.hpp"
 #include <redlatch/metrics.hpp>
 
+#include <hiredis/hiredis.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <iterator>
@@ -159,6 +166,37 @@ TEST_F(ObserverHears, of_no_eviction_where_there_is_none) {
         seen->released(1);
         EXPECT_TRUE(seen->warnings(0).empty());
     }
+}
+
+/// Servers that hear nothing: each has said its words already, and says no more.
+class DeafServers {
+public:
+    redisContext* connect(const std::string& words) {
+        std::array<int, 2> ends{};
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+        EXPECT_EQ(::write(ends[1], words.data(), words.size()), std::ssize(words));
+        ::shutdown(ends[1], SHUT_WR);
+        const std::lock_guard lock{mutex_};
+        ends_.emplace_back(ends[1]);
+        return redisConnectFd(ends[0]);
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<UniqueFd> ends_;
+};
+
+TEST_F(ObserverHears, nothing_of_eviction_where_asking_for_it_breaks_the_connection) {
+    const std::string greeting = "$11\r\nrun_id:abcd\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
+    DeafServers servers;
+    std::atomic<int> connections{0};
+    const auto connect = [&](std::chrono::milliseconds) {
+        return servers.connect(++connections == 1 ? greeting : greeting + "*2\r\n:1\r\n:30000\r\n");
+    };
+    Client client{{.factories = {{.connect = connect}}, .observer = std::make_shared<Recorder>()}};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(lock.try_lock_for(10s));
+    EXPECT_EQ(connections, 2) << "the second one is not asked";
 }
 
 TEST_F(ObserverHears, how_long_and_how_often_was_tried) {
@@ -468,6 +506,13 @@ TEST_F(MetricsTest, prints_every_metric_in_the_text_format) {
         EXPECT_TRUE(line.starts_with(described)) << line << " stands below " << described;
     }
     EXPECT_GT(samples, 10);
+}
+
+TEST_F(MetricsTest, counts_servers_that_may_evict_a_lock) {
+    RedisServer server{{.config = {{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}}};
+    Client client{{.uris = {server.uri()}, .observer = metrics_}};
+    ASSERT_TRUE(client.ping().has_value());
+    EXPECT_TRUE(becomes("redlatch_warnings_total", "1"));
 }
 
 TEST_F(MetricsTest, counts_what_happens) {

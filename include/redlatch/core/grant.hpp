@@ -62,7 +62,7 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
 /// question was sent. With it goes what was asked for and who answered.
 struct Anchor {
     TimePoint sent;
-    std::chrono::microseconds time;             ///< the server's clock
+    std::chrono::microseconds time;             ///< the server's clock; zero if unknown
     std::chrono::milliseconds ttl;              ///< what the token wants to be given
     std::shared_ptr<const std::string> server;  ///< the run id; null if unknown
 };
@@ -75,11 +75,13 @@ inline constexpr std::chrono::seconds oldest_anchor{60};
 ///
 /// Nothing where the message cannot be believed on its own, and one more command has to confirm it:
 /// it is about another lease than the one asked for last, it comes from another server or a
-/// restarted one, it is older than the last answer, which said "not yours", or that is too long ago.
+/// restarted one, it is older than the last answer, which said "not yours", or that is too long ago or
+/// told no time.
 inline std::optional<TimePoint> granted_at(const Anchor& anchor, const Grant& grant,
                                            TimePoint arrived, double drift_factor) noexcept {
     if (anchor.server == nullptr || *anchor.server != grant.server) return std::nullopt;
     if (anchor.ttl != grant.ttl || grant.time <= anchor.time) return std::nullopt;
+    if (anchor.time <= std::chrono::microseconds::zero()) return std::nullopt;
     if (saturating_sub(arrived, anchor.sent) > oldest_anchor) return std::nullopt;
     const std::chrono::duration<double, std::micro> certain =
         std::chrono::duration<double, std::micro>{grant.time - anchor.time} * (1 - drift_factor);

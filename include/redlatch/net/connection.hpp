@@ -304,7 +304,7 @@ private:
     Fault unreadable() const {
         const redisReader& reader = *context_->reader;
         if (reader.err != REDIS_ERR_OOM) return garbage(reader.errstr);
-        return garbage("a reply with more elements than any of Redis, or than there is memory for");
+        return garbage("a reply that is too large or too deep, or no memory for it");
     }
 
     Unexpected<Fault> close(Fault fault, bool maybe_executed) {

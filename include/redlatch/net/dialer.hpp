@@ -74,6 +74,7 @@ inline Expected<Connection, Fault> examined(Expected<Connection, Fault> connecti
                                             const Examine& examine, const Limit& limit) {
     if (!connection || !examine) return connection;
     if (auto sound = examine(*connection, limit); !sound) {
+        sound.error().maybe_executed = false;  // nothing of the user's was sent yet
         return Unexpected{std::move(sound).error()};
     }
     return connection;
@@ -88,7 +89,9 @@ struct DialOptions {
 
     Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
         const Limit own = limit.within(connect_timeout);
-        return examined(Connection::open(endpoint, client_name, tls.get(), own), examine, own);
+        auto connection = Connection::open(endpoint, client_name, tls.get(), own);
+        return endpoint.any_role ? std::move(connection)
+                                 : examined(std::move(connection), examine, own);
     }
 };
 

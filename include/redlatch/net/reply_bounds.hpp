@@ -6,13 +6,18 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Bounds how many elements the arrays of one reply may have, all together. hiredis makes room for as many
-/// as a header promises before any of them has come: a few bytes that are no reply could take gigabytes.
-/// (Since 1.0 it has a limit for each array of a reply, but not for all.) Must outlive the reader.
+/// Bounds how many elements the arrays of one reply may have, all together, and how deep they may lie in
+/// each other. hiredis makes room for as many as a header promises before any of them has come: a few
+/// bytes that are no reply could take gigabytes. (Since 1.0 it has a limit for each array, but none for
+/// all; and some versions have none for the depth, and free a reply by recursion.) Must outlive the
+/// reader.
 class ReplyBounds {
 public:
-    /// A Cluster of 16,384 single slots, with three nodes each, tells less than a third of that.
+    /// A Cluster of 16,384 single slots, with three nodes each, tells less than half of that.
     static constexpr std::size_t most_elements = std::size_t{1} << 20U;
+
+    /// Nothing that is asked for lies deeper than five.
+    static constexpr int most_levels = 7;
 
     explicit ReplyBounds(redisReader& reader) noexcept
         : hiredis_(*reader.fn), functions_(*reader.fn) {
@@ -30,9 +35,15 @@ private:
         auto& bounds = *static_cast<ReplyBounds*>(task->privdata);
         if (task->parent == nullptr) bounds.left_ = most_elements;
         const auto elements = static_cast<std::size_t>(count);
-        if (elements > bounds.left_) return nullptr;
+        if (elements > bounds.left_ || level(*task) > most_levels) return nullptr;
         bounds.left_ -= elements;
         return bounds.hiredis_.createArray(task, count);
+    }
+
+    static int level(const redisReadTask& task) noexcept {
+        int level = 1;
+        for (auto above = task.parent; above != nullptr; above = above->parent) ++level;
+        return level;
     }
 
     const redisReplyObjectFunctions& hiredis_;

@@ -12,8 +12,8 @@ namespace redlatch::inline v0::lua {
 
 /// For scripts that may give somebody a lock: the server's clock, in microseconds, and the fencing
 /// tokens that rise with it. Numbers below 2^53, which Lua's are exact for. In all of these scripts a
-/// function costs time where it is only made, and a command more than that: hence few of both. Nor
-/// does a number go into a command where its text is at hand: the server writes it out at length.
+/// function costs time where it is only made, and a command more than that: hence few of both. A
+/// number that goes into a command costs too, as it is written out: `acquire` uses its text.
 inline constexpr const char* fencing = R"lua(
 -- As it stood when it was asked first; 0 where nobody needed to know.
 local now = 0

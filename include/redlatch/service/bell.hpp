@@ -61,8 +61,8 @@ private:
 
     /// How often others are let run before sleep: a core that a thread is still awake on need not be
     /// woken up for the next one. 16 threads pass a lock on 130,000 times a second with four, and 50,000
-    /// times with two or none, on two cores with nothing else to do (`benchmarks/run 1x16/empty`); where
-    /// there is one core, or others want it too, it is a third less with four than with two.
+    /// times with two or none, on two cores with nothing else to do (`benchmarks/run 1x16/empty`). On one
+    /// core, or where others want the cores too, four cost a third of what two or none reach there.
     static constexpr int glances = 4;
 
     std::atomic<std::uint32_t> rung_{0};

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -25,26 +26,28 @@ public:
     explicit EvictionCheck(Tell tell) : tell_(std::move(tell)) {}
 
     /// One round trip on a connection to a server that is new to it, else none. A fault means that the
-    /// connection broke; a server that does not answer the question is left in peace.
+    /// connection broke; the next one to that server is not asked on, as nobody should lose it for a
+    /// warning.
     Expected<void, Fault> look_at(Connection& connection, const Limit& limit) {
         if (connection.server() == nullptr || !note(*connection.server())) return {};
         auto reply = connection.call(Call::plain({"INFO", "memory"}).wire(), limit);
         if (reply) {
             judge(connection.node(), reply->view());
         } else if (!connection.alive()) {
-            forget(*connection.server());
             return Unexpected{std::move(reply).error()};
+        } else if (reply.error().transient) {
+            forget(*connection.server());
         }
         return {};
     }
 
 private:
     void judge(const std::string& node, ReplyView info) const {
-        const std::string policy{info.line("maxmemory_policy:")};
+        const std::string_view policy = info.line("maxmemory_policy:");
         if (policy.empty() || policy == "noeviction" || info.line("maxmemory:") == "0") return;
         tell_({.node = node,
-               .message = "a lock may be dropped while it is held: maxmemory-policy is " + policy +
-                          ", not noeviction"});
+               .message = "a lock may be dropped while it is held: maxmemory-policy is " +
+                          printable(policy) + "; set it to noeviction"});
     }
 
     /// Whether it is new.
