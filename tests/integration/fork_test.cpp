@@ -337,7 +337,7 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
 TEST(ForkOfSeveralMasters, a_child_asks_them_on_connections_of_its_own) {
     std::deque<RedisServer> masters(3);
     ClientOptions options = options_for(masters[0].uri(), 2s);
-    for (const int i : {1, 2}) options.uris.emplace_back(masters[i].uri());
+    for (const std::size_t i : {1U, 2U}) options.uris.emplace_back(masters[i].uri());
     options.node_timeout = 2s;
     options.longest_lease = 0ms;
     auto client = std::make_unique<Client>(options);

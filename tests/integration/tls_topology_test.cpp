@@ -107,7 +107,7 @@ TEST_F(TlsTopology, several_masters_each_show_their_certificate) {
     std::deque<RedisServer> masters;
     for (int i = 0; i < 3; ++i) masters.emplace_back(RedisServerOptions{.tls = shown});
     ClientOptions all = options(masters[0].tls_uri("127.0.0.1"));
-    for (int i : {1, 2}) all.uris.emplace_back(masters[i].tls_uri("127.0.0.1"));
+    for (const std::size_t i : {1U, 2U}) all.uris.emplace_back(masters[i].tls_uri("127.0.0.1"));
     all.node_timeout = 2s;
     all.longest_lease = 0ms;
     Client client{all};
