@@ -509,8 +509,8 @@ private:
         if (!*reply || (*reply)->view().size() != 2) return {};
         const ReplyView now = (*reply)->view();
         constexpr std::int64_t second = 1'000'000;
-        constexpr std::int64_t most_seconds = std::int64_t{1}
-                                              << 40U;  // the product must not overflow
+        // So that the product does not overflow.
+        constexpr std::int64_t most_seconds = std::int64_t{1} << 40U;
         const std::int64_t seconds =
             std::clamp<std::int64_t>(number(now[0].text()), 0, most_seconds);
         const std::int64_t rest = std::clamp<std::int64_t>(number(now[1].text()), 0, second - 1);
