@@ -8,6 +8,8 @@ target_compile_options(redlatch_developer INTERFACE
 target_compile_options(redlatch_developer INTERFACE
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
+target_link_libraries(redlatch_compiled PRIVATE redlatch_developer)
+
 # What is read here; installed are all.
 set(checked_headers ${REDLATCH_HEADERS})
 if(TARGET redlatch_tls)
@@ -34,6 +36,7 @@ endif()
 # What clang-tidy reads with the preset `tidy`: all headers in one translation unit. One for each header
 # would read the lower layers again and again.
 set(includes "${checked_headers}")
+list(REMOVE_ITEM includes include/redlatch/source.hpp)  # has to be the first
 list(TRANSFORM includes REPLACE "^include/(.*)" "#include <\\1>\n")
 list(JOIN includes "" includes)
 file(CONFIGURE OUTPUT all_headers.cpp CONTENT "${includes}" @ONLY)

@@ -3,6 +3,7 @@
 set(REDLATCH_HEADERS
     # vocabulary
     include/redlatch/version.hpp
+    include/redlatch/compilation.hpp
     include/redlatch/clock.hpp
     include/redlatch/types.hpp
     include/redlatch/error.hpp
@@ -33,6 +34,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/reply.hpp
     include/redlatch/net/reply_bounds.hpp
     include/redlatch/net/script.hpp
+    include/redlatch/net/call.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/owed.hpp
@@ -78,20 +80,27 @@ set(REDLATCH_HEADERS
     include/redlatch/service/notifier.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal.hpp
+    include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp
+    include/redlatch/service/shared_client.hpp
     include/redlatch/client.hpp
     # steps: what a lock does with a client
     include/redlatch/steps/lock_spec.hpp
+    include/redlatch/steps/check_lock.hpp
+    include/redlatch/steps/grip.hpp
     include/redlatch/steps/release.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
+    include/redlatch/steps/lost.hpp
     include/redlatch/steps/inspect.hpp
     # front ends
     include/redlatch/held.hpp
+    include/redlatch/handle.hpp
     include/redlatch/lock.hpp
     include/redlatch/lock_guard.hpp
     include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
+    include/redlatch/source.hpp
 )
 
 # The one that needs OpenSSL: installed like the others, read only where that is there.

@@ -1,8 +1,11 @@
 #pragma once
 
-#include <redlatch/steps/acquire.hpp>
-#include <redlatch/steps/extend.hpp>
-#include <redlatch/steps/release.hpp>
+#include <redlatch/client.hpp>
+#include <redlatch/compilation.hpp>
+#include <redlatch/options.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/steps/grip.hpp>
+#include <redlatch/types.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -11,27 +14,14 @@
 #include <string>
 #include <utility>
 
+#if REDLATCH_DEFINITIONS
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/extend.hpp>
+#include <redlatch/steps/lost.hpp>
+#include <redlatch/steps/release.hpp>
+#endif
+
 namespace redlatch::inline v0 {
-
-namespace detail {
-
-/// A token that has been told to stop already.
-inline std::stop_token stopped_token() {
-    std::stop_source source;
-    source.request_stop();
-    return source.get_token();
-}
-
-/// `hold`'s loss as a token, with the clock watched for it.
-inline std::stop_token lost_token(Session& session, const std::shared_ptr<Hold>& hold) {
-    if (hold->state(Clock::now()) == HoldState::lost) return stopped_token();
-    auto token = hold->lost_token();
-    session.watch_clock(hold);
-    // Lost in between: whoever declared it may have told nobody, as nobody had asked.
-    return hold->in(Phase::lost) ? stopped_token() : token;
-}
-
-}  // namespace detail
 
 /// One acquisition of a lock, released at the end of its life. It belongs to nobody but its owner:
 /// it can be moved to, and released by, any thread, outlives the `Lock` that it came from, and
@@ -66,55 +56,35 @@ public:
     /// Errors: `unclear`, when the server's answer was lost and it cannot be told whether the lock
     /// was freed then or ran out; `unavailable`, `no_quorum` or `denied`, when it was certainly not
     /// freed: then it is free when its lease ends.
-    Result<Release> release() noexcept {
-        detail::Grip grip = std::exchange(grip_, {});
-        if (!is_ours(grip)) return Release::not_held;
-        detail::Session& session = client_->session();
-        return detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id));
-    }
+    Result<Release> release() noexcept;
 
     /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is
     /// longer. Blocks for at most `command_timeout`.
     ///
     /// Errors: `lost`, and then for good; `not_held`; `invalid_argument`; others leave what was
     /// left of the validity as it was.
-    Result<void> extend(Lease lease) noexcept {
-        if (!is_ours(grip_)) {
-            return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
-        }
-        const detail::HoldTerms& terms = grip_.hold->terms();
-        if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
-        return detail::extend_hold(client_->session(), grip_.hold, lease);
-    }
+    Result<void> extend(Lease lease) noexcept;
 
     /// Whether the validity is running now. No I/O: compares clocks.
-    bool held() const noexcept { return is_ours(grip_) && grip_.hold->valid(Clock::now()); }
+    bool held() const noexcept;
 
     /// How much of the validity is left, rounded down; 0 where nothing is held. No I/O.
-    std::chrono::milliseconds remaining() const noexcept {
-        if (!is_ours(grip_)) return std::chrono::milliseconds::zero();
-        return grip_.hold->remaining(Clock::now());
-    }
+    std::chrono::milliseconds remaining() const noexcept;
 
-    HoldState state() const noexcept {
-        return is_ours(grip_) ? grip_.hold->state(Clock::now()) : HoldState::none;
-    }
+    HoldState state() const noexcept;
 
     /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity
     /// ends; not at a release. Without a hold it has fired already. Callbacks run on a thread of
     /// the client's.
-    std::stop_token lost() const {
-        if (!is_ours(grip_)) return detail::stopped_token();
-        return detail::lost_token(client_->session(), grip_.hold);
-    }
+    std::stop_token lost() const;
 
     /// The fencing token, also after the validity has ended: greater than that of every earlier
     /// holder of the lock. 0 where nothing is held, and for a lock whose policy is not `Fenced`. No
     /// I/O.
-    std::uint64_t fence() const noexcept { return is_ours(grip_) ? grip_.hold->fence : 0; }
+    std::uint64_t fence() const noexcept;
 
     /// The owner token that the server stores; empty where nothing is held.
-    std::string token() const { return is_ours(grip_) ? grip_.hold->token().bytes : std::string{}; }
+    std::string token() const;
 
 private:
     friend struct detail::Access;
@@ -122,17 +92,8 @@ private:
     Held(std::shared_ptr<detail::SharedClient> client, detail::Grip grip, ReleaseMode release_mode)
         : client_(std::move(client)), grip_(std::move(grip)), release_mode_(release_mode) {}
 
-    static bool is_ours(const detail::Grip& grip) noexcept {
-        return grip.hold != nullptr && grip.hold->is_of_this_process();
-    }
-
-    void end() noexcept {
-        const detail::Grip grip = std::exchange(grip_, {});
-        if (!is_ours(grip)) return;
-        detail::Session& session = client_->session();
-        detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id),
-                                       release_mode_);
-    }
+    static bool is_ours(const detail::Grip& grip) noexcept;
+    void end() noexcept;
 
     std::shared_ptr<detail::SharedClient> client_;
     detail::Grip grip_;
@@ -152,4 +113,63 @@ struct Access {
 };
 
 }  // namespace detail
+
+#if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE Result<Release> Held::release() noexcept {
+    const detail::Grip grip = std::exchange(grip_, {});
+    if (!is_ours(grip)) return Release::not_held;
+    detail::Session& session = client_->session();
+    return detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id));
+}
+
+REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
+    if (!is_ours(grip_)) {
+        return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    }
+    const detail::HoldTerms& terms = grip_.hold->terms();
+    if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
+    return detail::extend_hold(client_->session(), grip_.hold, lease);
+}
+
+REDLATCH_INLINE bool Held::held() const noexcept {
+    return is_ours(grip_) && grip_.hold->valid(Clock::now());
+}
+
+REDLATCH_INLINE std::chrono::milliseconds Held::remaining() const noexcept {
+    if (!is_ours(grip_)) return std::chrono::milliseconds::zero();
+    return grip_.hold->remaining(Clock::now());
+}
+
+REDLATCH_INLINE HoldState Held::state() const noexcept {
+    return is_ours(grip_) ? grip_.hold->state(Clock::now()) : HoldState::none;
+}
+
+REDLATCH_INLINE std::stop_token Held::lost() const {
+    if (!is_ours(grip_)) return detail::stopped_token();
+    return detail::lost_token(client_->session(), grip_.hold);
+}
+
+REDLATCH_INLINE std::uint64_t Held::fence() const noexcept {
+    return is_ours(grip_) ? grip_.hold->fence : 0;
+}
+
+REDLATCH_INLINE std::string Held::token() const {
+    return is_ours(grip_) ? grip_.hold->token().bytes : std::string{};
+}
+
+REDLATCH_INLINE bool Held::is_ours(const detail::Grip& grip) noexcept {
+    return grip.hold != nullptr && grip.hold->is_of_this_process();
+}
+
+REDLATCH_INLINE void Held::end() noexcept {
+    const detail::Grip grip = std::exchange(grip_, {});
+    if (!is_ours(grip)) return;
+    detail::Session& session = client_->session();
+    detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id),
+                                   release_mode_);
+}
+
+#endif
+
 }  // namespace redlatch::inline v0

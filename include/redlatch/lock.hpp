@@ -1,15 +1,17 @@
 #pragma once
 
+#include <redlatch/client.hpp>
+#include <redlatch/handle.hpp>
 #include <redlatch/held.hpp>
+#include <redlatch/options.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
-#include <redlatch/steps/inspect.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/types.hpp>
 
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -41,49 +43,31 @@ public:
     /// No I/O. Throws `LockError` with `Errc::invalid_argument` for a name that is empty, longer than
     /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
     Lock(Client& client, std::string name, LockOptions options = {})
-        : spec_(detail::check(detail::LockSpec{
-                                  .client = detail::Access::shared(client),
-                                  .keys = std::make_shared<const detail::LockKeys>(std::move(name)),
-                                  .traits = detail::traits_of<Policy>(),
-                                  .options = options})
-                    .value()) {}
+        : handle_(client, std::move(name), options, detail::traits_of<Policy>()) {}
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`
     /// does.
-    ~Lock() {
-        detail::Session* const session = spec_.client->existing_session();
-        if (session == nullptr) return;
-        // Nested holds end with one command, the last one's: it says how many are left.
-        detail::Gate::Ending last;
-        for (;;) {
-            auto ending = session->gate().end_one_through(spec_.key(), this);
-            if (ending.hold != last.hold) {
-                detail::Releasing{*session}.end(last, spec_.options.release_mode);
-            }
-            if (ending.kind == detail::Gate::Ending::Kind::nothing) return;
-            last = std::move(ending);
-        }
-    }
+    ~Lock() = default;
 
-    const std::string& name() const noexcept { return spec_.key(); }
+    const std::string& name() const noexcept { return handle_.name(); }
 
     /// Waits without limit, through faults of the server too; the observer hears of those. Throws
     /// `LockError` if it can never be had: `denied`, `wrong_type`, `deadlock`, `protocol`,
     /// `invalid_argument`; if the outer hold of a nested one turns out to be `lost`; and with
     /// `cancelled` if the client is closed.
-    void lock() { take({}); }
+    void lock() { handle_.take({}); }
 
     /// The same with this acquisition's lease.
-    void lock(Lease lease) { take({.lease = lease}); }
+    void lock(Lease lease) { handle_.take({.lease = lease}); }
 
     /// Tries once. False only where somebody else holds the lock; a fault throws `LockError`. Blocks
     /// for at most `command_timeout`.
-    [[nodiscard]] bool try_lock() { return try_take({.wait = Wait::none()}); }
+    [[nodiscard]] bool try_lock() { return handle_.try_take({.wait = Wait::none()}); }
 
     /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where somebody
     /// else held the lock until then; a fault that lasted until then throws `LockError`.
-    [[nodiscard]] bool try_lock_for(Wait wait) { return try_take({.wait = wait}); }
+    [[nodiscard]] bool try_lock_for(Wait wait) { return handle_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock.
     template <class AnyClock, class Duration>
@@ -91,119 +75,58 @@ public:
         using Wide = std::chrono::duration<long double, std::nano>;
         const Wide left =
             Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
-        return try_take({.wait = left});
+        return handle_.try_take({.wait = left});
     }
 
     /// The same as `try_lock_for(wait)` with this acquisition's lease.
     [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
-        return try_take({.wait = wait, .lease = lease});
+        return handle_.try_take({.wait = wait, .lease = lease});
     }
 
     /// Ends the calling thread's innermost hold, as `release()` does, and waits as
     /// `LockOptions::release_mode` says: for at most `command_timeout`. The outcome goes to the
     /// observer.
-    void unlock() noexcept {
-        detail::Session& session = spec_.client->session();
-        detail::Releasing{session}.end(
-            session.gate().end_innermost(spec_.key(), detail::this_thread_serial()),
-            spec_.options.release_mode);
-    }
+    void unlock() noexcept { handle_.unlock(); }
 
     /// Takes the lock as an object that owns it. Never throws; the error tells contention
     /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.
     [[nodiscard]] Result<Held> acquire(const AcquireOptions& options = {}) noexcept {
-        auto grip = acquire_grip(options, nullptr);
-        if (!grip) return Unexpected{std::move(grip).error()};
-        return detail::Access::held(spec_.client, *std::move(grip), spec_.options.release_mode);
+        return handle_.acquire(options);
     }
 
     /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors
     /// and bounds are those of `Held::release()`.
-    Result<Release> release() noexcept {
-        detail::Session& session = spec_.client->session();
-        return detail::Releasing{session}.end(
-            session.gate().end_innermost(spec_.key(), detail::this_thread_serial()));
-    }
+    Result<Release> release() noexcept { return handle_.release(); }
 
     /// Makes the calling thread's hold last longer; see `Held::extend()`.
-    Result<void> extend(Lease lease) noexcept {
-        const auto hold = my_hold();
-        if (hold == nullptr) {
-            return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
-        }
-        if (auto fits = detail::check_lease(lease, spec_.options.drift); !fits) return fits;
-        return detail::extend_hold(spec_.client->session(), hold, lease);
-    }
+    Result<void> extend(Lease lease) noexcept { return handle_.extend(lease); }
 
     /// Whether the calling thread holds the lock now, with its validity running. No I/O.
-    bool held() const noexcept {
-        const auto hold = my_hold();
-        return hold != nullptr && hold->valid(Clock::now());
-    }
+    bool held() const noexcept { return handle_.held(); }
 
     /// How much of the calling thread's validity is left, rounded down; 0 without a hold. No I/O.
-    std::chrono::milliseconds remaining() const noexcept {
-        const auto hold = my_hold();
-        return hold == nullptr ? std::chrono::milliseconds::zero() : hold->remaining(Clock::now());
-    }
+    std::chrono::milliseconds remaining() const noexcept { return handle_.remaining(); }
 
     /// The state of the calling thread's hold. No I/O.
-    HoldState state() const noexcept {
-        const auto hold = my_hold();
-        return hold == nullptr ? HoldState::none : hold->state(Clock::now());
-    }
+    HoldState state() const noexcept { return handle_.state(); }
 
     /// Fires when the calling thread's hold is lost; see `Held::lost()`.
-    std::stop_token lost() const {
-        const auto hold = my_hold();
-        if (hold == nullptr) return detail::stopped_token();
-        return detail::lost_token(spec_.client->session(), hold);
-    }
+    std::stop_token lost() const { return handle_.lost(); }
 
     /// The fencing token of the calling thread's hold, also after its validity has ended; 0 without a
     /// hold. Greater than that of every earlier holder; see `Fenced`. No I/O.
-    std::uint64_t fence() const noexcept requires is_fenced<Policy> {
-        const auto hold = my_hold();
-        return hold == nullptr ? 0 : hold->fence;
-    }
+    std::uint64_t fence() const noexcept requires is_fenced<Policy> { return handle_.fence(); }
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
-    Result<LockInfo> inspect() const noexcept {
-        return detail::inspect_lock(spec_.client->session(), spec_);
-    }
+    Result<LockInfo> inspect() const noexcept { return handle_.inspect(); }
 
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
     /// its lease ends: until then two may believe that they hold the lock.
-    Result<Forced> force_unlock() noexcept {
-        return detail::force_unlock(spec_.client->session(), spec_);
-    }
+    Result<Forced> force_unlock() noexcept { return handle_.force_unlock(); }
 
 private:
-    Result<detail::Grip> acquire_grip(const AcquireOptions& options, const void* through) {
-        auto lease = detail::check_lease(spec_, options.lease.value_or(spec_.options.lease));
-        if (!lease) return Unexpected{std::move(lease).error()};
-        return detail::Acquiring{spec_.client->session(), spec_, *lease, options, through}.run();
-    }
-
-    void take(const AcquireOptions& options) {
-        auto grip = acquire_grip(options, this);
-        if (!grip) throw LockError{std::move(grip).error()};
-    }
-
-    bool try_take(const AcquireOptions& options) {
-        auto grip = acquire_grip(options, this);
-        if (!grip && grip.error().code != Errc::timed_out) {
-            throw LockError{std::move(grip).error()};
-        }
-        return grip.has_value();
-    }
-
-    std::shared_ptr<detail::Hold> my_hold() const noexcept {
-        return spec_.client->session().gate().find(spec_.key(), detail::this_thread_serial());
-    }
-
-    const detail::LockSpec spec_;
+    detail::Handle handle_;
 };
 
 }  // namespace redlatch::inline v0

@@ -9,6 +9,7 @@
 #include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/redisson_reentrant.hpp>
 #include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/version.hpp>

@@ -2,6 +2,8 @@
 
 #include "granted_tools.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/scripts.hpp>
 
 #include <algorithm>
 #include <cstdint>

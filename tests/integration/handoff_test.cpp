@@ -4,6 +4,7 @@
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/policy/lua.hpp>
 
 #include <atomic>
 #include <memory>

@@ -2,6 +2,9 @@
 
 #include "granted_tools.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/core/server_clock.hpp>
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/scripts.hpp>
 
 #include <string>
 #include <thread>

@@ -2,6 +2,7 @@
 
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/policy/lua.hpp>
 
 #include <atomic>
 #include <functional>

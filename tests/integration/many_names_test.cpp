@@ -1,6 +1,7 @@
 // A thousand names at once in one client: few connections, one renewal thread, nothing left over.
 
 #include "lock_test.hpp"
+#include <redlatch/service/shared_client.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -10,6 +10,7 @@
 #include <redlatch/redlatch.hpp>
 
 #include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
 
 #include <algorithm>
 #include <chrono>

@@ -5,6 +5,7 @@
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/wait.hpp"
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,9 @@
 // The Lua of the queue on a real server: who is served, in which order, and what is left behind.
 
 #include "lock_test.hpp"
+#include <redlatch/core/grant.hpp>
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/scripts.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -3,6 +3,8 @@
 
 #include "granted_tools.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/core/server_clock.hpp>
+#include <redlatch/policy/scripts.hpp>
 
 #include <functional>
 #include <future>

@@ -1,6 +1,8 @@
 // The Lua on a real server: known by the right name, safe to run twice and late.
 
 #include "lock_test.hpp"
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/scripts.hpp>
 
 #include <map>
 #include <utility>

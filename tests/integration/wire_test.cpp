@@ -7,6 +7,7 @@
 #include "support/sanitizers.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
+#include <redlatch/net/connection.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // The static_asserts are the test: what the types promise holds as soon as this compiles.
 
 #include <redlatch/redlatch.hpp>
+#include <redlatch/steps/check_lock.hpp>
 
 #include <gtest/gtest.h>
 
@@ -238,7 +239,7 @@ static_assert(sizeof(Lock<Simple>) == sizeof(Lock<Watchdog<Simple>>));
 // A policy of a user's own
 struct Audited : Simple {
     static const LockScripts& scripts() {
-        static const LockScripts changed = lua::on_string();
+        static const LockScripts changed = Simple::scripts();
         return changed;
     }
 };
@@ -271,8 +272,8 @@ TEST(Contracts, acquire_waits_without_limit_unless_told_otherwise) {
 TEST(Contracts, policies_of_a_users_own_use_their_own_scripts) {
     EXPECT_EQ(&Watchdog<Audited>::scripts(), &Audited::scripts());
     EXPECT_NE(&Audited::scripts(), &Simple::scripts());
-    EXPECT_FALSE(detail::traits_of<Audited>().plain_set);
-    EXPECT_TRUE(detail::traits_of<Watchdog<Simple>>().plain_set);
+    EXPECT_FALSE(detail::takes_plain_set(detail::traits_of<Audited>()));
+    EXPECT_TRUE(detail::takes_plain_set(detail::traits_of<Watchdog<Simple>>()));
 }
 
 TEST(Contracts, policies_nest_in_any_order) {
@@ -281,7 +282,8 @@ TEST(Contracts, policies_nest_in_any_order) {
         EXPECT_TRUE(traits.fenced && traits.watched && traits.reentrant);
         EXPECT_EQ(traits.shape, Shape::hash);
     }
-    EXPECT_FALSE(detail::traits_of<Fenced<Simple>>().plain_set) << "it has no fencing token";
+    EXPECT_FALSE(detail::takes_plain_set(detail::traits_of<Fenced<Simple>>()))
+        << "it has no fencing token";
     EXPECT_FALSE(detail::traits_of<Watchdog<Reentrant>>().fenced);
 }
 

@@ -2,6 +2,7 @@
 // to a script, who is told what.
 
 #include "support/model_redis.hpp"
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
 #include <gtest/gtest.h>

@@ -3,7 +3,8 @@
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
-#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/service/client_setup.hpp>
+#include <redlatch/steps/check_lock.hpp>
 
 #include <gtest/gtest.h>
 

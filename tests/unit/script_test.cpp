@@ -1,4 +1,6 @@
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/script.hpp>
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
 #include <gtest/gtest.h>

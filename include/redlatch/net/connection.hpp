@@ -3,11 +3,11 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
 #include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/reply_bounds.hpp>
 #include <redlatch/net/resolve.hpp>
-#include <redlatch/net/script.hpp>
 #include <redlatch/net/stream.hpp>
 #include <redlatch/net/tls_layer.hpp>
 #include <redlatch/uri.hpp>

@@ -3,8 +3,8 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
 #include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/connection.hpp>
-#include <redlatch/net/script.hpp>
 
 #include <optional>
 #include <utility>

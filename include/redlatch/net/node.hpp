@@ -2,9 +2,9 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/pool.hpp>
-#include <redlatch/net/script.hpp>
 
 #include <atomic>
 #include <chrono>

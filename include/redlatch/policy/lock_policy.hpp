@@ -1,11 +1,10 @@
 #pragma once
 
-#include <redlatch/policy/lua.hpp>
-#include <redlatch/policy/scripts.hpp>
-
 #include <concepts>
 
 namespace redlatch::inline v0 {
+
+struct LockScripts;
 
 /// The type of the key that a lock lives in. One name has one shape at a time.
 enum class Shape {
@@ -55,8 +54,6 @@ struct PolicyTraits {
     bool watched;
     bool fenced;
     const LockScripts* scripts;
-    /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
-    bool plain_set;
 };
 
 template <LockPolicy P>
@@ -65,8 +62,7 @@ PolicyTraits traits_of() {
             .reentrant = P::reentrant,
             .watched = P::watched,
             .fenced = is_fenced<P>,
-            .scripts = &P::scripts(),
-            .plain_set = !is_fenced<P> && &P::scripts() == &lua::on_string()};
+            .scripts = &P::scripts()};
 }
 
 }  // namespace detail

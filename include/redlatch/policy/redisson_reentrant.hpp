@@ -1,6 +1,11 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
 #include <redlatch/policy/reentrant.hpp>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/policy/lua.hpp>
+#endif
 
 namespace redlatch::inline v0 {
 
@@ -11,7 +16,15 @@ namespace redlatch::inline v0 {
 /// Nothing is published where the lock goes on to a waiter of ours, nor at the end of a lease. Where
 /// an ACL forbids the channel `redisson_lock__channel:…`, the lock is released all the same.
 struct RedissonReentrant : Reentrant {
-    static const LockScripts& scripts() { return lua::on_hash_for_redisson(); }
+    static const LockScripts& scripts();
 };
+
+#if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE const LockScripts& RedissonReentrant::scripts() {
+    return lua::on_hash_for_redisson();
+}
+
+#endif
 
 }  // namespace redlatch::inline v0

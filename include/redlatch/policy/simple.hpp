@@ -1,6 +1,11 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
 #include <redlatch/policy/lock_policy.hpp>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/policy/lua.hpp>
+#endif
 
 namespace redlatch::inline v0 {
 
@@ -10,7 +15,15 @@ struct Simple {
     static constexpr Shape shape = Shape::string;
     static constexpr bool reentrant = false;
     static constexpr bool watched = false;
-    static const LockScripts& scripts() { return lua::on_string(); }
+    static const LockScripts& scripts();
 };
+
+#if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE const LockScripts& Simple::scripts() {
+    return lua::on_string();
+}
+
+#endif
 
 }  // namespace redlatch::inline v0

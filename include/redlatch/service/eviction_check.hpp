@@ -2,9 +2,9 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/limit.hpp>
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/connection.hpp>
 #include <redlatch/net/reply.hpp>
-#include <redlatch/net/script.hpp>
 #include <redlatch/observer.hpp>
 
 #include <functional>

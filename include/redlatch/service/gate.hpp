@@ -5,6 +5,7 @@
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/service/bell.hpp>
 #include <redlatch/service/hold.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <redlatch/net/script.hpp>
+#include <redlatch/net/call.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/service/hold.hpp>
 
 #include <chrono>

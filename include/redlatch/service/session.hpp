@@ -2,7 +2,8 @@
 
 #include <redlatch/net/own_connection.hpp>
 #include <redlatch/observer.hpp>
-#include <redlatch/options.hpp>
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/eviction_check.hpp>
@@ -34,23 +35,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// A client's options, checked, and its URIs, taken apart. Where the user connects, there are
-/// factories instead.
-struct ClientSetup {
-    ClientOptions options;
-    std::vector<UriParts> uris{};
-
-    std::size_t masters() const noexcept { return uris.size() + options.factories.size(); }
-
-    /// The longest lease that is allowed.
-    std::chrono::milliseconds longest_lease() const noexcept {
-        const bool any = masters() < 2 || options.longest_lease == options.longest_lease.zero();
-        return any ? std::chrono::milliseconds::max() : options.longest_lease;
-    }
-
-    bool is(UriParts::Kind kind) const { return uris.size() == 1 && uris.front().kind == kind; }
-};
 
 /// 128 bits from the system's source, in hexadecimal: no other client has the same.
 inline std::string random_id() {
@@ -269,8 +253,7 @@ private:
                                   .reentrant = false,
                                   .watched = false,
                                   .fenced = false,
-                                  .scripts = is_string ? &lua::on_string() : &lua::on_hash(),
-                                  .plain_set = false};
+                                  .scripts = is_string ? &lua::on_string() : &lua::on_hash()};
         HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key),
                         .traits = traits,
                         .lease = grant.ttl,

@@ -5,6 +5,8 @@
 #include <redlatch/core/renew.hpp>
 #include <redlatch/core/standing.hpp>
 #include <redlatch/service/hold_calls.hpp>
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/grip.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
@@ -20,12 +22,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// One acquisition that succeeded: the hold it belongs to, and its own number there.
-struct Grip {
-    std::shared_ptr<Hold> hold;
-    std::uint64_t id = 0;
-};
 
 /// Takes a lock, once: asks the gate, then does at the server what the core decides.
 class Acquiring {
@@ -292,7 +288,8 @@ private:
     AcquireAction send_try(Gate::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
         Contention& contention = session_->contention();
         const bool first = core_.tries() == 1 && !standing_.queued() && !session_->several();
-        if (first && spec_->traits.plain_set && !contention.lately(hold.key(), Clock::now())) {
+        if (first && takes_plain_set(spec_->traits) &&
+            !contention.lately(hold.key(), Clock::now())) {
             const std::int64_t ttl = hold.server_ttl(lease_);
             const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
                                            Answer::ok_or_nil);

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <redlatch/core/renew.hpp>
+#include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
-#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/release.hpp>
 
 #include <chrono>

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <redlatch/net/call.hpp>
+#include <redlatch/policy/scripts.hpp>
+#include <redlatch/service/session.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <redlatch/net/call.hpp>
 #include <redlatch/net/dialer.hpp>
-#include <redlatch/net/script.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,170 @@
+#pragma once
+
+#include <redlatch/client.hpp>
+#include <redlatch/compilation.hpp>
+#include <redlatch/held.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/steps/acquire.hpp>
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/extend.hpp>
+#include <redlatch/steps/inspect.hpp>
+#include <redlatch/steps/lost.hpp>
+#include <redlatch/steps/release.hpp>
+#endif
+
+namespace redlatch::inline v0::detail {
+
+/// What a `Lock` does, whatever its policy. Its members are those of `Lock`, and documented there.
+class Handle {
+public:
+    Handle(const Client& client, std::string name, const LockOptions& options,
+           const PolicyTraits& traits);
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    ~Handle();
+
+    const std::string& name() const noexcept { return spec_.key(); }
+
+    /// Waits, and throws whatever comes in between.
+    void take(const AcquireOptions& options);
+    /// The same, but false where time ran out.
+    bool try_take(const AcquireOptions& options);
+    void unlock() noexcept;
+
+    Result<Held> acquire(const AcquireOptions& options) noexcept;
+    Result<Release> release() noexcept;
+    Result<void> extend(Lease lease) noexcept;
+
+    bool held() const noexcept;
+    std::chrono::milliseconds remaining() const noexcept;
+    HoldState state() const noexcept;
+    std::stop_token lost() const;
+    std::uint64_t fence() const noexcept;
+
+    Result<LockInfo> inspect() const noexcept;
+    Result<Forced> force_unlock() noexcept;
+
+private:
+    Result<Grip> acquire_grip(const AcquireOptions& options, const void* through);
+    std::shared_ptr<Hold> my_hold() const noexcept;
+
+    const LockSpec spec_;
+};
+
+#if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE Handle::Handle(const Client& client, std::string name, const LockOptions& options,
+                               const PolicyTraits& traits)
+    : spec_(check(LockSpec{.client = Access::shared(client),
+                           .keys = std::make_shared<const LockKeys>(std::move(name)),
+                           .traits = traits,
+                           .options = options})
+                .value()) {}
+
+REDLATCH_INLINE Handle::~Handle() {
+    Session* const session = spec_.client->existing_session();
+    if (session == nullptr) return;
+    // Nested holds end with one command, the last one's: it says how many are left.
+    Gate::Ending last;
+    for (;;) {
+        auto ending = session->gate().end_one_through(spec_.key(), this);
+        if (ending.hold != last.hold) Releasing{*session}.end(last, spec_.options.release_mode);
+        if (ending.kind == Gate::Ending::Kind::nothing) return;
+        last = std::move(ending);
+    }
+}
+
+REDLATCH_INLINE void Handle::take(const AcquireOptions& options) {
+    auto grip = acquire_grip(options, this);
+    if (!grip) throw LockError{std::move(grip).error()};
+}
+
+REDLATCH_INLINE bool Handle::try_take(const AcquireOptions& options) {
+    auto grip = acquire_grip(options, this);
+    if (!grip && grip.error().code != Errc::timed_out) throw LockError{std::move(grip).error()};
+    return grip.has_value();
+}
+
+REDLATCH_INLINE void Handle::unlock() noexcept {
+    Session& session = spec_.client->session();
+    Releasing{session}.end(session.gate().end_innermost(spec_.key(), this_thread_serial()),
+                           spec_.options.release_mode);
+}
+
+REDLATCH_INLINE Result<Held> Handle::acquire(const AcquireOptions& options) noexcept {
+    auto grip = acquire_grip(options, nullptr);
+    if (!grip) return Unexpected{std::move(grip).error()};
+    return Access::held(spec_.client, *std::move(grip), spec_.options.release_mode);
+}
+
+REDLATCH_INLINE Result<Release> Handle::release() noexcept {
+    Session& session = spec_.client->session();
+    return Releasing{session}.end(session.gate().end_innermost(spec_.key(), this_thread_serial()));
+}
+
+REDLATCH_INLINE Result<void> Handle::extend(Lease lease) noexcept {
+    const auto hold = my_hold();
+    if (hold == nullptr) {
+        return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
+    }
+    if (auto fits = check_lease(lease, spec_.options.drift); !fits) return fits;
+    return extend_hold(spec_.client->session(), hold, lease);
+}
+
+REDLATCH_INLINE bool Handle::held() const noexcept {
+    const auto hold = my_hold();
+    return hold != nullptr && hold->valid(Clock::now());
+}
+
+REDLATCH_INLINE std::chrono::milliseconds Handle::remaining() const noexcept {
+    const auto hold = my_hold();
+    return hold == nullptr ? std::chrono::milliseconds::zero() : hold->remaining(Clock::now());
+}
+
+REDLATCH_INLINE HoldState Handle::state() const noexcept {
+    const auto hold = my_hold();
+    return hold == nullptr ? HoldState::none : hold->state(Clock::now());
+}
+
+REDLATCH_INLINE std::stop_token Handle::lost() const {
+    const auto hold = my_hold();
+    if (hold == nullptr) return stopped_token();
+    return lost_token(spec_.client->session(), hold);
+}
+
+REDLATCH_INLINE std::uint64_t Handle::fence() const noexcept {
+    const auto hold = my_hold();
+    return hold == nullptr ? 0 : hold->fence;
+}
+
+REDLATCH_INLINE Result<LockInfo> Handle::inspect() const noexcept {
+    return inspect_lock(spec_.client->session(), spec_);
+}
+
+REDLATCH_INLINE Result<Forced> Handle::force_unlock() noexcept {
+    return detail::force_unlock(spec_.client->session(), spec_);
+}
+
+REDLATCH_INLINE Result<Grip> Handle::acquire_grip(const AcquireOptions& options,
+                                                  const void* through) {
+    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
+    if (!lease) return Unexpected{std::move(lease).error()};
+    return Acquiring{spec_.client->session(), spec_, *lease, options, through}.run();
+}
+
+REDLATCH_INLINE std::shared_ptr<Hold> Handle::my_hold() const noexcept {
+    return spec_.client->session().gate().find(spec_.key(), this_thread_serial());
+}
+
+#endif
+
+}  // namespace redlatch::inline v0::detail

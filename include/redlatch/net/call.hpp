@@ -1,0 +1,167 @@
+#pragma once
+
+#include <redlatch/net/reply.hpp>
+#include <redlatch/net/script.hpp>
+#include <redlatch/options.hpp>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// How a call is put on the wire of one connection.
+struct Wiring {
+    /// Whether a script is named or sent whole.
+    enum class Form { by_sha, whole };
+
+    Form form = Form::by_sha;
+    bool asking = false;            ///< behind ASKING, which a Cluster wants while it moves a slot
+    bool first_key_only = false;    ///< the server allows no other keys to us
+    std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
+    std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
+};
+
+/// One argument of a command: bytes that live elsewhere, a number, or what only the connection
+/// knows that the command will go out on.
+class Argument {
+public:
+    constexpr Argument() = default;
+    constexpr Argument(std::string_view bytes) : bytes_(bytes) {}
+    constexpr Argument(const char* text) : bytes_(text) {}
+    Argument(const std::string& bytes) : bytes_(bytes) {}
+    constexpr Argument(std::int64_t number) : number_(number), kind_(Kind::number) {}
+
+    static constexpr Argument server() {
+        Argument argument;
+        argument.kind_ = Kind::server;
+        return argument;
+    }
+
+    static constexpr Argument not_after() {
+        Argument argument;
+        argument.kind_ = Kind::not_after;
+        return argument;
+    }
+
+    using Digits = std::array<char, 20>;
+
+    /// The bytes to send; a number is written into `digits`, which has to outlive the result.
+    std::string_view bytes(Digits& digits, const Wiring& wiring = {}) const noexcept {
+        if (kind_ == Kind::bytes) return bytes_;
+        if (kind_ == Kind::server) return wiring.server;
+        const std::int64_t number = kind_ == Kind::not_after ? wiring.not_after : number_;
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+        return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
+    }
+
+private:
+    enum class Kind { bytes, number, server, not_after };
+
+    std::string_view bytes_;
+    std::int64_t number_ = 0;
+    Kind kind_ = Kind::bytes;
+};
+
+/// A command to send: a script with its keys and arguments, or a plain command. Borrows all bytes.
+///
+/// A script has to do without all keys but the first where the server's ACL forbids the others,
+/// unless it needs them all.
+class Call {
+public:
+    Call(const Script& script, std::initializer_list<std::string_view> keys,
+         std::initializer_list<Argument> arguments, Answer answer = Answer::integer)
+        : script_(&script), answer_(answer), count_(first_key), keys_(keys.size()) {
+        for (const std::string_view key : keys) slots_[count_++] = key;
+        for (const Argument& argument : arguments) slots_[count_++] = argument;
+    }
+
+    /// The same, but for a script that is of no use without all its keys.
+    Call with_all_keys(bool needed) const {
+        Call call = *this;
+        call.needs_all_keys_ = needed;
+        return call;
+    }
+
+    /// The same for an acquisition that is to be acknowledged by replicas.
+    Call for_replicas(Replicas replicas) const {
+        Call call = *this;
+        call.replicas_ = replicas;
+        return call;
+    }
+    Replicas replicas() const noexcept { return replicas_; }
+
+    static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
+        return {words, answer};
+    }
+
+    Answer answer() const noexcept { return answer_; }
+
+    bool is_script() const noexcept { return script_ != nullptr; }
+
+    /// The key by which it finds its server; empty where it has none.
+    std::string_view key() const noexcept {
+        Argument::Digits digits;
+        if (is_script()) return slots_[first_key].bytes(digits);
+        return count_ > 1 ? slots_[1].bytes(digits) : std::string_view{};
+    }
+
+    const Script* script() const noexcept { return script_; }
+    bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
+
+    /// The bytes that go over the wire: how many words, and before each how long it is. By our own
+    /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
+    std::string wire(const Wiring& wiring = {}) const {
+        const std::size_t omitted = wiring.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
+        std::string bytes;
+        bytes.reserve(most_commands_fit);
+        append_count(bytes, '*', count_ - omitted);
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (i > first_key && i <= first_key + omitted) continue;
+            Argument::Digits digits;
+            const std::string_view word = slot(i, wiring, keys_ - omitted).bytes(digits, wiring);
+            append_count(bytes, '$', word.size());
+            bytes.append(word).append(line_end);
+        }
+        return bytes;
+    }
+
+private:
+    static constexpr std::size_t capacity = 16;
+    static constexpr std::size_t first_key = 3;  // behind EVALSHA, the SHA and the number of keys
+    static constexpr std::size_t most_commands_fit = 448;
+    static constexpr std::string_view line_end = "\r\n";
+
+    Call(std::initializer_list<Argument> words, Answer answer) : answer_(answer) {
+        for (const Argument& word : words) slots_[count_++] = word;
+    }
+
+    static void append_count(std::string& bytes, char kind, std::size_t count) {
+        Argument::Digits digits;
+        bytes += kind;
+        bytes.append(Argument{static_cast<std::int64_t>(count)}.bytes(digits)).append(line_end);
+    }
+
+    Argument slot(std::size_t i, const Wiring& wiring, std::size_t keys) const noexcept {
+        if (!is_script() || i >= first_key) return slots_[i];
+        if (i == 2) return static_cast<std::int64_t>(keys);
+        if (wiring.form == Wiring::Form::by_sha) {
+            return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
+        }
+        return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
+    }
+
+    const Script* script_ = nullptr;
+    Answer answer_;
+    std::array<Argument, capacity> slots_{};
+    std::size_t count_ = 0;
+    std::size_t keys_ = 0;
+    bool needs_all_keys_ = false;
+    Replicas replicas_ = Replicas::none();
+};
+
+}  // namespace redlatch::inline v0::detail

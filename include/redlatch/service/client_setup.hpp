@@ -1,0 +1,134 @@
+#pragma once
+
+#include <redlatch/options.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/topology/topology.hpp>
+#include <redlatch/uri.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// A client's options, checked, and its URIs, taken apart. Where the user connects, there are
+/// factories instead.
+struct ClientSetup {
+    ClientOptions options;
+    std::vector<UriParts> uris{};
+
+    std::size_t masters() const noexcept { return uris.size() + options.factories.size(); }
+
+    /// The longest lease that is allowed.
+    std::chrono::milliseconds longest_lease() const noexcept {
+        const bool any = masters() < 2 || options.longest_lease == options.longest_lease.zero();
+        return any ? std::chrono::milliseconds::max() : options.longest_lease;
+    }
+
+    bool is(UriParts::Kind kind) const { return uris.size() == 1 && uris.front().kind == kind; }
+};
+
+inline Error invalid(std::string message) {
+    return {Errc::invalid_argument, {}, {}, std::move(message), {}};
+}
+
+/// What the Sentinels' own credentials are.
+inline void log_in_to_sentinels(UriParts& uri, const ClientOptions& options) {
+    const std::string user = uri.sentinel_user.value_or(options.sentinel_user);
+    const std::string password = uri.sentinel_password.value_or(options.sentinel_password);
+    for (Endpoint& sentinel : uri.hosts) {
+        if (!user.empty()) sentinel.user = user;
+        if (!password.empty()) sentinel.password = password;
+    }
+}
+
+/// Where one server is, or one deployment of servers.
+inline Result<UriParts> locate(const Uri& text, const ClientOptions& options) {
+    auto uri = parse_uri(text);
+    if (!uri) return uri;
+    if (uri->tls && options.tls == nullptr) {
+        return Unexpected{
+            invalid("rediss:// wants TLS: set ClientOptions::tls to redlatch::tls(), from "
+                    "<redlatch/tls.hpp>, and link redlatch::tls")};
+    }
+    if (uri->kind == UriParts::Kind::sentinel) log_in_to_sentinels(*uri, options);
+    return uri;
+}
+
+/// Whether several masters can decide together.
+inline Result<void> check_masters(const ClientSetup& setup) {
+    std::vector<std::string> names;
+    for (const UriParts& uri : setup.uris) {
+        if (uri.kind != UriParts::Kind::server) {
+            return Unexpected{invalid(
+                "a Sentinel or Cluster URI stands alone: it cannot be one of several masters")};
+        }
+        if (std::find(names.begin(), names.end(), uri.name()) != names.end()) {
+            return Unexpected{invalid(uri.name() + " is listed twice")};
+        }
+        names.push_back(uri.name());
+    }
+    if (setup.masters() > most_masters) return Unexpected{invalid("more than 64 masters")};
+    if (setup.options.node_timeout <= std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("node_timeout must be positive")};
+    }
+    if (setup.options.longest_lease < std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("longest_lease must not be negative")};
+    }
+    return {};
+}
+
+/// Where a client's servers are, and what their URIs say about the options.
+inline Result<ClientSetup> locate(ClientOptions given) {
+    ClientSetup setup{std::move(given)};
+    ClientOptions& options = setup.options;
+    for (const Uri& text : options.uris) {
+        auto uri = locate(text, options);
+        if (!uri) return Unexpected{std::move(uri).error()};
+        options.connect_timeout = uri->connect_timeout.value_or(options.connect_timeout);
+        options.command_timeout = uri->command_timeout.value_or(options.command_timeout);
+        setup.uris.push_back(*std::move(uri));
+    }
+    for (const ConnectionFactory& factory : options.factories) {
+        if (!factory.connect) return Unexpected{invalid("the factory of connections is empty")};
+    }
+    if (setup.masters() == 0) return Unexpected{invalid("no URI")};
+    if (setup.masters() > 1) {
+        if (auto fit = check_masters(setup); !fit) return Unexpected{std::move(fit).error()};
+    }
+    return setup;
+}
+
+/// Checks a client's options as a whole.
+inline Result<ClientSetup> check(ClientOptions given) {
+    auto setup = locate(std::move(given));
+    if (!setup) return setup;
+    ClientOptions& options = setup->options;
+    if (options.connect_timeout <= std::chrono::milliseconds::zero() ||
+        options.command_timeout <= std::chrono::milliseconds::zero()) {
+        return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
+    }
+    constexpr std::chrono::milliseconds longest = Lease::max().duration();  // for ever, in effect
+    options.connect_timeout = std::min(options.connect_timeout, longest);
+    options.command_timeout = std::min(options.command_timeout, longest);
+    if (options.busy_wait < std::chrono::microseconds::zero() ||
+        options.busy_wait > std::chrono::milliseconds{10}) {
+        return Unexpected{invalid("busy_wait is not between 0 and 10 ms")};
+    }
+    if (options.max_connections == 0) {
+        return Unexpected{invalid("max_connections must be at least 1")};
+    }
+    const std::string& name = options.client_name;
+    const bool printable =
+        std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+    if (!printable || name.size() > 64) {
+        return Unexpected{
+            invalid("client_name must be 1 to 64 printable ASCII characters without space")};
+    }
+    return setup;
+}
+
+}  // namespace redlatch::inline v0::detail

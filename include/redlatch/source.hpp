@@ -1,0 +1,14 @@
+#pragma once
+
+// All of the library that is no template, for the one source file of a program that compiles it; see
+// <redlatch/compilation.hpp>. Stands before any other include of the library there.
+
+#if defined(REDLATCH_DEFINITIONS)
+#error "<redlatch/source.hpp> must be the first of redlatch's headers in its file"
+#endif
+#if !defined(REDLATCH_SEPARATE_COMPILATION)
+#define REDLATCH_SEPARATE_COMPILATION
+#endif
+#define REDLATCH_SOURCE
+
+#include <redlatch/redlatch.hpp>

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <redlatch/core/validity.hpp>
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/service/shared_client.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+inline constexpr std::size_t longest_name = 1024;
+inline constexpr std::string_view reserved_prefix = "redlatch:";
+
+/// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
+inline bool takes_plain_set(const PolicyTraits& traits) {
+    return !traits.fenced && traits.scripts == &lua::on_string();
+}
+
+/// Whether a lease may be used at all.
+inline Result<void> check_lease(Lease lease, const Drift& drift) {
+    if (lease < Lease::min() || lease > Lease::max()) {
+        return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
+    }
+    if (usable_part(lease, drift) <= Clock::duration::zero()) {
+        return Unexpected{invalid("the lease is shorter than its drift")};
+    }
+    return {};
+}
+
+/// Whether one of several masters that has restarted would have no vote for as long as that.
+inline Result<void> check_longest(std::chrono::milliseconds whole_lease,
+                                  std::chrono::milliseconds longest) {
+    if (whole_lease <= longest) return {};
+    return Unexpected{
+        invalid("the lease, with its lock_delay, is longer than longest_lease, after "
+                "which a restarted master has a vote again")};
+}
+
+/// The lease to acquire with, or why it is none: a hold that must end sooner asks for no more.
+inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
+    if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
+    auto fits = check_lease(lease, spec.options.drift);
+    if (fits && spec.client != nullptr) {
+        fits =
+            check_longest(lease.duration() + spec.options.lock_delay, spec.client->longest_lease());
+    }
+    if (!fits) {
+        fits.error().key = spec.key();
+        return Unexpected{std::move(fits).error()};
+    }
+    return lease;
+}
+
+inline Result<void> check_name(std::string_view name) {
+    if (name.empty()) return Unexpected{invalid("the lock's name is empty")};
+    if (name.size() > longest_name) return Unexpected{invalid("the lock's name exceeds 1 KiB")};
+    if (name.starts_with(reserved_prefix)) {
+        return Unexpected{invalid("names that begin with redlatch: are reserved")};
+    }
+    return {};
+}
+
+inline Result<void> check_options(const LockSpec& spec) {
+    using std::chrono::milliseconds;
+    const LockOptions& options = spec.options;
+    if (options.backoff.min <= milliseconds::zero() || options.backoff.max <= options.backoff.min ||
+        options.backoff.max > Lease::max().duration()) {
+        return Unexpected{invalid("backoff needs 0 < min < max <= 24 days")};
+    }
+    const bool factor_fits = options.drift.factor >= 0 && options.drift.factor < 1;  // not for NaN
+    if (!factor_fits || options.drift.floor < milliseconds::zero() ||
+        options.drift.floor > Lease::max().duration()) {
+        return Unexpected{invalid("drift needs 0 <= factor < 1 and 0 <= floor <= 24 days")};
+    }
+    if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
+        return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
+    }
+    if (options.wait_strategy != WaitStrategy::granted &&
+        options.wait_strategy != WaitStrategy::polling) {
+        return Unexpected{invalid("wait_strategy is none of its enumerators")};
+    }
+    if (options.release_mode != ReleaseMode::confirmed &&
+        options.release_mode != ReleaseMode::sent) {
+        return Unexpected{invalid("release_mode is none of its enumerators")};
+    }
+    if (options.replicas != Replicas::all() &&
+        options.replicas.count() > Replicas::most().count()) {
+        return Unexpected{invalid("replicas is more than 1024")};
+    }
+    if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
+        return Unexpected{invalid("max_hold is shorter than 10 ms")};
+    }
+    auto lease = check_lease(spec, options.lease);
+    if (!lease) return Unexpected{std::move(lease).error()};
+    return {};
+}
+
+/// What only a single master can do.
+inline Result<void> check_for_several(const LockSpec& spec) {
+    if (spec.client == nullptr || !spec.client->has_quorum()) return {};
+    if (spec.options.replicas != Replicas::none()) {
+        return Unexpected{invalid("replicas are asked of a single master, and here are several")};
+    }
+    return {};
+}
+
+inline Result<LockSpec> check(LockSpec spec) {
+    if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
+    if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
+        return Unexpected{
+            invalid("in a Cluster a name with braces needs a hash tag, {…} with something in it, "
+                    "as its first ones")};
+    }
+    auto options = check_options(spec);
+    if (options) options = check_for_several(spec);
+    if (!options) {
+        options.error().key = spec.key();
+        return Unexpected{std::move(options).error()};
+    }
+    return spec;
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace redlatch::inline v0::detail {
+
+class Hold;
+
+/// One acquisition that succeeded: the hold it belongs to, and its own number there.
+struct Grip {
+    std::shared_ptr<Hold> hold;
+    std::uint64_t id = 0;
+};
+
+}  // namespace redlatch::inline v0::detail
