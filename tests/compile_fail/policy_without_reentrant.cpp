@@ -6,7 +6,7 @@
 struct Policy {
     static constexpr redlatch::Shape shape = redlatch::Shape::string;
     static constexpr bool watched = false;
-    static const redlatch::LockScripts& scripts() { return redlatch::lua::on_string(); }
+    static const redlatch::LockScripts& scripts() { return redlatch::Simple::scripts(); }
 #ifndef REDLATCH_EXPECT_FAIL
     static constexpr bool reentrant = false;
 #endif

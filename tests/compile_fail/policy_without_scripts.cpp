@@ -9,7 +9,7 @@ struct Policy {
     static constexpr bool watched = false;
 #ifndef REDLATCH_EXPECT_FAIL
     static const redlatch::LockScripts& scripts() {
-        return redlatch::lua::on_string();
+        return redlatch::Simple::scripts();
     }
 #endif
 };

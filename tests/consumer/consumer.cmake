@@ -3,14 +3,8 @@
 add_executable(app ../app.cpp ../careless.cpp)
 target_link_libraries(app PRIVATE redlatch::redlatch)
 
-# The same two files, which find the library in a third one.
-add_executable(app_compiled ../app.cpp ../careless.cpp)
-target_link_libraries(app_compiled PRIVATE redlatch::compiled)
-add_custom_command(TARGET app_compiled POST_BUILD COMMAND app_compiled)
-
 # Warnings become errors and none is switched on: one that reached us from redlatch would stop the build.
 target_compile_options(app PRIVATE -Werror)
-target_compile_options(app_compiled PRIVATE -Werror)
 
 foreach(property IN ITEMS COMPILE_OPTIONS COMPILE_DEFINITIONS LINK_OPTIONS SOURCES PRECOMPILE_HEADERS)
     get_target_property(value redlatch::redlatch INTERFACE_${property})
