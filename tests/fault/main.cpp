@@ -20,6 +20,7 @@ constexpr const char* usage = R"(fault_laboratory [option value]...
   --seconds N     how long in all (60)
   --seed N        which faults (random)
   --class NAME    inside or outside the promise (inside)
+  --masters N     servers of which a majority decides (1)
   --subject NAME  library, or a seeded bug (library)
   --fault NAME    only this one, may stand several times (all of the class)
 fault_laboratory controls [seed]
@@ -51,6 +52,8 @@ Arguments read(int argc, char** argv) {
             arguments.plan.seed = std::stoull(value);
         } else if (option == "--class") {
             arguments.plan.faults = class_named(value);
+        } else if (option == "--masters") {
+            arguments.plan.masters = std::stoul(value);
         } else if (option == "--subject") {
             arguments.plan.client.subject = value;
         } else if (option == "--fault") {

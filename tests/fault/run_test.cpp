@@ -68,6 +68,21 @@ TEST(Laboratory, fencing_tokens_rise_also_when_they_are_lost) {
     expect_no_violation(plan);
 }
 
+TEST(Laboratory, promises_hold_over_several_masters) {
+    RunPlan plan = of_the_library(FaultClass::inside, 6);
+    plan.masters = 3;
+    plan.storm = 5s;
+    expect_no_violation(plan);
+}
+
+TEST(Laboratory, masters_that_forget_all_give_no_lock_to_two) {
+    RunPlan plan = of_the_library(FaultClass::outside, 7);
+    plan.masters = 3;
+    plan.storm = 5s;
+    plan.only = {"kill server and its data", "freeze client", "late requests", "late replies"};
+    expect_no_violation(plan);
+}
+
 class SeededBug : public ::testing::TestWithParam<Control> {};
 
 TEST_P(SeededBug, is_found) {

@@ -58,6 +58,7 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"relative count", {choice<RelativeCount>("RelativeCount (Reentrant)")}},
         {"fence from a counter alone", {choice<CounterAlone>("CounterAlone (Fenced)")}},
         {"silent release", {choice<SilentRelease>("SilentRelease")}},
+        {"vote after a restart", {choice<Simple>("Simple")}},
     };
     const auto found = subjects.find(subject);
     if (found == subjects.end()) throw std::runtime_error{"no such subject: " + subject};
@@ -95,9 +96,10 @@ void note_usage(Recorder& recorder, const char* name) {
 ClientOptions options_of(const ClientPlan& plan) {
     const auto command_timeout = Dice{plan.seed}.in(plan.command_timeout);
     ClientOptions options;
-    options.uris = {Uri{plan.server}};
+    for (const std::string& server : plan.servers) options.uris.emplace_back(server);
     options.connect_timeout = command_timeout;
     options.command_timeout = command_timeout;
+    options.longest_lease = plan.longest_lease();
     return options;
 }
 

@@ -31,6 +31,7 @@ inline std::string name_of(Errc code) {
                                                    {Errc::lost, "lost"},
                                                    {Errc::not_held, "not_held"},
                                                    {Errc::unavailable, "unavailable"},
+                                                   {Errc::no_quorum, "no_quorum"},
                                                    {Errc::denied, "denied"},
                                                    {Errc::wrong_type, "wrong_type"},
                                                    {Errc::unclear, "unclear"},

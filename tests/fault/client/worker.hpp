@@ -71,11 +71,14 @@ private:
     /// What a handle on the lock does in its own way.
     [[nodiscard]] LockOptions options() {
         LockOptions options;
+        options.lease = lease_;
         options.backoff = {milliseconds{5}, milliseconds{40}};
         if (dice_.percent(plan_->habits.polls)) options.wait_strategy = WaitStrategy::polling;
         if (dice_.percent(40)) options.release_mode = ReleaseMode::sent;
         if (dice_.percent(10)) options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
-        if (dice_.percent(10)) options.lock_delay = milliseconds{dice_.between(1, 100)};
+        if (dice_.percent(10)) {
+            options.lock_delay = milliseconds{dice_.between(1, longest_lock_delay.count())};
+        }
         options.local_handoffs = static_cast<unsigned>(dice_.between(0, 8));
         return options;
     }

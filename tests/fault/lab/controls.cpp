@@ -70,6 +70,16 @@ std::vector<Control> make_controls() {
     controls.push_back(std::move(counter));
 
     habits = hasty();
+    habits.lease = {milliseconds{400}, milliseconds{800}};
+    habits.work = {milliseconds{100}, milliseconds{300}};
+    Control vote =
+        control("vote after a restart", "exclusion", habits, {"kill server and its data"});
+    vote.plan.client.trusts_masters = true;
+    vote.plan.masters = 3;
+    vote.plan.faults = FaultClass::outside;
+    controls.push_back(std::move(vote));
+
+    habits = hasty();
     habits.polls = 0;
     habits.wait = {milliseconds{4000}, milliseconds{4500}};
     Control silent = control("silent release", "idle lock", habits, {});

@@ -26,7 +26,7 @@ template <class Verb>
 Fault of_link(const char* name, Verb verb, Range duration = a_while) {
     return {name, Victim::link, FaultClass::inside, duration,
             [verb](Laboratory& laboratory, const Attack& attack, Dice& dice) -> End {
-                Proxy& link = *laboratory.station(attack.station).link;
+                Proxy& link = *laboratory.station(attack.station).links.at(attack.server);
                 verb(link, dice);
                 return [&link] { link.pass(); };
             }};
@@ -36,11 +36,13 @@ Fault of_link(const char* name, Verb verb, Range duration = a_while) {
 Fault of_server(const char* name, RawRedis::Command begin, RawRedis::Command end,
                 Range duration = a_while, FaultClass of_class = FaultClass::inside) {
     return {name, Victim::server, of_class, duration,
-            [begin = std::move(begin), end = std::move(end)](Laboratory& laboratory, const Attack&,
-                                                             Dice&) -> End {
-                laboratory.server_side().command(begin);
+            [begin = std::move(begin), end = std::move(end)](Laboratory& laboratory,
+                                                             const Attack& attack, Dice&) -> End {
+                laboratory.server_side(attack.server).command(begin);
                 if (end.empty()) return {};
-                return [&laboratory, end] { laboratory.server_side().command(end); };
+                return [&laboratory, end, number = attack.server] {
+                    laboratory.server_side(number).command(end);
+                };
             }};
 }
 
@@ -49,7 +51,7 @@ Fault paused(const char* name, const char* what) {
     return {name, Victim::server, FaultClass::inside, a_while,
             [what](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
                 const std::string time = std::to_string(attack.duration.count());
-                laboratory.server_side().command({"CLIENT", "PAUSE", time, what});
+                laboratory.server_side(attack.server).command({"CLIENT", "PAUSE", time, what});
                 return [] {};
             }};
 }
@@ -130,16 +132,17 @@ std::vector<Fault> faults_of_clients() {
 template <class Stop>
 Fault restart(const char* name, FaultClass of_class, Stop stop) {
     return {name, Victim::server, of_class, short_time,
-            [stop](Laboratory& laboratory, const Attack&, Dice&) -> End {
-                stop(laboratory.server());
-                return [&laboratory] { laboratory.server().start(); };
+            [stop](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
+                RedisServer& server = laboratory.server(attack.server);
+                stop(server);
+                return [&server] { server.start(); };
             }};
 }
 
 /// A script that runs until it is killed: everybody else gets BUSY.
-End begin_long_script(Laboratory& laboratory, const Attack&, Dice&) {
-    auto killer = std::make_shared<RawRedis>(laboratory.server_side());
-    auto caller = std::make_shared<RawRedis>(laboratory.server_side());
+End begin_long_script(Laboratory& laboratory, const Attack& attack, Dice&) {
+    auto killer = std::make_shared<RawRedis>(laboratory.server_side(attack.server));
+    auto caller = std::make_shared<RawRedis>(laboratory.server_side(attack.server));
     auto script = std::make_shared<std::future<RawReply>>(std::async(std::launch::async, [caller] {
         return caller->command({"EVAL", "while true do end", "0"});
     }));
@@ -161,9 +164,10 @@ std::vector<Fault> faults_of_the_server() {
     using enum FaultClass;
     return {
         {"freeze server", Victim::server, inside, a_while,
-         [](Laboratory& laboratory, const Attack&, Dice&) -> End {
-             laboratory.server().freeze();
-             return [&laboratory] { laboratory.server().thaw(); };
+         [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
+             RedisServer& server = laboratory.server(attack.server);
+             server.freeze();
+             return [&server] { server.thaw(); };
          }},
         restart("kill server", inside, [](RedisServer& server) { server.kill(); }),
         restart("stop server", inside, [](RedisServer& server) { server.stop(); }),
@@ -189,12 +193,12 @@ std::vector<Fault> faults_of_the_server() {
         of_server("flush", {"FLUSHALL"}, {}, at_once, outside),
         {"step clock", Victim::server, outside, up_to_some_leases, step_clock},
         {"evict", Victim::server, outside, short_time,
-         [](Laboratory& laboratory, const Attack&, Dice&) -> End {
-             RawRedis redis = laboratory.server_side();
+         [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
+             RawRedis redis = laboratory.server_side(attack.server);
              redis.command({"CONFIG", "SET", "maxmemory-policy", "allkeys-random"});
              redis.command({"CONFIG", "SET", "maxmemory", "1"});
-             return [&laboratory] {
-                 RawRedis again = laboratory.server_side();
+             return [&laboratory, number = attack.server] {
+                 RawRedis again = laboratory.server_side(number);
                  again.command({"CONFIG", "SET", "maxmemory", "0"});
                  again.command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
              };

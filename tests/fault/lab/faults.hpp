@@ -24,6 +24,7 @@ enum class Victim { link, client, server };
 /// Where a fault hits, and for how long.
 struct Attack {
     std::size_t station = 0;
+    std::size_t server = 0;
     std::chrono::milliseconds duration{0};
 };
 

@@ -53,7 +53,9 @@ void Injector::begin_one() {
     std::ranges::copy_if(choice_, std::back_inserter(fitting),
                          [victim](const Fault* fault) { return fault->victim == victim; });
     const std::size_t station = dice_.below(laboratory_->stations());
-    const Place place{victim, victim == Victim::server ? 0 : station};
+    const std::size_t server = dice_.below(laboratory_->masters());
+    const Place place{victim, victim == Victim::server ? 0 : station,
+                      victim == Victim::client ? 0 : server};
     if (fitting.empty() || active_.contains(place)) return;
     begin_at(*fitting[dice_.below(fitting.size())], place);
 }
@@ -64,17 +66,18 @@ void Injector::begin_at(const Fault& fault, const Place& place) {
     event.outcome = fault.name;
     const std::chrono::milliseconds duration = dice_.in(fault.duration);
     event.counts["milliseconds"] = duration.count();
-    if (place.first == Victim::client) {
-        event.counts["target"] = laboratory_->station(place.second).client->pid();
-    } else if (place.first == Victim::link) {
-        event.counts["link"] = static_cast<long long>(place.second);
+    if (place.victim == Victim::client) {
+        event.counts["target"] = laboratory_->station(place.station).client->pid();
+    } else {
+        event.counts["server"] = static_cast<long long>(place.server);
     }
+    if (place.victim == Victim::link) event.counts["link"] = static_cast<long long>(place.station);
     event.call = recorder_.next_number();
     event.stage = Stage::invoke;
     event.at = now();
     recorder_.write(event);
     ++made_[fault.name];
-    auto end = fault.begin(*laboratory_, {place.second, duration}, dice_);
+    auto end = fault.begin(*laboratory_, {place.station, place.server, duration}, dice_);
     if (end) {
         active_[place] = {event, event.at + duration, std::move(end)};
     } else {

@@ -5,12 +5,12 @@
 #include "faults.hpp"
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace redlatch::test::fault {
@@ -38,7 +38,14 @@ public:
     [[nodiscard]] const std::map<std::string, int>& made() const { return made_; }
 
 private:
-    using Place = std::pair<Victim, std::size_t>;
+    /// What a fault hits. The number is 0 where it says nothing.
+    struct Place {
+        Victim victim;
+        std::size_t station;
+        std::size_t server;
+
+        friend auto operator<=>(const Place&, const Place&) = default;
+    };
     struct Active {
         Event begun;
         Time ends_at;

@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Plan, survives_the_way_through_an_argument) {
-    ClientPlan plan{.server = "unix:///a b",
+    ClientPlan plan{.servers = {"unix:///a b", "unix:///c"},
                     .store = "store",
                     .history = "history",
                     .seed = 18446744073709551615U,
@@ -32,6 +32,7 @@ TEST(Plan, survives_the_way_through_an_argument) {
                     .names = 51,
                     .command_timeout = {52ms, 66ms},
                     .only_fences = true,
+                    .trusts_masters = true,
                     .habits = {.lease = {53ms, 54ms},
                                .wait = {55ms, 56ms},
                                .work = {57ms, 58ms},
@@ -135,10 +136,10 @@ TEST(Faults, begin_and_end) {
     Dice dice{1};
     for (const Fault& fault : all_faults()) {
         SCOPED_TRACE(fault.name);
-        const auto end = fault.begin(laboratory, {0, 30ms}, dice);
+        const auto end = fault.begin(laboratory, {.duration = 30ms}, dice);
         std::this_thread::sleep_for(30ms);
         if (end) end();
-        RawRedis redis{laboratory.station(0).link->uri(), 20s};
+        RawRedis redis{laboratory.station(0).links.at(0)->uri(), 20s};
         EXPECT_FALSE(redis.command({"SET", "key", "value"}).is_error());
         EXPECT_FALSE(redis.command({"EVAL", "return redis.call('TIME')", "0"}).is_error());
         EXPECT_TRUE(redis.del("key"));

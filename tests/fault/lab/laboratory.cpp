@@ -25,18 +25,17 @@ long long keys_left(RawRedis& redis) {
 }  // namespace
 
 Laboratory::Laboratory(const Setup& setup)
-    : setup_{setup},
-      recorder_{setup.folder + "/server.jsonl"},
-      server_{server_options()},
-      store_{} {
-    note_server(std::chrono::milliseconds{0});
+    : setup_{setup}, recorder_{setup.folder + "/server.jsonl"}, store_{} {
+    for (std::size_t i = 0; i < setup.masters; ++i) servers_.emplace_back(server_options());
+    note_servers(std::chrono::milliseconds{0});
     for (std::size_t i = 0; i < setup.stations; ++i) {
         Station& station = stations_.emplace_back();
-        station.link = std::make_unique<Proxy>(server_.uri());
         station.plan = setup.client;
-        station.plan.server = station.link->uri();
+        for (const RedisServer& server : servers_) {
+            station.links.push_back(std::make_unique<Proxy>(server.uri()));
+            station.plan.servers.push_back(station.links.back()->uri());
+        }
         station.plan.store = store_.uri();
-        station.plan.only_fences = setup.faults == FaultClass::outside;
         start_client(station);
     }
 }
@@ -50,8 +49,8 @@ RedisServerOptions Laboratory::server_options() const {
     return options;
 }
 
-RawRedis Laboratory::server_side() const {
-    RawRedis redis{server_};
+RawRedis Laboratory::server_side(std::size_t number) const {
+    RawRedis redis{servers_.at(number)};
     redis.auth("laboratory", "any");
     return redis;
 }
@@ -84,19 +83,31 @@ std::vector<std::string> Laboratory::stop_clients(std::chrono::milliseconds limi
     return trouble;
 }
 
-void Laboratory::note_server(std::chrono::milliseconds limit) {
-    RawRedis redis = server_side();
-    const auto clients = [&redis] { return static_cast<long long>(redis.client_list().size()); };
-    const auto channels = [&redis] {
-        return static_cast<long long>(redis.command({"PUBSUB", "CHANNELS"}).elements.size());
+void Laboratory::note_servers(std::chrono::milliseconds limit) {
+    std::deque<RawRedis> looks;
+    for (std::size_t i = 0; i < masters(); ++i) looks.push_back(server_side(i));
+    std::map<std::string, long long> counts;
+    const auto count = [&] {
+        counts = {{"keys", 0}, {"clients", 0}, {"channels", 0}};
+        for (RawRedis& redis : looks) {
+            counts["keys"] += keys_left(redis);
+            counts["clients"] += static_cast<long long>(redis.client_list().size()) - 1;
+            counts["channels"] +=
+                static_cast<long long>(redis.command({"PUBSUB", "CHANNELS"}).elements.size());
+        }
     };
     static_cast<void>(eventually(
-        [&] { return keys_left(redis) == 0 && clients() == 1 && channels() == 0; }, limit));
+        [&] {
+            count();
+            return std::ranges::all_of(counts, [](const auto& entry) { return entry.second == 0; });
+        },
+        limit));
+    count();
     Event event;
     event.op = Op::snapshot;
     event.stage = Stage::note;
     event.outcome = "server";
-    event.counts = {{"keys", keys_left(redis)}, {"clients", clients()}, {"channels", channels()}};
+    event.counts = counts;
     recorder_.write(event);
 }
 

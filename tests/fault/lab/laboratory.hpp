@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -20,14 +21,14 @@
 
 namespace redlatch::test::fault {
 
-/// One of the client processes, and the link by which it reaches the server.
+/// One of the client processes, and the links by which it reaches the servers.
 struct Station {
-    std::unique_ptr<Proxy> link;
+    std::vector<std::unique_ptr<Proxy>> links;
     ClientPlan plan;
     std::unique_ptr<ChildProcess> client;
 };
 
-/// What is under test: a server for locks, the store, and the stations. One thread at a time, and it
+/// What is under test: the servers for locks, the store, and the stations. One thread at a time, and it
 /// has to be the main one.
 class Laboratory {
 public:
@@ -36,18 +37,20 @@ public:
         std::uint64_t seed = 0;
         FaultClass faults = FaultClass::inside;
         std::size_t stations = 3;
-        ClientPlan client{};  ///< what all clients have in common
+        std::size_t masters = 1;  ///< servers that know nothing of each other
+        ClientPlan client{};      ///< what all clients have in common
     };
 
     explicit Laboratory(const Setup& setup);
 
-    RedisServer& server() { return server_; }
+    RedisServer& server(std::size_t number) { return servers_.at(number); }
+    [[nodiscard]] std::size_t masters() const { return servers_.size(); }
     Station& station(std::size_t number) { return stations_[number]; }
     [[nodiscard]] std::size_t stations() const { return stations_.size(); }
     WallClock& clock() { return clock_; }
 
-    /// A connection to the server that no fault concerns but the server's own.
-    [[nodiscard]] RawRedis server_side() const;
+    /// A connection to a server that no fault concerns but the server's own.
+    [[nodiscard]] RawRedis server_side(std::size_t number) const;
 
     /// Starts a client, also in the place of one that was killed.
     void start_client(Station& station);
@@ -55,9 +58,9 @@ public:
     /// Tells all clients to stop, and waits for their end. What did not end in order.
     [[nodiscard]] std::vector<std::string> stop_clients(std::chrono::milliseconds limit);
 
-    /// Writes down what the server has in use. Waits until all locks are gone, but not for longer
-    /// than `limit`.
-    void note_server(std::chrono::milliseconds limit);
+    /// Writes down what the servers have in use, in all. Waits until all locks are gone, but not for
+    /// longer than `limit`.
+    void note_servers(std::chrono::milliseconds limit);
 
     /// Writes the store's log into the folder.
     void save_store_log();
@@ -69,7 +72,7 @@ private:
     Recorder recorder_;
     TempFolder clock_folder_;
     WallClock clock_{clock_folder_.file("offset")};
-    RedisServer server_;
+    std::deque<RedisServer> servers_;
     RedisServer store_;
     std::vector<Station> stations_;
     int started_ = 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace redlatch::test::fault {
 
@@ -31,18 +32,28 @@ struct Habits {
     friend bool operator==(const Habits&, const Habits&) = default;
 };
 
+/// Some locks are kept so much longer for a dead holder.
+inline constexpr std::chrono::milliseconds longest_lock_delay{100};
+
 /// What one client process is told, in one line of JSON.
 struct ClientPlan {
-    std::string server;   ///< where the locks are: its link
-    std::string store;    ///< where the resource is that they protect
-    std::string history;  ///< the file to write
+    std::vector<std::string> servers;  ///< where the locks are: its links
+    std::string store;                 ///< where the resource is that they protect
+    std::string history;               ///< the file to write
     std::uint64_t seed = 0;
     std::string subject;  ///< which locks: "library", or the name of a seeded bug
     int threads = 3;
     int names = 2;  ///< locks per shape
     Range command_timeout{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
     bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
+    bool trusts_masters = false;  ///< several of them, when they restart: a seeded bug
     Habits habits{};
+
+    /// How long a master that has restarted may have forgotten a lock for.
+    [[nodiscard]] std::chrono::milliseconds longest_lease() const {
+        if (trusts_masters) return std::chrono::milliseconds{0};
+        return habits.lease.most + longest_lock_delay;
+    }
 
     friend bool operator==(const ClientPlan&, const ClientPlan&) = default;
 };
