@@ -104,6 +104,8 @@ TYPED_TEST(Neighbours, keep_us_out_until_they_release) {
     EXPECT_FALSE(this->ours_.try_lock());
     EXPECT_TRUE(fails_with(this->ours_.acquire({.wait = 20ms}), Errc::timed_out));
     EXPECT_TRUE(this->ours_.inspect().value().locked);
+    // Where the last try got no answer in time, its place is given back behind the call.
+    EXPECT_TRUE(eventually([this] { return waiters(this->redis_) == 0; }));
 
     auto waiter = enqueue<typename TypeParam::Policy>(this->redis_, this->client_);
     EXPECT_TRUE(this->theirs_->release());
