@@ -29,6 +29,15 @@ if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
     target_link_libraries(redlatch_self_contained INTERFACE ${all_of_redlatch} redlatch_developer)
     target_sources(redlatch_self_contained INTERFACE
         FILE_SET HEADERS BASE_DIRS include FILES ${checked_headers})
+    # Those that leave out definitions, without them.
+    set(declared_headers ${checked_headers})
+    list(FILTER declared_headers INCLUDE REGEX
+        "/(client|held|handle|lock|lock_guard|policy/(simple|reentrant|redisson_reentrant))\\.hpp$")
+    add_library(redlatch_declared INTERFACE)
+    target_compile_definitions(redlatch_declared INTERFACE REDLATCH_SEPARATE_COMPILATION)
+    target_link_libraries(redlatch_declared INTERFACE ${all_of_redlatch} redlatch_developer)
+    target_sources(redlatch_declared INTERFACE
+        FILE_SET HEADERS BASE_DIRS include FILES ${declared_headers})
     add_custom_target(redlatch_verify_headers ALL)
     add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
 endif()
@@ -48,4 +57,6 @@ find_program(REDLATCH_CCACHE ccache)
 mark_as_advanced(REDLATCH_CCACHE)
 if(REDLATCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${REDLATCH_CCACHE}")
+    # Made before this was known.
+    set_target_properties(redlatch_compiled PROPERTIES CXX_COMPILER_LAUNCHER "${REDLATCH_CCACHE}")
 endif()

@@ -34,9 +34,9 @@ public:
 
     const std::string& name() const noexcept { return spec_.key(); }
 
-    /// Waits, and throws whatever comes in between.
+    /// Waits for the lock; throws any error.
     void take(const AcquireOptions& options);
-    /// The same, but false where time ran out.
+    /// The same, but false where the time was over.
     bool try_take(const AcquireOptions& options);
     void unlock() noexcept;
 

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>  // std::lock_guard and its like, which a Lock is made for
 #include <stop_token>
 #include <string>
 #include <utility>

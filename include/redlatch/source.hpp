@@ -1,7 +1,7 @@
 #pragma once
 
-// All of the library that is no template, for the one source file of a program that compiles it; see
-// <redlatch/compilation.hpp>. Stands before any other include of the library there.
+// The definitions that REDLATCH_SEPARATE_COMPILATION leaves out elsewhere, for one source file of the
+// program; see <redlatch/compilation.hpp>. Stands before any other include of the library there.
 
 #if defined(REDLATCH_DEFINITIONS)
 #error "<redlatch/source.hpp> must be the first of redlatch's headers in its file"

@@ -18,7 +18,7 @@ inline constexpr std::string_view reserved_prefix = "redlatch:";
 
 /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
 inline bool takes_plain_set(const PolicyTraits& traits) {
-    return !traits.fenced && traits.scripts == &lua::on_string();
+    return !traits.fenced && traits.shape == Shape::string && traits.scripts == &lua::on_string();
 }
 
 /// Whether a lease may be used at all.
