@@ -37,7 +37,8 @@ template <class P>
 inline constexpr bool is_fenced<P> = P::fenced;
 
 /// What `Lock` asks of its policy: a plain type with four static members, and a fifth, `fenced`, if
-/// it likes. `Simple`, `Reentrant`, `Watchdog<P>` and `Fenced<P>` are examples; to change one thing, derive from a policy and redeclare it:
+/// it likes. `Simple`, `Reentrant`, `Watchdog<P>` and `Fenced<P>` are examples; to change one thing,
+/// derive from a policy and redeclare it:
 ///
 ///     struct Audited : redlatch::Simple {
 ///         static const redlatch::LockScripts& scripts();   // also writes a log entry

@@ -289,7 +289,7 @@ public:
                          });
     }
 
-    /// Ends one of the acquisitions made through one `Lock` object, whichever thread made it.
+    /// Ends one of the acquisitions made through one `Handle`, whichever thread made it.
     Ending end_one_through(const std::string& key, const void* through) {
         return end_where(key, [through](const Hold&, const Acquisition& acquisition) {
             return acquisition.through == through;

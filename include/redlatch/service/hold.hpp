@@ -46,7 +46,7 @@ enum class Phase : std::uint8_t {
 /// One acquisition inside a hold: the outermost, or a nested one.
 struct Acquisition {
     std::uint64_t id;
-    const void* through;  ///< the `Lock` whose `lock()` or `try_lock()` it was; null for a `Held`
+    const void* through;  ///< the `Handle` whose `take()` or `try_take()` it was; null for a `Held`
     bool watched;
 };
 

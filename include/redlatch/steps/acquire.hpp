@@ -26,7 +26,7 @@ namespace redlatch::inline v0::detail {
 /// Takes a lock, once: asks the gate, then does at the server what the core decides.
 class Acquiring {
 public:
-    /// `through`: the `Lock` that a thread-owned acquisition is made with; null for a `Held`.
+    /// `through`: the `Handle` that a thread-owned acquisition is made with; null for a `Held`.
     Acquiring(Session& session, const LockSpec& spec, Lease lease, const AcquireOptions& options,
               const void* through)
         : session_(&session),
