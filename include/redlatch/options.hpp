@@ -120,6 +120,17 @@ struct LockOptions {
     Drift drift{};
 };
 
+/// Whom an acquisition belongs to: that decides what nests, and what `Lock`'s members speak of.
+enum class Owner {
+    /// The calling thread. Its next acquisition of a reentrant lock nests; of another one it is
+    /// `Errc::deadlock` where the wait has no limit. `Lock`'s members called by it speak of this
+    /// hold, also when the `Held` has gone to another thread.
+    thread,
+    /// The `Held` alone, for one that goes to another thread: the acquiring thread is then excluded
+    /// like everybody else, and waits for its end. `Lock`'s members do not speak of it.
+    hold,
+};
+
 /// How one acquisition differs from the `Lock`'s options.
 struct AcquireOptions {
     /// How long to wait. Default: without limit.
@@ -130,6 +141,9 @@ struct AcquireOptions {
 
     /// Ends the wait within 50 ms with `Errc::cancelled`. Default: never.
     std::stop_token stop{};
+
+    /// Whom the hold belongs to. Default: `Owner::thread`.
+    Owner owner = Owner::thread;
 };
 
 /// Stands in for a URI where the program makes its connections itself: through a tunnel, with an

@@ -198,6 +198,28 @@ TEST_F(FrozenUnderAHold, a_nested_try_gives_up_and_the_outer_hold_goes_on) {
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 
+TEST_F(FrozenUnderAHold, a_nested_lock_ends_with_the_outer_holds_validity) {
+    Lock<Reentrant> lock{*client, "job", {.lease = 1s}};
+    lock.lock();
+    server.freeze();
+    const auto error = within(1s, [&] { return thrown_by([&] { lock.lock(); }); });
+    EXPECT_TRUE(is_error(error, Errc::lost));
+    EXPECT_EQ(lock.state(), HoldState::lost);
+}
+
+TEST_F(FrozenUnderAHold, a_nested_lock_ends_with_the_client) {
+    Lock<Reentrant> lock{*client, "job", {.lease = 60s}};
+    auto nested = in_background([&] {
+        lock.lock();
+        server.freeze();
+        return thrown_by([&] { lock.lock(); });
+    });
+    EXPECT_FALSE(finishes(nested, 2 * command_timeout));
+    within(client_bound, [&] { client.reset(); });
+    ASSERT_TRUE(finishes(nested));
+    EXPECT_TRUE(is_error(nested.get(), Errc::cancelled));
+}
+
 TEST_F(FrozenUnderAHold, a_nested_release_gives_up_after_the_command_timeout) {
     Lock<Reentrant> lock{*client, "job"};
     lock.lock();

@@ -98,6 +98,22 @@ TEST_F(LateCommand, of_a_plain_set_is_undone_by_the_last_release) {
     EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
 }
 
+TEST_F(LateCommand, of_a_plain_set_is_undone_also_where_the_lock_was_moved_on) {
+    warm_up<Simple>();
+    proxy_.copy_once("NX");
+    proxy_.drop_replies_once(1, "NX");
+    Held held = take<Simple>(client_);  // by a second try: what became of the first is not known
+    auto next = start_waiting<Simple>(client_);
+    std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
+    const std::string token = held.token();
+    let_go(held);
+    ASSERT_TRUE(finishes(next));
+    let_go(next.get());
+    proxy_.deliver_copy();
+    EXPECT_EQ(redis_.get("job").value_or(""), token);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
 TEST_F(LateCommand, of_a_server_that_stood_still_takes_no_lock) {
     warm_up<Reentrant>();
     Lock<Reentrant> lock{client_, "job"};

@@ -3,6 +3,7 @@
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
 #include <redlatch/policy/lua.hpp>
+#include <redlatch/service/shared_client.hpp>
 
 #include <atomic>
 #include <functional>
@@ -203,6 +204,23 @@ TEST_F(LateAnswer, to_an_extension_revives_nothing_and_leaves_no_key) {
     EXPECT_EQ(extension.get(), Errc::lost);
     EXPECT_EQ(held.state(), HoldState::lost);
     EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); })) << "others wait for nobody";
+}
+
+TEST_F(LateAnswer, to_an_extension_of_a_hold_that_was_passed_on_leaves_the_next_holder_alone) {
+    std::optional<Client> client{std::in_place,
+                                 ClientOptions{.uris = {proxy_.uri()}, .command_timeout = 20s}};
+    Lock<Simple> lock{*client, "job", {.lease = 20s}};
+    Held held = lock.acquire().value();
+    proxy_.hold_replies();
+    auto extension = std::async(std::launch::async, [&] { return code_of(held.extend(40s)); });
+    EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 20'000; }));
+    // As another thread passes it on in memory, under its token; to force that takes luck with times.
+    const auto hold = detail::Access::shared(*client)->session().gate().current("job");
+    ASSERT_TRUE(hold->advance(detail::Phase::held, detail::Phase::released));
+    proxy_.pass();
+    EXPECT_EQ(extension.get(), Errc::not_held) << "not lost, but released by somebody else";
+    client.reset();  // carries out what was left for the background
+    EXPECT_TRUE(redis_.exists("job")) << "the next holder's";
 }
 
 TEST_F(LateAnswer, to_a_nested_acquire_revives_nothing_and_leaves_no_key) {

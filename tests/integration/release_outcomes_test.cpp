@@ -103,6 +103,29 @@ TEST_F(ReleaseOutcome, not_held_when_there_was_nothing_to_release) {
     EXPECT_TRUE(is_outcome(Held{}.release(), Release::not_held));
 }
 
+TEST_F(ReleaseOutcome,
+       unclear_when_the_lock_was_moved_to_a_thread_that_left_and_then_nothing_is_heard) {
+    ClientOptions options = through_proxy();
+    options.command_timeout = 3s;
+    Client patient{options};
+    Lock<Simple> lock{patient, "job", {.lease = 60s}};
+    Held held = lock.acquire().value();
+    std::stop_source source;
+    auto next = in_background([&] { return lock.acquire({.stop = source.get_token()}); });
+    std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
+    const std::string token = held.token();
+    proxy.delay_replies(1s);
+    auto released = in_background([&] { return held.release(); });
+    EXPECT_TRUE(eventually([&] { return raw.get("job") != token; }));
+    proxy.black_hole(Way::requests);
+    source.request_stop();
+    EXPECT_TRUE(fails_with(next.get(), Errc::cancelled));
+    EXPECT_TRUE(fails_with(released.get(), Errc::unclear));
+    EXPECT_TRUE(raw.exists("job"));
+    proxy.pass();
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+}
+
 TEST_F(ReleaseOutcome, unclear_when_no_answer_ever_comes) {
     Lock<Simple> lock{client, "job"};
     lock.lock();

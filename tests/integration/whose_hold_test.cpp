@@ -193,6 +193,58 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_in_the_middle_of_work_leaves_nothing_b
     }
 }
 
+template <class Policy>
+class OwnerHold : public LockTest {
+protected:
+    const AcquireOptions of_hold{.wait = 10s, .owner = Owner::hold};
+
+    Lock<Policy> lock_{client_, "job"};
+};
+TYPED_TEST_SUITE(OwnerHold, AllPolicies);
+
+TYPED_TEST(OwnerHold, excludes_the_thread_that_acquired_it_until_a_worker_has_released_it) {
+    auto& lock = this->lock_;
+    std::atomic<bool> worked{false};
+    Held held = lock.acquire(this->of_hold).value();
+    EXPECT_FALSE(lock.try_lock());
+    EXPECT_EQ(code_of(lock.acquire({.wait = 5ms, .owner = Owner::hold})), Errc::timed_out);
+    std::jthread worker{[&, held = std::move(held)]() mutable {
+        std::this_thread::sleep_for(50ms);
+        worked = true;
+        EXPECT_EQ(held.release().value(), Release::released);
+    }};
+    Held next = lock.acquire({.owner = Owner::hold}).value();
+    EXPECT_TRUE(worked);
+    EXPECT_TRUE(next.held());
+}
+
+TYPED_TEST(OwnerHold, is_not_what_members_of_the_lock_speak_of) {
+    auto& lock = this->lock_;
+    const Held held = lock.acquire(this->of_hold).value();
+    EXPECT_FALSE(lock.held());
+    EXPECT_EQ(lock.state(), HoldState::none);
+    EXPECT_EQ(code_of(lock.extend(40s)), Errc::not_held);
+    EXPECT_EQ(lock.release().value(), Release::not_held);
+    EXPECT_TRUE(held.held());
+    EXPECT_NE(held.token().find(":hold:"), std::string::npos) << held.token();
+}
+
+TYPED_TEST(OwnerHold, does_not_nest_in_the_threads_own_hold) {
+    auto& lock = this->lock_;
+    lock.lock();
+    EXPECT_EQ(code_of(lock.acquire({.owner = Owner::hold})), Errc::deadlock);
+    EXPECT_EQ(code_of(lock.acquire({.wait = 5ms, .owner = Owner::hold})), Errc::timed_out);
+    EXPECT_EQ(lock.release().value(), Release::released);
+}
+
+TYPED_TEST(OwnerHold, is_waited_for_until_its_end_by_the_thread_that_acquired_it) {
+    if constexpr (!TypeParam::watched) {
+        const Held forgotten = this->lock_.acquire({.lease = 200ms, .owner = Owner::hold}).value();
+        this->lock_.lock();  // neither a deadlock nor for ever
+        EXPECT_FALSE(forgotten.held());
+    }
+}
+
 using WhoseNest = LockTest;
 
 TEST_F(WhoseNest, ends_with_its_lock_by_one_command) {

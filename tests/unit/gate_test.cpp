@@ -58,6 +58,7 @@ struct Guest {
     Lease lease = 2h;
     unsigned local_handoffs = 0;
     bool others_poll = false;
+    Owner owner = Owner::thread;
 
     Acquisition acquisition() const { return {id, through, watched}; }
 
@@ -70,10 +71,18 @@ struct Guest {
                                Clock::now(), std::max(wait.duration(), Clock::duration::zero())),
                            .stop = stop,
                            .acquisition = acquisition(),
-                           .handoffs = {.in_row = local_handoffs, .others_poll = others_poll}});
+                           .handoffs = {.in_row = local_handoffs, .others_poll = others_poll},
+                           .owner = owner});
     }
 
     Answer ask(Gate& gate) const { return enter(gate).answer; }
+
+    /// The same request from the thread that calls this.
+    Guest from_here() const {
+        Guest guest = *this;
+        guest.thread = detail::this_thread_serial();
+        return guest;
+    }
 
     /// Takes the lock, as if the server had given it to `hold`.
     void take(Gate& gate, const std::shared_ptr<Hold>& hold) const {
@@ -392,7 +401,7 @@ TEST(Gate, closing_ends_all_waiting_and_tells_what_is_held) {
     first.wait_until_asleep();
     Waiter second{[&] { answers[1] = Guest{.key = "a"}.ask(gate); }};
     second.wait_until_asleep();
-    const auto holds = gate.close();
+    const auto holds = gate.close().holds;
     first.join();
     second.join();
     EXPECT_EQ(answers[0], Answer::closed);
@@ -403,7 +412,7 @@ TEST(Gate, closing_ends_all_waiting_and_tells_what_is_held) {
 
 TEST(Gate, closed_lets_nobody_in) {
     Gate gate;
-    EXPECT_TRUE(gate.close().empty());
+    EXPECT_TRUE(gate.close().holds.empty());
     EXPECT_EQ(Guest{}.ask(gate), Answer::closed);
     EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::closed);
     EXPECT_EQ(gate.size(), 0U);
@@ -412,7 +421,7 @@ TEST(Gate, closed_lets_nobody_in) {
 TEST(Gate, turn_finished_after_closing_is_no_hold) {
     Gate gate;
     auto admission = Guest{}.enter(gate);
-    EXPECT_TRUE(gate.close().empty());
+    EXPECT_TRUE(gate.close().holds.empty());
     EXPECT_FALSE(admission.turn->finish(taken_hold()));
     EXPECT_EQ(gate.current("key"), nullptr);
     EXPECT_EQ(gate.size(), 0U);
@@ -745,7 +754,7 @@ TEST(Gate, heir_gets_the_place_in_the_servers_queue) {
         heir.join();
         ASSERT_TRUE(ticket);
         EXPECT_EQ(ticket->token.bytes, "mine");
-        EXPECT_EQ(ticket->scripts, &hold->scripts());
+        EXPECT_EQ(ticket->terms.traits.scripts, &hold->scripts());
         EXPECT_EQ(ticket->unclear_try, unclear);
         EXPECT_EQ(gate.size(), 0U) << "the heir left no heir";
     }
@@ -870,6 +879,93 @@ TEST(Gate, closed_bequeaths_nothing) {
     EXPECT_EQ(gate.size(), 0U);
 }
 
+TEST(Gate, closing_returns_each_place_that_its_heir_has_not_taken) {
+    // The heir or the closing thread may be faster; the place is never forgotten.
+    for (int round = 0; round < 200; ++round) {
+        Gate gate;
+        auto first = Guest{}.enter(gate);
+        first.turn->announce(*asked_hold({.token = "mine"}));
+        bool inherited = false;
+        Waiter heir{[&] {
+            auto admission = Guest{}.enter(gate);
+            inherited = admission.turn && admission.turn->inherited();
+        }};
+        ASSERT_TRUE(eventually([&] { return first.turn->has_heirs(); }));
+        ASSERT_TRUE(first.turn->bequeath(true));
+        const auto places = gate.close().places;
+        heir.join();
+        ASSERT_EQ(places.size(), inherited ? 0U : 1U);
+        if (inherited) continue;
+        EXPECT_EQ(places[0].token.bytes, "mine");
+        EXPECT_EQ(places[0].terms.keys->lock, "key");
+        EXPECT_TRUE(places[0].unclear_try);
+    }
+}
+
+TEST(Gate, hold_that_was_lost_before_its_turn_ended_blocks_nobody) {
+    Gate gate;
+    const auto hold = taken_hold();
+    auto admission = Guest{}.enter(gate);
+    hold->nest.push_back(Guest{}.acquisition());
+    ASSERT_TRUE(hold->advance(Phase::held, Phase::lost));  // as a service declares it
+    gate.lost(hold);
+    ASSERT_TRUE(admission.turn->finish(hold));
+    EXPECT_EQ(gate.current("key"), nullptr);
+    EXPECT_EQ(gate.find("key", detail::this_thread_serial()), hold)
+        << "its thread can see the loss";
+    expect_free(gate);
+    EXPECT_EQ(unlock(gate), Kind::past);
+    EXPECT_EQ(gate.size(), 0U);
+}
+
+TEST(Gate, waiter_behind_a_hand_over_has_its_turn_when_the_new_hold_runs_out) {
+    Gate gate;
+    const auto hold = taken_hold({.lease = 300ms});
+    const Guest guest{.lease = 300ms, .local_handoffs = 100};
+    guest.take(gate, hold);
+    hold->confirm(Clock::now(), 1h);  // an extension, which the next hold does not inherit
+    Answer second{};
+    Answer third{};
+    Waiter hanging{[&] { second = guest.from_here().ask(gate); }};  // and never releases
+    hanging.wait_until_asleep();
+    Waiter behind{[&] { third = guest.from_here().ask(gate); }};
+    behind.wait_until_asleep();
+    const auto ending = gate.end_innermost("key", detail::this_thread_serial());
+    if (ending.kind == Kind::last) {  // too slow for a hand-over without a command
+        ASSERT_TRUE(gate.moved(*hold, {{"next"}, Clock::now()}, false));
+    }
+    hanging.join();
+    EXPECT_EQ(second, Answer::handed);
+    EXPECT_TRUE(eventually([&] { return behind.done(); }));
+    static_cast<void>(gate.close());  // ends a wait that goes on for ever
+    behind.join();
+    EXPECT_EQ(third, Answer::turn);
+}
+
+TEST(Gate, waiter_behind_waiters_needs_no_call_to_become_the_one_in_front) {
+    // The first to wait has a long lease to look at, the one that gets the lock a short one.
+    Gate gate;
+    const auto hold = taken_hold({.lease = 1h});
+    Guest{}.take(gate, hold);
+    const Guest brief{.lease = 300ms, .local_handoffs = 100};
+    Answer answer{};
+    std::stop_source source;
+    Waiter leaving{[&] { Guest{.stop = source.get_token()}.ask(gate); }};
+    leaving.wait_until_asleep();
+    Waiter next{[&] { brief.from_here().take(gate, taken_hold({.lease = 300ms})); }};
+    next.wait_until_asleep();
+    Waiter last{[&] { answer = brief.from_here().ask(gate); }};
+    last.wait_until_asleep();
+    source.request_stop();
+    leaving.join();
+    EXPECT_EQ(unlock(gate), Kind::last);
+    next.join();
+    EXPECT_TRUE(eventually([&] { return last.done(); }));
+    static_cast<void>(gate.close());
+    last.join();
+    EXPECT_EQ(answer, Answer::turn);
+}
+
 TEST(Gate, heir_takes_the_place_even_if_it_has_just_been_stopped_or_run_out_of_time) {
     // Else the place would be nobody's. Who is faster, differs from round to round.
     for (int round = 0; round < 60; ++round) {
@@ -947,6 +1043,114 @@ TEST(Gate, own_lock_with_a_limit_is_busy) {
     Guest{}.take(gate, taken_hold());
     EXPECT_EQ((Guest{.wait = Wait::none()}.ask(gate)), Answer::busy);
     EXPECT_EQ((Guest{.wait = 5ms}.ask(gate)), Answer::busy);
+}
+
+/// A hold that no thread owns.
+std::shared_ptr<Hold> hold_of_no_thread(const PolicyTraits& traits) {
+    return taken_hold({.traits = traits, .thread = detail::no_thread});
+}
+
+TEST(Gate, hold_of_no_thread_excludes_the_thread_that_took_it) {
+    for (const PolicyTraits& traits : {traits_of<Simple>(), nesting()}) {
+        Gate gate;
+        const Guest guest{.traits = traits, .wait = 5ms, .owner = Owner::hold};
+        guest.take(gate, hold_of_no_thread(traits));
+        EXPECT_EQ(guest.ask(gate), Answer::busy);
+        EXPECT_EQ((Guest{.traits = traits, .wait = 5ms}.ask(gate)), Answer::busy);
+        EXPECT_EQ(gate.find("key", detail::this_thread_serial()), nullptr);
+        Answer answer{};
+        Waiter waiter{[&] { answer = Guest{.traits = traits}.ask(gate); }};
+        waiter.wait_until_asleep();
+        const auto ending = gate.end_acquisition(*gate.current("key"), guest.id);
+        ASSERT_EQ(ending.kind, Kind::last);
+        gate.released(*ending.hold);
+        waiter.join();
+        EXPECT_EQ(answer, Answer::turn);
+    }
+}
+
+TEST(Gate, hold_of_no_thread_does_not_nest_in_its_threads_hold) {
+    Gate gate;
+    Guest{.traits = nesting()}.take(gate, taken_hold({.traits = nesting()}));
+    const Guest limited{.traits = nesting(), .wait = 5ms, .owner = Owner::hold};
+    EXPECT_EQ(limited.ask(gate), Answer::busy);
+    const Guest unlimited{.traits = nesting(), .owner = Owner::hold};
+    EXPECT_EQ(unlimited.ask(gate), Answer::deadlock)
+        << "the thread itself would have to release it";
+}
+
+TEST(Gate, hold_of_no_thread_is_handed_on_as_one) {
+    Gate gate;
+    const auto hold = hold_of_no_thread(traits_of<Simple>());
+    const Guest guest{.lease = 1h, .local_handoffs = 100, .owner = Owner::hold};
+    guest.take(gate, hold);
+    std::shared_ptr<Hold> next;
+    Waiter heir{[&] { next = guest.enter(gate).hold; }};
+    heir.wait_until_asleep();
+    const auto ending = gate.end_acquisition(*hold, guest.id);
+    if (ending.kind == Kind::last) {
+        ASSERT_TRUE(gate.moved(*hold, {{"next"}, Clock::now()}, false));
+    }
+    heir.join();
+    ASSERT_NE(next, nullptr);
+    EXPECT_EQ(next->thread(), detail::no_thread);
+}
+
+/// A thread that pauses before it nests once more.
+class NestingPause : public ::testing::Test {
+protected:
+    void SetUp() override { Guest{.traits = nesting()}.take(gate_, hold_); }
+
+    Woken pause(TimePoint until, const std::stop_token& stop = {}) {
+        return gate_.pause(*hold_, until, stop);
+    }
+
+    Gate gate_;
+    std::shared_ptr<Hold> hold_ = taken_hold({.traits = nesting()});
+};
+
+TEST_F(NestingPause, ends_in_time) {
+    const TimePoint until = Clock::now() + 20ms;
+    EXPECT_EQ(pause(until), Woken::in_time);
+    EXPECT_GE(Clock::now(), until);
+}
+
+TEST_F(NestingPause, ends_with_the_client) {
+    Woken woken{};
+    Waiter waiter{[&] { woken = pause(TimePoint::max()); }};
+    waiter.wait_until_asleep();
+    EXPECT_EQ(gate_.close().holds, std::vector{hold_});
+    waiter.join();
+    EXPECT_EQ(woken, Woken::closed);
+    EXPECT_EQ(pause(TimePoint::max()), Woken::closed);
+}
+
+TEST_F(NestingPause, ends_with_the_stop_token) {
+    std::stop_source source;
+    Woken woken{};
+    Waiter waiter{[&] { woken = pause(TimePoint::max(), source.get_token()); }};
+    waiter.wait_until_asleep();
+    source.request_stop();
+    waiter.join();
+    EXPECT_EQ(woken, Woken::cancelled);
+}
+
+TEST_F(NestingPause, ends_with_the_loss_of_the_hold) {
+    Woken woken{};
+    Waiter waiter{[&] { woken = pause(TimePoint::max()); }};
+    waiter.wait_until_asleep();
+    ASSERT_TRUE(hold_->advance(Phase::held, Phase::lost));
+    gate_.lost(hold_);
+    waiter.join();
+    EXPECT_EQ(woken, Woken::lost);
+    EXPECT_EQ(pause(TimePoint::max()), Woken::lost);
+}
+
+TEST_F(NestingPause, ends_when_validity_does) {
+    const auto brief = taken_hold({.key = "brief", .traits = nesting(), .lease = 200ms});
+    Guest{.key = "brief", .traits = nesting()}.take(gate_, brief);
+    EXPECT_EQ(gate_.pause(*brief, TimePoint::max(), {}), Woken::lost);
+    EXPECT_GE(Clock::now(), brief->valid_until());
 }
 
 TEST(Gate, another_shape_is_refused_at_once) {

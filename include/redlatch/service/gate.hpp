@@ -30,8 +30,7 @@ namespace redlatch::inline v0::detail {
 /// it to the next one.
 struct Ticket {
     Token token;
-    const LockScripts* scripts;
-    bool fenced;
+    HoldTerms terms;
     bool unclear_try = false;  ///< as in `Hold`
 };
 
@@ -89,8 +88,10 @@ public:
         const std::stop_token& stop;
         Acquisition acquisition;
         HandoffLimit handoffs;
+        Owner owner = Owner::thread;
 
         const std::string& key() const noexcept { return terms.keys->lock; }
+        ThreadSerial holder() const noexcept { return holder_of(owner, thread); }
     };
 
 private:
@@ -125,6 +126,7 @@ private:
     struct Waiting {
         const Visit* visit;
         Sleeper sleeper;
+        TimePoint asleep_until = TimePoint::max();
         std::shared_ptr<Hold> hold{};    // that the lock has passed on to
         std::atomic<bool> given{false};  // it has; the queue has forgotten about this
     };
@@ -139,11 +141,14 @@ private:
         std::optional<Ticket> ticket{};           // under which it waits at the server, if it does
         std::optional<Grant> grant{};             // a message for that ticket
         std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
+        std::vector<Sleeper*> nesting{};          // threads that pause before they nest once more
         std::list<Waiting*> queue{};
         Handoffs handoffs{};
 
         bool free() const noexcept { return current == nullptr && !contended; }
-        bool unused() const noexcept { return free() && queue.empty() && past.empty(); }
+        bool unused() const noexcept {
+            return free() && queue.empty() && past.empty() && nesting.empty();
+        }
     };
 
     using Entries = std::unordered_map<std::string, Entry>;
@@ -155,6 +160,7 @@ public:
         in_time,    ///< it was over
         granted,    ///< a message says that the lock is ours
         recheck,    ///< a message may have been missed
+        lost,       ///< the end of the hold that the thread nests in
         cancelled,  ///< the stop token
         closed,     ///< the end of the client
     };
@@ -186,9 +192,7 @@ public:
         /// on a grant for it is known to be ours.
         void announce(const Hold& hold) {
             const Lock lock{*gate_};
-            entry_->second.ticket = {.token = hold.token(),
-                                     .scripts = &hold.scripts(),
-                                     .fenced = hold.terms().traits.fenced};
+            entry_->second.ticket = {.token = hold.token(), .terms = hold.terms()};
         }
 
         /// The message that ended the pause.
@@ -318,13 +322,31 @@ public:
     /// A hold is over without a release.
     void lost(const std::shared_ptr<Hold>& hold) {
         const Lock lock{*this};
-        if (!hold->nest.empty()) {
-            const auto entry = entries_.find(hold->key());
-            if (entry != entries_.end() && entry->second.current == hold) {
-                entry->second.past.push_back(hold);
-            }
-        }
+        const auto entry = entries_.find(hold->key());
+        if (entry == entries_.end()) return;
+        Entry& here = entry->second;
+        for (Sleeper* sleeper : here.nesting) wake(sleeper);
+        if (here.current == hold && !hold->nest.empty()) here.past.push_back(hold);
         vacate(*hold);
+    }
+
+    /// Sleeps as a thread that is about to nest in `hold`, which it has: until `until`, or until
+    /// there is something to do.
+    Woken pause(const Hold& hold, TimePoint until, const std::stop_token& stop) {
+        Lock lock{*this};
+        const auto entry = entries_.find(hold.key());
+        if (entry == entries_.end()) return Woken::lost;
+        Entry& here = entry->second;
+        Sleeper self{stop};
+        here.nesting.push_back(&self);
+        std::optional<Woken> cause;
+        while (!(cause = end_of_nesting(hold, until, stop))) {
+            self.sleep(lock, std::min(until, hold.valid_until()));
+            lock.lock();
+        }
+        std::erase(here.nesting, &self);
+        erase_if_unused(*entry);
+        return *cause;
     }
 
     /// What `thread` holds under `key`, or held until it was lost; null for nothing.
@@ -377,17 +399,28 @@ public:
         }
     }
 
-    /// Ends all waiting, lets nobody in any more, and returns what is held.
-    Holds close() {
+    /// What the gate leaves behind at the end of the client: the caller has to release it.
+    struct Remains {
+        Holds holds{};
+        std::vector<Ticket>
+            places{};  ///< left behind for a thread here that does not get to use it
+    };
+
+    /// Ends all waiting and lets nobody in any more.
+    Remains close() {
         const Lock lock{*this};
         closed_ = true;
-        Holds holds;
+        Remains remains;
         for (auto& [key, entry] : entries_) {
-            if (entry.current != nullptr) holds.push_back(entry.current);
+            if (entry.current != nullptr) remains.holds.push_back(entry.current);
+            if (entry.ticket && !entry.contended) {
+                remains.places.push_back(*std::exchange(entry.ticket, std::nullopt));
+            }
             wake(entry.contender);
+            for (Sleeper* sleeper : entry.nesting) wake(sleeper);
             for (Waiting* waiting : entry.queue) wake(&waiting->sleeper);
         }
-        return holds;
+        return remains;
     }
 
     /// How many names have an entry.
@@ -400,13 +433,14 @@ private:
     Admission admit(Lock& lock, Named& entry, const Visit& visit) {
         Entry& here = entry.second;
         Admission admission{Answer::busy};
-        take_run_out(here, admission.run_out);
+        // Where threads wait, the one in front takes it out, and has its turn at once.
+        if (here.queue.empty()) take_run_out(here, admission.run_out);
         if (here.free() && here.queue.empty()) here.shape = visit.terms.traits.shape;
         const bool ours = here.current != nullptr && here.current->thread() == visit.thread &&
-                          here.current->in(Phase::held);
+                          here.current->valid(Clock::now());
         if (here.shape != visit.terms.traits.shape) {
             admission.answer = Answer::wrong_shape;
-        } else if (ours && visit.terms.traits.reentrant) {
+        } else if (ours && visit.owner == Owner::thread && visit.terms.traits.reentrant) {
             nest(here.current, visit.acquisition, admission);
         } else if (ours && visit.wait.is_unlimited()) {
             admission.answer = Answer::deadlock;
@@ -448,16 +482,20 @@ private:
                 admission.answer = leave_queue(here, self, *end);
                 return;
             }
-            TimePoint until = visit.deadline;
-            if (front && here.current != nullptr && here.current->in(Phase::held)) {
-                until = std::min(until, here.current->valid_until());
-            }
-            self.sleeper.sleep(lock, until);
+            self.asleep_until = std::min(visit.deadline, end_to_watch(here));
+            self.sleeper.sleep(lock, self.asleep_until);
             if (!self.given.load(std::memory_order_acquire)) lock.lock();
         } while (!self.given.load(std::memory_order_acquire));
         // The entry is others' business by now; nor need the mutex be held.
         admission.answer = Answer::handed;
         admission.hold = std::move(self.hold);
+    }
+
+    /// How long a thread in the queue may sleep. Each of them watches for the end of the present
+    /// hold, so that hardly any has to be woken when it becomes the one in front.
+    static TimePoint end_to_watch(const Entry& here) {
+        const bool runs = here.current != nullptr && here.current->valid(Clock::now());
+        return runs ? here.current->valid_until() : TimePoint::max();
     }
 
     std::optional<Answer> end_of_wait(const Visit& visit) const {
@@ -485,10 +523,10 @@ private:
     /// The thread in front holds the lock.
     void hand_on(Entry& here, Handed handed) {
         Waiting& next = *here.queue.front();
+        const Visit& visit = *next.visit;
+        here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.holder());
         here.queue.pop_front();
         here.handoffs.count();
-        const Visit& visit = *next.visit;
-        here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.thread);
         here.current->unclear_try = handed.unclear_try;
         here.current->fence = handed.fence;
         here.current->votes = std::move(handed.votes);
@@ -497,6 +535,17 @@ private:
         next.hold = here.current;
         wake(&next.sleeper);
         next.given.store(true, std::memory_order_release);  // it may be gone after this
+        wake_front(here);
+    }
+
+    std::optional<Woken> end_of_nesting(const Hold& hold, TimePoint until,
+                                        const std::stop_token& stop) const {
+        const TimePoint now = Clock::now();
+        if (closed_) return Woken::closed;
+        if (stop.stop_requested()) return Woken::cancelled;
+        if (!hold.valid(now)) return Woken::lost;
+        if (now >= until) return Woken::in_time;
+        return std::nullopt;
     }
 
     Woken pause(Entry& here, TimePoint until, const std::stop_token& stop) {
@@ -556,7 +605,11 @@ private:
         if (hold != nullptr) here.handoffs.begin(others_wait, hold->refreshed_at());
         const bool kept = hold == nullptr || !closed_;
         if (hold != nullptr) here.fault = nullptr;
-        if (kept) here.current = std::move(hold);
+        if (kept && hold != nullptr && hold->in(Phase::lost)) {
+            here.past.push_back(std::move(hold));  // a service was faster
+        } else if (kept) {
+            here.current = std::move(hold);
+        }
         hand_turn_on(entry, false);
         return kept;
     }
@@ -617,7 +670,7 @@ private:
                                                     hold.terms().lease);
     }
 
-    /// A hold past its validity blocks nobody here any longer.
+    /// A hold past its validity blocks nobody here any longer. The caller declares it lost at once.
     static void take_run_out(Entry& here, Holds& run_out) {
         if (here.current == nullptr || !here.current->in(Phase::held)) return;
         if (here.current->valid(Clock::now())) return;
@@ -633,8 +686,15 @@ private:
         erase_if_unused(*entry);
     }
 
+    /// Wakes the thread in front where it would oversleep its turn. A hold that is being released
+    /// wakes it when it is over.
     void wake_front(Entry& here) {
-        if (!here.queue.empty()) wake(&here.queue.front()->sleeper);
+        if (here.queue.empty()) return;
+        Waiting& front = *here.queue.front();
+        const Hold* const hold = here.current.get();
+        const bool may_sleep = hold != nullptr && (!hold->in(Phase::held) ||
+                                                   front.asleep_until <= hold->valid_until());
+        if (!may_sleep) wake(&front.sleeper);
     }
 
     void wake(Sleeper* sleeper) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/validity.hpp>
+#include <redlatch/options.hpp>
 #include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/service/process.hpp>
@@ -27,6 +28,13 @@ inline ThreadSerial this_thread_serial() noexcept {
     static std::atomic<std::uint64_t> last{0};
     thread_local const ThreadSerial mine{last.fetch_add(1, std::memory_order_relaxed) + 1};
     return mine;
+}
+
+/// The number of no thread: the owner of a hold with `Owner::hold`.
+inline constexpr ThreadSerial no_thread{0};
+
+constexpr ThreadSerial holder_of(Owner owner, ThreadSerial thread) noexcept {
+    return owner == Owner::hold ? no_thread : thread;
 }
 
 /// One owner's name for one acquisition, as the server stores it.
@@ -79,6 +87,7 @@ struct HoldTerms {
 /// holder, the gate, the renewal and the notifier.
 class Hold {
 public:
+    /// `thread`: the owner; `no_thread` for a hold that no thread owns.
     Hold(HoldTerms terms, Token token, ThreadSerial thread)
         : terms_(std::move(terms)), token_(std::move(token)), thread_(thread) {}
 

@@ -119,11 +119,13 @@ public:
     /// What the master for `key` tells this client.
     Subscription& subscription(std::string_view key) { return subscriptions_.of(master_of(key)); }
 
-    /// A name for a new acquisition that was never used and never will be.
+    /// A name for a new acquisition of `thread`, or of no thread, that was never used and never will
+    /// be.
     Token new_token(ThreadSerial thread) {
         const auto number = acquisitions_.fetch_add(1, std::memory_order_relaxed) + 1;
-        return {token_prefix_ + std::to_string(static_cast<std::uint64_t>(thread)) + ":" +
-                std::to_string(number)};
+        const std::string owner =
+            thread == no_thread ? "hold" : std::to_string(static_cast<std::uint64_t>(thread));
+        return {token_prefix_ + owner + ":" + std::to_string(number)};
     }
 
     std::uint64_t new_acquisition_id() noexcept {
@@ -156,7 +158,8 @@ public:
     }
 
     /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
-    /// to know is told. The first of several calls counts.
+    /// to know is told. The first of several calls counts. Does nothing where the hold was released
+    /// or passed on: its token belongs to somebody else by now, or to nobody.
     void declare_lost(const std::shared_ptr<Hold>& hold) {
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
@@ -172,16 +175,41 @@ public:
         });
     }
 
+    /// The same where the server may still have the lock under its token: it is released there.
+    void declare_lost_and_release(const std::shared_ptr<Hold>& hold) {
+        declare_lost(hold);
+        if (hold->in(Phase::lost)) renewal_.bury(hold, {Clock::duration::zero()});
+    }
+
+    /// Releases what a token may have at the server, in the background; once more after a pause where
+    /// a try with it is `unclear`. One try and no more where the client is closing.
+    void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
+        std::vector<Clock::duration> pauses{Clock::duration::zero()};
+        if (unclear) pauses.emplace_back(too_late());
+        if (!renewal_.bury(hold, std::move(pauses))) release_now(*hold);
+    }
+
+    /// The same for a place in the queue.
+    void release_later(Ticket place) {
+        release_later(
+            std::make_shared<Hold>(std::move(place.terms), std::move(place.token), no_thread),
+            place.unclear_try);
+    }
+
+    /// Tries once, for `command_timeout` at most.
+    void release_now(const Hold& hold) {
+        static_cast<void>(run(hold.key(), release_call(hold), Limit::in(command_timeout_)));
+    }
+
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
     /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
     /// just doing (and for a subscription that is just being made), one for the releases, one for
     /// callbacks that run; and one more where releases were only sent.
     void close() {
         if (closed_.exchange(true)) return;
-        for (const auto& hold : gate_.close()) {
-            declare_lost(hold);
-            renewal_.bury(hold, {Clock::duration::zero()});
-        }
+        Gate::Remains remains = gate_.close();
+        for (const auto& hold : remains.holds) declare_lost_and_release(hold);
+        for (Ticket& place : remains.places) release_later(std::move(place));
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscriptions_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
@@ -260,9 +288,7 @@ private:
                         .drift = {},
                         .lock_delay = {},
                         .max_hold = {}};
-        renewal_.bury(
-            std::make_shared<Hold>(std::move(terms), Token{grant.token}, this_thread_serial()),
-            {Clock::duration::zero()});
+        release_later({.token = {grant.token}, .terms = std::move(terms)});
     }
 
     /// Only for somebody who will be told.

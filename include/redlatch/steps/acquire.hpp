@@ -74,7 +74,8 @@ private:
                                                  .deadline = core_.deadline(),
                                                  .stop = options_->stop,
                                                  .acquisition = acquisition_,
-                                                 .handoffs = handoff_limit()});
+                                                 .handoffs = handoff_limit(),
+                                                 .owner = options_->owner});
         for (const auto& hold : admission.run_out) session_->declare_lost(hold);
         switch (admission.answer) {
             case Gate::Answer::turn: return contend(*std::move(admission.turn));
@@ -128,7 +129,9 @@ private:
                 return keep(std::move(turn), std::move(hold));
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
-                action = wake(turn, turn.pause(pause->until, options_->stop));
+                const Gate::Woken woken = turn.pause(pause->until, options_->stop);
+                action = woken == Gate::Woken::granted ? granted(turn.take_grant(), Clock::now())
+                                                       : wake(woken);
                 continue;
             }
             if (options_->stop.stop_requested()) {
@@ -141,7 +144,7 @@ private:
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
             if (standing_.dead() && std::holds_alternative<Pause>(action)) {
                 abandon(hold);
-                standing_ = Standing{session_->new_token(thread_).bytes};
+                standing_ = Standing{session_->new_token(holder_).bytes};
                 hold = new_hold();
                 if (auto enlisted = enlist(*hold); !enlisted) {
                     return give_up(std::move(turn), hold, std::move(enlisted).error());
@@ -151,12 +154,13 @@ private:
     }
 
     /// What ended a pause, as the core understands it.
-    AcquireAction wake(Gate::Turn& turn, Gate::Woken woken) {
+    AcquireAction wake(Gate::Woken woken) {
         const TimePoint now = Clock::now();
         switch (woken) {
             case Gate::Woken::cancelled: return core_.cancelled(by_caller);
             case Gate::Woken::closed: return core_.cancelled(by_close);
-            case Gate::Woken::granted: return granted(turn.take_grant(), now);
+            case Gate::Woken::lost: return GiveUp{outer_is_gone()};
+            case Gate::Woken::granted:
             case Gate::Woken::in_time:
             case Gate::Woken::recheck: break;
         }
@@ -185,23 +189,19 @@ private:
     Standing first_standing(const Gate::Turn& turn) {
         if (auto ticket = turn.inherited()) {
             Standing place = Standing::inherited(ticket->token.bytes, ticket->unclear_try);
-            if (ticket->scripts == spec_->traits.scripts &&
-                ticket->fenced == spec_->traits.fenced) {
+            const PolicyTraits& traits = ticket->terms.traits;
+            if (traits.scripts == spec_->traits.scripts && traits.fenced == spec_->traits.fenced) {
                 return place;
             }
-            HoldTerms terms = terms_;
-            terms.traits.scripts = ticket->scripts;
-            release_later(
-                std::make_shared<Hold>(std::move(terms), std::move(ticket->token), thread_),
-                place.unclear());
+            session_->release_later(*std::move(ticket));
         }
-        return Standing{session_->new_token(thread_).bytes};
+        return Standing{session_->new_token(holder_).bytes};
     }
 
     std::shared_ptr<Hold> new_hold() {
         announced_ = false;
         unsure_ = false;
-        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, thread_);
+        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, holder_);
         if (session_->several()) hold->votes = std::make_shared<Votes>();
         return hold;
     }
@@ -227,7 +227,7 @@ private:
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
         if (!standing_.must_be_released() || give_votes_back(hold)) return;
-        release_later(hold, standing_.unclear());
+        session_->release_later(hold, standing_.unclear());
     }
 
     /// Of several masters, those that have given us their votes are needed by others, and by our own next
@@ -242,18 +242,6 @@ private:
         static_cast<void>(session_->run(hold->key(), release, release, limit, spread));
         const std::uint64_t told = spread.answered | spread.late;
         return !unsure_ && (hold->votes->asked & ~told) == 0;
-    }
-
-    void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
-        std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (unclear) pauses.emplace_back(session_->too_late());
-        if (!session_->renewal().bury(hold, std::move(pauses))) release_now(*hold);
-    }
-
-    /// One try and no more, as the client is closing.
-    void release_now(const Hold& hold) {
-        const Limit limit = Limit::in(session_->command_timeout());
-        static_cast<void>(session_->run(hold.key(), release_call(hold), limit));
     }
 
     Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
@@ -275,7 +263,7 @@ private:
     /// The client was closed while the answer was on its way.
     Result<Grip> closed_meanwhile(Hold& hold) {
         session_->dismiss(hold);
-        release_now(hold);
+        session_->release_now(hold);
         hold.advance(Phase::held, Phase::released);
         return failed(Errc::cancelled, by_close);
     }
@@ -452,19 +440,18 @@ private:
             }
             if (std::holds_alternative<Granted>(action)) {
                 if (!hold->confirm_in_time(sent_, nested_lease(*hold))) {
-                    session_->declare_lost(hold);
-                    session_->renewal().bury(hold, {Clock::duration::zero()});
                     return undo_nest(hold, outer_is_gone());
                 }
                 if (watch) session_->renewal().arm(hold, sent_);
                 return Grip{hold, acquisition_.id};
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
-                const bool undisturbed = doze(pause->until);
-                action = undisturbed ? core_.pause_over(Clock::now()) : core_.cancelled(why());
+                action = wake(session_->gate().pause(*hold, pause->until, options_->stop));
                 continue;
             }
-            action = send_nest(hold, count, {std::get<SendTry>(action).answer_by, options_->stop});
+            const TimePoint answer_by = std::get<SendTry>(action).answer_by;
+            action =
+                send_nest(hold, count, {std::min(answer_by, hold->valid_until()), options_->stop});
         }
     }
 
@@ -489,23 +476,15 @@ private:
         return renewal_lease(lease_, sent_, hold.last_end());
     }
 
+    /// A try without an answer may yet have prolonged a hold that is lost.
     Result<Grip> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
+        if (error.code == Errc::lost) session_->declare_lost_and_release(hold);
         let_go(*hold);
         return Unexpected{std::move(error)};
     }
 
-    /// Sleeps until `until`; false where the caller's stop token cut it short.
-    bool doze(TimePoint until) const {
-        Bell bell;
-        const std::stop_callback ring{options_->stop, [&bell] { bell.ring()(); }};
-        while (!options_->stop.stop_requested() && Clock::now() < until) bell.sleep(until);
-        return !options_->stop.stop_requested();
-    }
-
     static constexpr const char* by_caller = "cancelled by the caller";
     static constexpr const char* by_close = "the client was closed";
-
-    const char* why() const { return options_->stop.stop_requested() ? by_caller : by_close; }
 
     static Result<Grip> failed(Errc code, std::string message) {
         return Unexpected{Error{code, {}, {}, std::move(message), {}}};
@@ -536,6 +515,7 @@ private:
                            .replicas = spec_->options.replicas};
     const TimePoint started_ = Clock::now();
     const ThreadSerial thread_ = this_thread_serial();
+    const ThreadSerial holder_ = holder_of(options_->owner, thread_);
     const Acquisition acquisition_;
     AcquireCore core_;
     TimePoint sent_{};        // just before the try that is under way

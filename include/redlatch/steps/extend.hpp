@@ -8,10 +8,18 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
+
+/// A hold that was to be extended is over. Another thread may have released it.
+inline Unexpected<Error> cannot_extend(const Hold& hold, std::string why) {
+    if (hold.in(Phase::lost))
+        return Unexpected{Error{Errc::lost, hold.key(), {}, std::move(why), {}}};
+    return Unexpected{Error{Errc::not_held, hold.key(), {}, "it was released meanwhile", {}}};
+}
 
 /// Sets a hold's lease anew, to `lease` from now on or to what it has left, whichever is longer,
 /// but not past `max_hold`.
@@ -28,20 +36,19 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         const TimePoint sent = Clock::now();
         if (!hold->valid(sent)) {
             session.declare_lost(hold);
-            return Unexpected{Error{Errc::lost, hold->key(), {}, "its validity has ended", {}}};
+            return cannot_extend(*hold, "its validity has ended");
         }
         const Lease wanted = renewal_lease(lease, sent, hold->last_end());
         const Call call = extend_call(*hold, wanted);
         auto reply = session.run(hold->key(), call, limit);
         if (reply && reply->view().integer() == 1) {
             if (hold->confirm_in_time(sent, wanted)) return {};
-            session.declare_lost(hold);
-            session.renewal().bury(hold, {Clock::duration::zero()});
-            return Unexpected{Error{Errc::lost, hold->key(), {}, "it ended before the answer", {}}};
+            session.declare_lost_and_release(hold);
+            return cannot_extend(*hold, "it ended before the answer");
         }
         if (reply && reply->view().integer() == 0) {
             session.declare_lost(hold);
-            return Unexpected{Error{Errc::lost, hold->key(), {}, "somebody removed it", {}}};
+            return cannot_extend(*hold, "somebody removed it");
         }
         Fault fault = reply ? unexpected_reply() : std::move(reply).error();
         fault.error.key = hold->key();

@@ -68,7 +68,7 @@ private:
         ReleaseCore core{Clock::now() < hold->valid_until()};
         const bool can_move = ending.has_heir && !session_->several();
         if (can_move && Clock::now() < hold->valid_until()) {
-            if (auto outcome = move_on(*hold, core, limit)) return tell(*hold, *std::move(outcome));
+            if (auto outcome = move_on(hold, core, limit)) return tell(*hold, *std::move(outcome));
         }
         Result<Release> outcome = send_until_answered(*hold, core, limit, release_again(hold));
         hold->advance(Phase::releasing, Phase::released);
@@ -126,12 +126,13 @@ private:
 
     /// Has the server give the lock to a token that the next thread here goes on with. Nothing where
     /// it didn't answer: whether or not it did so, both tokens have to be released.
-    std::optional<Result<Release>> move_on(Hold& hold, ReleaseCore& core, const Limit& limit) {
-        const auto next =
-            std::make_shared<Hold>(hold.terms(), session_->new_token(hold.thread()), hold.thread());
+    std::optional<Result<Release>> move_on(const std::shared_ptr<Hold>& hold, ReleaseCore& core,
+                                           const Limit& limit) {
+        const auto next = std::make_shared<Hold>(hold->terms(), session_->new_token(hold->thread()),
+                                                 hold->thread());
         const TimePoint sent = Clock::now();
-        const Call call = move_call(hold, next->token(), next->server_ttl(next->terms().lease));
-        auto reply = run(hold, call, limit);
+        const Call call = move_call(*hold, next->token(), next->server_ttl(next->terms().lease));
+        auto reply = run(*hold, call, limit);
         if (!reply) {
             if (reply.error().maybe_executed) core.unclear_try();
             session_->renewal().bury(next, {Clock::duration::zero(), session_->too_late()});
@@ -141,15 +142,27 @@ private:
         const bool done = answer[0].integer() == 1;
         const bool others_wait = answer[1].integer() > 0;
         const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
-        const bool unclear = hold.may_come_to_life() || reply->repeated;
-        hold.advance(Phase::releasing, Phase::released);
-        if (done &&
-            session_->gate().moved(hold, {next->token(), sent, unclear, fence}, others_wait)) {
+        next->unclear_try = reply->repeated;
+        hold->advance(Phase::releasing, Phase::released);
+        if (hold->may_come_to_life()) session_->renewal().bury(hold, {session_->too_late()});
+        if (done && session_->gate().moved(*hold, {next->token(), sent, next->unclear_try, fence},
+                                           others_wait)) {
             return Release::released;
         }
-        if (done) static_cast<void>(send_until_answered(*next, ReleaseCore{true}, limit));
-        session_->gate().released(hold);
-        return done ? Release::released : Release::expired;
+        if (done) next->taken(sent);
+        Result<Release> outcome = done ? release_unwanted(next, limit) : Release::expired;
+        session_->gate().released(*hold);
+        return outcome;
+    }
+
+    /// The server gave the lock to `next`, for a thread here that has left meanwhile.
+    Result<Release> release_unwanted(const std::shared_ptr<Hold>& next, const Limit& limit) {
+        const auto outcome = send_until_answered(*next, ReleaseCore{true}, limit);
+        if (!outcome || next->may_come_to_life()) {
+            session_->release_later(next, true);
+        }
+        if (!outcome) return outcome;
+        return Release::released;
     }
 
     Result<Release> send_until_answered(const Hold& hold, ReleaseCore core, const Limit& limit,
