@@ -27,6 +27,10 @@ namespace redlatch::inline v0 {
 /// it can be moved to, and released by, any thread, outlives the `Lock` that it came from, and
 /// several of one nest may end in any order; the lock is free when the last has ended.
 ///
+/// By default the hold counts as the acquiring thread's even when the `Held` has gone to another
+/// thread: the first one's next acquisition nests in it, or is `Errc::deadlock`. One that is to go to
+/// another thread is acquired with `Owner::hold`.
+///
 /// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()`, `fence()`
 /// and `token()`. In a forked child, one that was inherited holds nothing and does nothing.
 class [[nodiscard]] Held {
