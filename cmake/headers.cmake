@@ -36,11 +36,13 @@ set(REDLATCH_HEADERS
     include/redlatch/net/script.hpp
     include/redlatch/net/call.hpp
     include/redlatch/net/socket.hpp
+    include/redlatch/net/wake_descriptor.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/owed.hpp
     include/redlatch/net/stream.hpp
     include/redlatch/net/tls_layer.hpp
     include/redlatch/net/connection.hpp
+    include/redlatch/net/pipeline.hpp
     include/redlatch/net/dialer.hpp
     include/redlatch/net/own_connection.hpp
     include/redlatch/net/exchange.hpp
@@ -48,6 +50,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/node.hpp
     # topology: which server for this key
     include/redlatch/topology/topology.hpp
+    include/redlatch/topology/background_connect.hpp
     include/redlatch/topology/single_master.hpp
     include/redlatch/topology/sentinel.hpp
     include/redlatch/topology/cluster.hpp

@@ -1,11 +1,20 @@
 // A watched lock lasts until its release, the end of its process or `max_hold`; nothing renews it
 // a moment longer.
 
+#include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "support/process.hpp"
+#include "support/proxy.hpp"
+
+#include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -253,6 +262,101 @@ TEST_F(WatchdogLock, waits_of_others_go_on_while_it_is_renewed) {
                              [&] { return code_of(elsewhere.acquire({.wait = generous_limit})); });
     EXPECT_EQ(held.release().value(), Release::released);
     EXPECT_EQ(waiter.get(), Errc{});
+}
+
+/// Takes and loses locks with a lease that is too short for the server, until its end.
+class ShortLeases {
+public:
+    ShortLeases(Client& client, std::chrono::milliseconds lease, int threads) {
+        for (int i = 0; i < threads; ++i) {
+            threads_.emplace_back([&client, lease, i](const std::stop_token& stop) {
+                Lock<> lock{client, "short" + std::to_string(i), {.lease = lease}};
+                while (!stop.stop_requested()) {
+                    const auto held = lock.acquire({.wait = 100ms});
+                    std::this_thread::sleep_for(lease);
+                }
+            });
+        }
+    }
+
+private:
+    std::vector<std::jthread> threads_;
+};
+
+TEST_F(WatchdogLock, with_a_long_lease_outlives_short_ones_at_a_slow_server) {
+    Proxy proxy{server_.uri()};
+    Client client{proxy.uri()};
+    proxy.delay_replies(60ms);
+    Lock<> lock{client, "long", {.lease = 2s}};
+    Held held = lock.acquire({.wait = generous_limit}).value();
+    const ShortLeases others{client, 100ms, 8};
+    EXPECT_TRUE(stays([&] { return held.held(); }, 8s));
+    EXPECT_EQ(held.release().value(), Release::released);
+}
+
+TEST_F(WatchdogLock, is_renewed_by_an_answer_that_comes_late) {
+    const auto journal = std::make_shared<Journal>();
+    Proxy proxy{server_.uri()};
+    Client client{{.uris = {Uri{proxy.uri()}}, .command_timeout = 5s, .observer = journal}};
+    Lock<> lock{client, "job", {.lease = 3s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return journal->renewals() > 0; }));
+    proxy.delay_replies(1400ms);  // a try is over after 1 s
+    EXPECT_TRUE(eventually([&] { return held.state() == HoldState::uncertain; }));
+    EXPECT_TRUE(stays([&] { return held.held(); }, 9s));
+}
+
+TEST_F(WatchdogLock, is_renewed_on_a_new_connection_where_the_old_one_is_silent) {
+    const auto journal = std::make_shared<Journal>();
+    Proxy proxy{server_.uri()};
+    const std::string through = proxy.uri().substr(std::string_view{"unix://"}.size());
+    std::atomic<bool> direct = false;
+    const ConnectionFactory factory{.connect = [&](std::chrono::milliseconds) {
+        return redisConnectUnix((direct ? server_.socket_path() : through).c_str());
+    }};
+    Client client{{.factories = {factory}, .command_timeout = 5s, .observer = journal}};
+    Lock<> lock{client, "job", {.lease = 6s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return journal->renewals() > 0; }));
+    // As if a firewall had forgotten the connections: nothing tells either side.
+    direct = true;
+    proxy.black_hole();
+    const int renewals = journal->renewals();
+    EXPECT_TRUE(eventually([&] { return journal->renewals() > renewals; }));
+    EXPECT_TRUE(held.held());
+}
+
+TEST_F(WatchdogLock, with_a_very_short_lease_is_not_renewed_in_a_hot_loop) {
+    constexpr auto lease = 30ms;
+    Lock<> lock{client_, "job", {.lease = lease}};
+    const Stopwatch watch;
+    const auto before = redis_.command_calls("pexpire");
+    while (watch.elapsed() < 2s) {  // on a busy machine it is lost now and then
+        const auto held = lock.acquire();
+        while (held && held->held() && watch.elapsed() < 2s) std::this_thread::sleep_for(1ms);
+    }
+    const auto renewals = redis_.command_calls("pexpire") - before;
+    EXPECT_GT(renewals, 0);
+    EXPECT_LT(renewals, watch.elapsed() / (lease / 10)) << "three in each lease are wanted";
+}
+
+TEST_F(WatchdogLock, however_many_end_with_their_client_in_bounded_time) {
+    constexpr std::size_t names = 15'000;
+    std::vector<std::unique_ptr<Lock<Simple>>> locks;
+    std::vector<Held> holds;
+    Stopwatch watch;
+    {
+        Client client{options_for(server_.uri(), 400ms)};
+        for (std::size_t i = 0; i < names; ++i) {
+            locks.push_back(std::make_unique<Lock<Simple>>(client, "job" + std::to_string(i)));
+            holds.push_back(locks.back()->acquire({.lease = 10min}).value());
+        }
+        server_.freeze();
+        watch = Stopwatch{};
+    }
+    const auto closed_after = watch.elapsed();
+    server_.thaw();
+    EXPECT_LT(closed_after, 3 * 400ms + slack) << "three command timeouts, and not one for each 1000";
 }
 
 }  // namespace

@@ -1361,14 +1361,14 @@ TEST(Gate, handle_ends_what_was_taken_through_it) {
     EXPECT_EQ(gate.end_one_through("key", &other_handle).kind, Kind::last);
 }
 
-TEST(Gate, nested_ending_says_whether_anybody_still_wants_renewal) {
+TEST(Gate, nested_ending_says_whether_what_ended_wanted_renewal) {
     Gate gate;
     const auto hold = taken_hold({.traits = nesting()});
     Guest{.traits = nesting(), .id = 1, .watched = false}.take(gate, hold);
     ASSERT_EQ((Guest{.traits = nesting(), .id = 2, .watched = true}.ask(gate)), Answer::nested);
     ASSERT_EQ((Guest{.traits = nesting(), .id = 3, .watched = true}.ask(gate)), Answer::nested);
-    EXPECT_FALSE(gate.end_acquisition(*hold, 3).watch_ends);
-    EXPECT_TRUE(gate.end_acquisition(*hold, 2).watch_ends);
+    EXPECT_TRUE(gate.end_acquisition(*hold, 3).watched);
+    EXPECT_FALSE(gate.end_acquisition(*hold, 1).watched);
 }
 
 TEST(Gate, nothing_is_there_to_end_or_find) {

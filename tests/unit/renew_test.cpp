@@ -12,6 +12,8 @@ using detail::renewal_due;
 using detail::renewal_lease;
 using detail::renewal_patience;
 using detail::renewal_retry_due;
+using detail::renewal_window;
+using detail::widest_renewal_window;
 using detail::TimePoint;
 
 constexpr TimePoint now{1000s};
@@ -21,6 +23,17 @@ TEST(Renewal, is_due_after_a_third_of_the_lease) {
     EXPECT_EQ(renewal_due(now, 10ms), now + 3'333'333ns);
     EXPECT_EQ(renewal_due(now, Lease::max()), now + std::chrono::days{8});
     EXPECT_EQ(renewal_due(TimePoint::max(), 30s), TimePoint::max());
+}
+
+TEST(Renewal, goes_out_sooner_than_due_by_a_fraction_of_the_lease_at_most) {
+    EXPECT_EQ(renewal_window(30s), 10ms);
+    EXPECT_EQ(renewal_window(Lease::max()), widest_renewal_window);
+    EXPECT_EQ(renewal_window(60ms), 5ms);
+    for (auto lease = 10ms; lease < 60s; lease = lease * 3 / 2) {
+        const auto pause = renewal_due(now, lease) - renewal_window(lease) - now;
+        EXPECT_GE(pause, lease / 4) << lease.count() << ": renewed at once again";
+        EXPECT_LE(renewal_window(lease), widest_renewal_window);
+    }
 }
 
 TEST(Renewal, without_an_answer_is_tried_again_soon) {

@@ -56,6 +56,25 @@ TEST(Schedule, keeps_what_is_not_due_yet) {
     EXPECT_EQ(schedule.take_due(at(10s)), 1) << "due is due";
 }
 
+TEST(Schedule, gives_early_what_may_be_early) {
+    Schedule<int> schedule;  // of how much sooner each may be taken, in seconds
+    schedule.put(hold(1), at(10s), 0);
+    schedule.put(hold(2), at(12s), 0);
+    schedule.put(hold(3), at(12s), 2);
+    schedule.put(hold(4), at(13s), 2);
+    schedule.put(hold(5), at(19s), 60);
+    const auto early = [](int item) { return std::chrono::seconds{item}; };
+    EXPECT_EQ(schedule.take_early(at(9s), 5s, 9, early), std::vector<int>{});
+    EXPECT_EQ(schedule.take_early(at(10s), 5s, 9, early), (std::vector{0, 2}));
+    EXPECT_EQ(schedule.next_due(), at(12s)) << "the second one, which may not be early";
+    EXPECT_EQ(schedule.take_early(at(30s), 5s, 2, early), (std::vector{0, 2})) << "no more at once";
+    EXPECT_EQ(schedule.take_early(at(30s), 5s, 2, early), std::vector{60});
+    EXPECT_TRUE(schedule.empty());
+    schedule.remove(hold(1));
+    schedule.put(hold(1), at(1s), 1);
+    EXPECT_EQ(schedule.take_due(at(1s)), 1);
+}
+
 TEST(Schedule, same_due_time_loses_nobody) {
     Schedule<int> schedule;
     for (std::uintptr_t i = 1; i <= 100; ++i) schedule.put(hold(i), at(1s), 1);

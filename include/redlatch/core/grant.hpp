@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/types.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -24,6 +25,10 @@ struct Grant {
     std::string key;
 };
 
+/// The server keeps no lock for longer: the longest lease with the longest delay behind it. A message
+/// that says more was not sent by a script of ours.
+inline constexpr std::chrono::milliseconds longest_grant = 2 * Lease::max().duration();
+
 /// Takes a grant's message apart, `ttl time server shape fence length token key`, of which the last two
 /// are any bytes, without a space between them. Nothing for what is none.
 inline std::optional<Grant> parse_grant(std::string_view message) {
@@ -46,7 +51,8 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
     const std::string_view shape = next_word();
     const auto fence = next_number();
     const auto length = next_number();
-    if (!ttl || !time || (shape != "s" && shape != "h") || !fence || !length) return std::nullopt;
+    if (!ttl || *ttl > longest_grant.count()) return std::nullopt;
+    if (!time || (shape != "s" && shape != "h") || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},

@@ -19,6 +19,14 @@ inline TimePoint renewal_due(TimePoint sent, Lease lease) noexcept {
     return saturating_add(sent, Clock::duration{lease.duration()} / 3);
 }
 
+/// How much sooner than due a renewal may go out, with others that are due: a fraction of the lease, so
+/// that a short one is not renewed again at once.
+inline constexpr std::chrono::milliseconds widest_renewal_window{10};
+inline Clock::duration renewal_window(Lease lease) noexcept {
+    return std::min<Clock::duration>(widest_renewal_window,
+                                     Clock::duration{lease.duration()} / 12);
+}
+
 /// The next try after an unknown answer: soon, but not in a hot loop.
 inline TimePoint renewal_retry_due(TimePoint now, Lease lease) noexcept {
     using namespace std::chrono_literals;

@@ -143,6 +143,17 @@ public:
         return {};
     }
 
+    /// Writes what the socket takes at once, and says how many bytes that were. What is left has to
+    /// be given again as it is.
+    Expected<std::size_t, Fault> send_if_possible(std::string_view bytes) {
+        for (;;) {
+            const ssize_t n = write_some(bytes);
+            if (n >= 0) return static_cast<std::size_t>(n);
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+            if (errno != EINTR) return close(last_words(failed("send: ")), true);
+        }
+    }
+
     /// A script that the server knows now, and lets us run.
     void note_run(const Script* script) {
         if (!has_run(script)) scripts_run_.push_back(script);

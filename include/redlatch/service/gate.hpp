@@ -274,7 +274,7 @@ public:
         Kind kind = Kind::nothing;
         std::shared_ptr<Hold> hold{};
         std::uint64_t count = 0;  ///< where nested: how many are left
-        bool watch_ends = false;  ///< where nested: no acquisition that is left is watched
+        bool watched = false;     ///< where nested: the acquisition that ended was
         bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
     };
 
@@ -620,11 +620,11 @@ private:
         const auto entry = entries_.find(key);
         if (entry == entries_.end()) return {};
         Entry& here = entry->second;
-        if (here.current != nullptr && take_acquisition(*here.current, matches)) {
-            return end_current(here);
+        if (const auto ended = take_acquisition(here.current.get(), matches)) {
+            return end_current(here, *ended);
         }
         for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
-            if (!take_acquisition(**hold, matches)) continue;
+            if (!take_acquisition(hold->get(), matches)) continue;
             Ending ending{.kind = Ending::Kind::past, .hold = *hold};
             if (ending.hold->nest.empty()) here.past.erase(std::next(hold).base());
             erase_if_unused(*entry);
@@ -633,24 +633,25 @@ private:
         return {};
     }
 
-    /// Removes the innermost acquisition that matches; false where none does.
+    /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
     template <class Predicate>
-    static bool take_acquisition(Hold& hold, Predicate matches) {
-        auto& nest = hold.nest;
+    static std::optional<Acquisition> take_acquisition(Hold* hold, Predicate matches) {
+        if (hold == nullptr) return std::nullopt;
+        auto& nest = hold->nest;
         const auto found = std::find_if(nest.rbegin(), nest.rend(),
-                                        [&](const Acquisition& a) { return matches(hold, a); });
-        if (found == nest.rend()) return false;
+                                        [&](const Acquisition& a) { return matches(*hold, a); });
+        if (found == nest.rend()) return std::nullopt;
+        const Acquisition taken = *found;
         nest.erase(std::next(found).base());
-        return true;
+        return taken;
     }
 
-    Ending end_current(Entry& here) {
+    Ending end_current(Entry& here, const Acquisition& ended) {
         const std::shared_ptr<Hold> hold = here.current;
         Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
         if (!hold->nest.empty()) {
             ending.kind = Ending::Kind::nested;
-            ending.watch_ends = std::none_of(hold->nest.begin(), hold->nest.end(),
-                                             [](const Acquisition& a) { return a.watched; });
+            ending.watched = ended.watched;
             return ending;
         }
         ending.has_heir = !closed_ && has_heir(here, *hold);

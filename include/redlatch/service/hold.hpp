@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -215,6 +216,9 @@ public:
     bool may_be_at(std::size_t master) const noexcept {
         return votes == nullptr || ((votes->asked.load() >> master) & 1U) != 0;
     }
+
+    // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed.
+    std::size_t watchers = 0;
 
     // Which services know of the hold and have to be told of its end.
     std::atomic<bool> renewed_by_watchdog = false;

@@ -3,34 +3,41 @@
 #include <redlatch/core/quorum.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/net/pipeline.hpp>
 #include <redlatch/net/thread.hpp>
+#include <redlatch/net/wake_descriptor.hpp>
 #include <redlatch/service/hold.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/schedule.hpp>
+#include <redlatch/topology/background_connect.hpp>
 #include <redlatch/topology/topology.hpp>
+
+#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
 
-/// Keeps watched holds alive: one thread for all of a client's, and one connection per server, on
-/// which all renewals that are due go out together. It also releases tokens whose acquisition may
-/// still come to life at the server ("burying" them). Thread-safe.
+/// Keeps watched holds alive: one thread for all of a client's, and one connection per server. It also
+/// releases tokens whose acquisition may still come to life at the server ("burying" them).
+/// Thread-safe.
+///
+/// Each command has its own patience. When that is over, the command counts as unanswered and its
+/// hold is tried again; its answer may still come, and means what it says then. The connection
+/// stays: it is given up at a fault, after `command_timeout` without an answer, or where a new one
+/// could be made meanwhile.
 class Renewal {
 public:
     /// What the thread tells; called with no mutex held.
@@ -40,32 +47,40 @@ public:
         std::function<void(const Error&)> failed;
     };
 
-    Renewal(Topology& topology, Events events) : topology_(&topology), events_(std::move(events)) {}
+    Renewal(Topology& topology, Events events, std::chrono::milliseconds command_timeout)
+        : topology_(&topology), events_(std::move(events)), command_timeout_(command_timeout) {}
     Renewal(const Renewal&) = delete;
     Renewal& operator=(const Renewal&) = delete;
     ~Renewal() { close(); }
 
-    /// Announces a hold before it is asked for, so that it cannot be had and then not renewed.
-    Result<void> enlist(const Hold& hold) {
+    /// One more acquisition wants the hold to be renewed. Announced before it is asked for, so that
+    /// it cannot be had and then not renewed.
+    Result<void> enlist(Hold& hold) {
         const std::lock_guard lock{mutex_};
-        if (auto started = start(); !started) return started;
-        enlisted_.insert(&hold);
-        return {};
+        ++hold.watchers;
+        return start();
     }
 
     /// From now on renews a hold that was confirmed by a command sent at `sent`.
     void arm(std::shared_ptr<Hold> hold, TimePoint sent) {
         const std::lock_guard lock{mutex_};
-        if (!enlisted_.contains(hold.get())) return;
+        if (hold->watchers == 0) return;
         const TimePoint due = renewal_due(sent, hold->terms().lease);
         put(due, {Job::Kind::renew, std::move(hold)});
     }
 
+    /// One of the acquisitions that `enlist` has announced is over.
+    void dismiss_one(Hold& hold) {
+        const std::lock_guard lock{mutex_};
+        if (hold.watchers > 0) --hold.watchers;
+        if (hold.watchers == 0) renewals_.remove(&hold);
+    }
+
     /// Ends the renewal of a hold, before its release is sent. A renewal under way does no harm: the
     /// script finds the token gone, and the answer finds the hold no longer held.
-    void dismiss(const Hold& hold) {
+    void dismiss(Hold& hold) {
         const std::lock_guard lock{mutex_};
-        enlisted_.erase(&hold);
+        hold.watchers = 0;
         renewals_.remove(&hold);
     }
 
@@ -76,20 +91,22 @@ public:
         const std::lock_guard lock{mutex_};
         if (!start()) return false;
         // A key that comes to life late is gone by itself after this.
-        const auto ttl = std::chrono::milliseconds{hold->server_ttl(hold->terms().lease)};
-        const TimePoint give_up_at = saturating_add(Clock::now(), 2 * Clock::duration{ttl});
+        const std::chrono::milliseconds ttl{hold->server_ttl(hold->terms().lease)};
+        const auto gone_after = saturating_cast<Clock::duration>(ttl);
+        const TimePoint give_up_at =
+            saturating_add(saturating_add(Clock::now(), gone_after), gone_after);
         bury_next({Job::Kind::bury, std::move(hold), std::move(pauses), give_up_at});
         return true;
     }
 
     /// Sends what there is to bury now, whether due or not, and ends the thread. Takes at most
-    /// twice the time for one command. Nothing is renewed any more.
+    /// twice the time for one command, however much there is. Nothing is renewed any more.
     void close() {
         {
             const std::lock_guard lock{mutex_};
             closing_ = true;
         }
-        wake_.notify_one();
+        wake_.ring();
         if (thread_.joinable()) thread_.join();
     }
 
@@ -104,15 +121,18 @@ private:
         std::vector<Node*> left{};  // of several masters, those that have not answered; else empty
     };
 
-    /// A job with the command for it and what came of that.
+    /// A job under way: its command, at one server or several, and what came of it.
     struct Errand {
         Job job;
         Lease lease;
-        Ballot votes{1};
-        std::vector<Node*> silent{};        // who has to be asked again
-        bool elsewhere = false;             // another server has to be asked
+        std::vector<Node*> silent;  // who has to be asked again
+        Ballot votes{silent.size()};
+        int moves = 0;                      // how often another server was named
         bool settled = false;               // what the answers mean has been said
+        bool concluded = false;             // the job goes on without it; late answers still count
         TimePoint sent = TimePoint::max();  // for the first time
+
+        bool renews() const { return job.kind == Job::Kind::renew; }
 
         RenewalAnswer answer() const {
             switch (votes.on_keeping()) {
@@ -125,56 +145,45 @@ private:
         }
 
         Call call() const {
-            return job.kind == Job::Kind::bury ? release_call(*job.hold)
-                                               : extend_call(*job.hold, lease);
-        }
-    };
-    using Batch = std::vector<Errand>;
-
-    /// The errands of one server, in the order in which they go out and the answers come back.
-    struct Delivery {
-        Node* node;
-        std::vector<Errand*> errands{};
-        std::optional<Connection>* link = nullptr;
-        Limit limit{};
-        bool was_kept = false;  // the connection lay idle before
-        std::size_t answered = 0;
-        std::vector<Errand*> unknown_script{};
-        std::optional<Fault> fault{};
-
-        bool under_way() const { return !fault && answered < errands.size(); }
-
-        /// Those that have to go out once more.
-        std::vector<Errand*> rest() const {
-            const bool died_idle = fault && fault->stale && was_kept;
-            if (fault && !died_idle) return {};
-            std::vector<Errand*> all = unknown_script;
-            if (died_idle) {
-                const auto unanswered = errands.begin() + static_cast<std::ptrdiff_t>(answered);
-                all.insert(all.end(), unanswered, errands.end());
-            }
-            return all;
+            return renews() ? extend_call(*job.hold, lease) : release_call(*job.hold);
         }
     };
 
-    /// Renewals that are due this soon go out with those that are due now.
-    static constexpr std::chrono::milliseconds batch_window{10};
+    /// An errand's command at one server.
+    struct Order {
+        std::shared_ptr<Errand> errand;
+        bool whole = false;     // the server does not know the script
+        bool repeated = false;  // the connection before had died while it lay idle
+    };
+
+    /// The way to one server.
+    struct Link {
+        std::optional<Pipeline<Order>> pipe{};
+        bool was_idle = false;         // the connection, before what is under way
+        std::vector<Order> waiting{};  // for a connection
+        BackgroundConnect connect{};   // the next one
+        TimePoint replaceable_at = TimePoint::min();
+    };
+
     static constexpr std::size_t largest_batch = 1000;
     static constexpr std::chrono::milliseconds bury_retry_pause{500};
     // Of several masters, one that is out of reach is connected to by another thread.
     static constexpr std::chrono::milliseconds quick_retry_pause{100};
-    static constexpr std::chrono::milliseconds time_to_look_around{200};
+    static constexpr int most_moves = 8;
 
     /// With the mutex held.
     Result<void> start() {
         if (running_) return {};
         if (closing_)
             return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
-        thread_ = start_service_thread([this] { run(); });
+        if (wake_.valid()) thread_ = start_service_thread([this] { run(); });
         running_ = thread_.joinable();
         if (running_) return {};
-        return Unexpected{
-            Error{Errc::unavailable, {}, {}, "the system has no thread for the renewal", {}}};
+        return Unexpected{Error{Errc::unavailable,
+                                {},
+                                {},
+                                "the system has no thread, or no descriptor, for the renewal",
+                                {}}};
     }
 
     /// With the mutex held.
@@ -183,7 +192,7 @@ private:
         Schedule<Job>& jobs = job.kind == Job::Kind::bury ? burials_ : renewals_;
         jobs.put(hold, due, std::move(job));
         // Most holds are over before the thread would have to look at them: it is left asleep.
-        if (due - batch_window < wakes_at_) wake_.notify_one();
+        if (due < wakes_at_) wake_.ring();
     }
 
     /// With the mutex held.
@@ -193,75 +202,52 @@ private:
         put(due, std::move(job));
     }
 
+    // From here on, what the thread does: with the mutex free, unless said otherwise.
+
     void run() {
-        std::unique_lock lock{mutex_};
-        while (!closing_) {
-            Batch batch = take_batch(saturating_add(Clock::now(), batch_window));
-            if (batch.empty()) {
-                sleep(lock);
-                continue;
-            }
-            perform(lock, std::move(batch));
+        while (!is_closing()) {
+            for (Job& job : take_due()) begin(std::move(job));
+            exchange();
+            give_up_overdue();
+            put_back_concluded();
+            wait();
         }
-        for (;;) {
-            Batch rest = take_batch(TimePoint::max());
-            if (rest.empty()) break;
-            std::erase_if(rest, [](const Errand& e) { return e.job.kind == Job::Kind::renew; });
-            for (Errand& errand : rest) errand.job.pauses.clear();
-            perform(lock, std::move(rest));
-        }
-        running_ = false;
+        bury_the_rest();
+        links_.clear();
+        overdue_at_.clear();
     }
 
-    void sleep(std::unique_lock<std::mutex>& lock) {
-        const auto idle = [this] { return renewals_.empty() && burials_.empty(); };
-        if (idle()) {
-            wakes_at_ = TimePoint::max();
-            wake_.wait(lock, [this, idle] { return closing_ || !idle(); });
-            return;
-        }
-        const TimePoint now = Clock::now();
-        const TimePoint due = std::min(renewals_.next_due(), burials_.next_due());
-        const Clock::duration left = saturating_sub(due, now) - batch_window;
-        const Clock::duration nap =
-            std::clamp<Clock::duration>(left, std::chrono::milliseconds{1}, longest_service_sleep);
-        wakes_at_ = now + nap;
-        wake_.wait_for(lock, nap);
+    bool is_closing() {
+        const std::lock_guard lock{mutex_};
+        return closing_;
     }
 
-    Batch take_batch(TimePoint due) {
-        Batch batch;
+    std::vector<Job> take_due() {
+        const auto early = [](const Job& job) { return renewal_window(job.hold->terms().lease); };
+        const std::lock_guard lock{mutex_};
         const TimePoint now = Clock::now();
-        while (batch.size() < largest_batch) {
-            auto job = renewals_.take_due(due);
-            if (!job) job = burials_.take_due(due);
+        std::vector<Job> jobs =
+            renewals_.take_early(now, widest_renewal_window, largest_batch, early);
+        while (jobs.size() < largest_batch) {
+            auto job = burials_.take_due(now);
             if (!job) break;
-            const Lease lease = renewal_lease(job->hold->terms().lease, now, job->hold->last_end());
-            const bool over = job->kind == Job::Kind::renew &&
-                              (!job->hold->valid(now) || lease <= Lease{Clock::duration::zero()});
-            if (!over) batch.push_back({.job = std::move(*job), .lease = lease});
+            jobs.push_back(*std::move(job));
         }
-        return batch;
+        return jobs;
     }
 
-    void perform(std::unique_lock<std::mutex>& lock, Batch batch) {
-        std::map<Node*, Delivery> by_node;
-        for (Errand& errand : batch) {
-            const std::vector<Node*> nodes = nodes_for(errand.job);
-            errand.votes = Ballot{nodes.size()};
-            for (Node* const node : nodes) {
-                by_node.try_emplace(node, Delivery{node}).first->second.errands.push_back(&errand);
-            }
-        }
-        const Clock::duration patience = patience_with(by_node.size(), batch);
-        lock.unlock();
-        deliver(by_node, patience);
-        for (Errand& errand : batch) {
-            if (errand.elsewhere) redirect(errand);
-            if (!errand.settled) settle(errand);
-        }
-        lock.lock();
-        for (Errand& errand : batch) put_back(std::move(errand));
+    void begin(Job job) {
+        const TimePoint now = Clock::now();
+        const Lease lease = renewal_lease(job.hold->terms().lease, now, job.hold->last_end());
+        if (job.kind == Job::Kind::renew && (!job.hold->valid(now) || lease <= no_lease)) return;
+        std::vector<Node*> nodes = nodes_for(job);
+        const Clock::duration patience =
+            renewal_patience(job.hold->terms().lease, command_timeout_);
+        const auto errand = std::make_shared<Errand>(Errand{std::move(job), lease, nodes});
+        if (!errand->renews()) ++burying_;
+        if (nodes.empty()) return conclude(errand);
+        overdue_at_.emplace(saturating_add(now, patience), errand);
+        for (Node* const node : nodes) post(*node, {errand});
     }
 
     /// A token is released only where somebody has asked with it.
@@ -276,23 +262,205 @@ private:
         return some;
     }
 
-    /// Of several servers, one that does not answer must not hold up the others' renewals for long.
-    /// With the mutex held.
-    Clock::duration patience_with(std::size_t servers, const Batch& batch) const {
-        if (servers < 2 && links_.size() < 2) return Clock::duration::max();
-        Lease shortest = Lease::max();
-        const auto look = [&shortest](const Job& job) {
-            shortest = std::min(shortest, job.hold->terms().lease);
-        };
-        renewals_.for_each(look);
-        for (const Errand& errand : batch) look(errand.job);
-        return renewal_patience(shortest, Lease::max().duration());
+    void post(Node& node, Order order) {
+        Link& link = links_[&node];
+        if (link.pipe && !node.is_current(link.pipe->connection())) {
+            Fault fault = io_fault("another server is the master");
+            fault.stale = true;
+            break_off(node, link, std::move(fault));
+        }
+        if (link.pipe) {
+            write(node, link, std::move(order));
+        } else {
+            link.waiting.push_back(std::move(order));
+            connect(node, link);
+        }
+    }
+
+    void connect(Node& node, Link& link, std::optional<Fault> after = {}) {
+        if (!link.connect.under_way()) {
+            link.connect.begin(*topology_, node, std::move(after), wake_);
+        }
+    }
+
+    void write(Node& node, Link& link, Order order) {
+        Errand& errand = *order.errand;
+        Pipeline<Order>& pipe = *link.pipe;
+        const TimePoint now = Clock::now();
+        // It may have waited for a connection.
+        errand.lease = renewal_lease(errand.lease, now, errand.job.hold->last_end());
+        if (errand.renews() && errand.lease <= no_lease) {
+            return cast(order.errand, node, Vote::none, false);
+        }
+        errand.sent = std::min(errand.sent, now);
+        Wiring wiring = node.wiring_for(pipe.connection());
+        wiring.form = order.whole ? Wiring::Form::whole : Wiring::Form::by_sha;
+        pipe.add(errand.call().wire(wiring), std::move(order));
+    }
+
+    /// Sends and reads as much as goes without waiting.
+    void exchange() {
+        for (auto& [node, link] : links_) {
+            if (auto connected = link.connect.take()) take_up(*node, link, *std::move(connected));
+            flush(*node, link);
+            read(*node, link);
+            flush(*node, link);
+            const bool silent = link.pipe && !link.pipe->idle() &&
+                                Clock::now() >= gone_at(*link.pipe);
+            if (silent) break_off(*node, link, no_answer());
+        }
+    }
+
+    void flush(Node& node, Link& link) {
+        if (!link.pipe) return;
+        if (auto done = link.pipe->flush(); !done) break_off(node, link, std::move(done).error());
+    }
+
+    void read(Node& node, Link& link) {
+        while (link.pipe) {
+            auto answered = link.pipe->next_answer();
+            if (!answered) return break_off(node, link, std::move(answered).error());
+            if (!*answered) break;
+            take(node, link, **std::move(answered));
+        }
+        if (link.pipe && link.pipe->idle()) link.was_idle = true;
+    }
+
+    TimePoint gone_at(const Pipeline<Order>& pipe) const {
+        return saturating_add(pipe.silent_since(), command_timeout_);
+    }
+
+    static Fault no_answer() {
+        Fault fault = io_fault("no answer in time");
+        fault.maybe_executed = true;
+        return fault;
+    }
+
+    /// A connection was made, or could not be.
+    void take_up(Node& node, Link& link, BackgroundConnect::Outcome connected) {
+        if (link.pipe) {
+            link.replaceable_at = saturating_add(Clock::now(), command_timeout_);
+            const bool silent = link.pipe->answered_at() < link.connect.begun();
+            if (!connected || link.pipe->idle() || !silent) return;
+            for (Order& order : link.pipe->take_unanswered()) link.waiting.push_back(std::move(order));
+            link.pipe.reset();
+        }
+        std::vector<Order> waiting = std::exchange(link.waiting, {});
+        std::erase_if(waiting, [](const Order& order) { return order.errand->concluded; });
+        if (connected) {
+            link.pipe.emplace(*std::move(connected));
+            link.was_idle = false;
+            for (Order& order : waiting) write(node, link, std::move(order));
+        } else if (!waiting.empty()) {
+            tell(node, connected.error());
+            for (const Order& order : waiting) cast(order.errand, node, Vote::none, true);
+        }
+    }
+
+    /// The connection is of no use any more. One that had died while it lay idle is replaced once,
+    /// without a word.
+    void break_off(Node& node, Link& link, Fault fault) {
+        std::deque<Order> unanswered = link.pipe->take_unanswered();
+        link.pipe.reset();
+        const bool died_idle = fault.stale && link.was_idle;
+        bool failed = false;
+        bool news = false;
+        for (Order& order : unanswered) {
+            if (died_idle && !order.repeated && !order.errand->concluded) {
+                order.repeated = true;
+                link.waiting.push_back(std::move(order));
+            } else {
+                failed = true;
+                news = news || !order.errand->concluded;
+                cast(order.errand, node, Vote::none, true);
+            }
+        }
+        if (news) tell(node, fault);
+        if (failed) connect(node, link, std::move(fault));
+        if (!link.waiting.empty()) connect(node, link);
+    }
+
+    void take(Node& node, Link& link, Pipeline<Order>::Answered answered) {
+        Order& order = answered.order;
+        if (!answered.reply) {
+            take_error(node, link, std::move(order), std::move(answered.reply).error());
+            return;
+        }
+        const auto done = answered.reply->view().integer();
+        if (!done) {
+            cast(order.errand, node, Vote::none, true);
+            return break_off(node, link, unexpected_reply());
+        }
+        cast(order.errand, node, *done == 1 ? Vote::yes : *done == 0 ? Vote::no : Vote::none, false);
+    }
+
+    /// An error on a connection that goes on.
+    void take_error(Node& node, Link& link, Order order, Fault fault) {
+        node.check_role(link.pipe->connection(), fault);
+        if (is_noscript(fault) && !order.whole) {
+            order.whole = true;
+            return write(node, link, std::move(order));
+        }
+        const auto to = topology_->voters() == 1 ? redirection_of(fault) : std::nullopt;
+        if (to && !order.errand->concluded && order.errand->moves++ < most_moves) {
+            return redirect(node, std::move(order), *to, fault);
+        }
+        refused(order.errand, node, to ? unsettled(std::move(fault)) : fault);
+    }
+
+    /// The servers do not agree where the key is.
+    static Fault unsettled(Fault redirection) {
+        redirection.error.code = Errc::unavailable;
+        redirection.transient = true;
+        return redirection;
+    }
+
+    /// Another server has what this one was asked for: from now on, or for one command.
+    void redirect(Node& node, Order order, const Redirection& to, const Fault& fault) {
+        Errand& errand = *order.errand;
+        if (!to.once) {
+            topology_->failed(node, fault, Limit::in(Clock::duration::zero()));
+            Node& next = topology_->master_of(errand.job.hold->key());
+            if (&next == &node) return refused(order.errand, node, unsettled(fault));
+            errand.silent = {&next};
+            return post(next, {order.errand});
+        }
+        const Limit limit =
+            Limit::in(renewal_patience(errand.job.hold->terms().lease, command_timeout_));
+        const Call call = errand.call();
+        auto reply = node.run(call, limit);
+        if (!reply) return refused(order.errand, node, reply.error());
+        const auto done = reply->view().integer();
+        cast(order.errand, node, done == 1 ? Vote::yes : done == 0 ? Vote::no : Vote::none, false);
+    }
+
+    void refused(const std::shared_ptr<Errand>& errand, Node& node, const Fault& fault) {
+        Error error = fault.error;
+        error.key = errand->job.hold->key();
+        // Somebody's data where our key was: it is gone. Anything else may yet pass.
+        cast(errand, node, error.code == Errc::wrong_type ? Vote::no : Vote::none, fault.transient);
+        events_.failed(error);
+    }
+
+    void tell(const Node& node, const Fault& fault) {
+        Error error = fault.error;
+        if (error.node.empty()) error.node = node.name();
+        events_.failed(error);
+    }
+
+    /// `again`: it makes sense to ask that server once more.
+    void cast(const std::shared_ptr<Errand>& errand, Node& node, Vote vote, bool again) {
+        errand->votes.cast(vote);
+        if (!again) std::erase(errand->silent, &node);
+        if (!errand->settled && errand->votes.on_keeping() != Verdict::open) settle(*errand);
+        const bool over = errand->votes.open() == 0 || (errand->renews() && errand->settled);
+        if (over && !errand->concluded) conclude(errand);
     }
 
     /// What an answered renewal means for its hold.
     void settle(Errand& errand) {
         errand.settled = true;
-        if (errand.job.kind == Job::Kind::bury) return;
+        if (!errand.renews()) return;
         Hold& hold = *errand.job.hold;
         switch (errand.answer()) {
             case RenewalAnswer::renewed:
@@ -304,24 +472,67 @@ private:
                 if (hold.in(Phase::lost)) bury(errand.job.hold, {Clock::duration::zero()});
                 break;
             case RenewalAnswer::lost: events_.lost(errand.job.hold); break;
-            case RenewalAnswer::unknown: hold.doubt(); break;
+            case RenewalAnswer::unknown:
+                if (!errand.concluded) hold.doubt();
+                break;
         }
     }
 
+    void conclude(const std::shared_ptr<Errand>& errand) {
+        errand->concluded = true;
+        if (!errand->renews()) --burying_;
+        concluded_.push_back(errand);
+    }
+
+    /// Each errand has its own patience, whatever others on the same connection have.
+    void give_up_overdue() {
+        const TimePoint now = Clock::now();
+        std::vector<Node*> told;
+        while (!overdue_at_.empty()) {
+            const auto first = overdue_at_.begin();
+            const std::shared_ptr<Errand> errand = first->second;
+            if (!errand->concluded && first->first > now) return;
+            overdue_at_.erase(first);
+            if (errand->concluded) continue;
+            if (errand->renews()) errand->job.hold->doubt();
+            for (Node* const node : errand->silent) {
+                if (std::find(told.begin(), told.end(), node) != told.end()) continue;
+                told.push_back(node);
+                tell(*node, no_answer());
+                look_for_replacement(*node, links_[node], errand->sent, now);
+            }
+            conclude(errand);
+        }
+    }
+
+    /// A connection on which nothing has come since `sent` may be dead, where a new one is not. The
+    /// old one counts until there is a new one.
+    void look_for_replacement(Node& node, Link& link, TimePoint sent, TimePoint now) {
+        if (!link.pipe || link.pipe->answered_at() > sent || now < link.replaceable_at) return;
+        const bool several = topology_->voters() > 1;
+        connect(node, link, several ? std::nullopt : std::optional{no_answer()});
+    }
+
+    void put_back_concluded() {
+        if (concluded_.empty()) return;
+        const std::lock_guard lock{mutex_};
+        for (const auto& errand : std::exchange(concluded_, {})) put_back(*errand);
+    }
+
     /// With the mutex held.
-    void put_back(Errand errand) {
-        Job& job = errand.job;
-        if (job.kind == Job::Kind::bury) {
+    void put_back(const Errand& errand) {
+        Job job = errand.job;
+        if (!errand.renews()) {
             if (!errand.silent.empty() && Clock::now() < job.give_up_at && !closing_) {
                 const bool several = topology_->voters() > 1;
                 job.pauses.insert(job.pauses.begin(),
                                   several ? quick_retry_pause : bury_retry_pause);
-                if (several) job.left = std::move(errand.silent);
+                if (several) job.left = errand.silent;
             }
             if (!job.pauses.empty()) bury_next(std::move(job));
             return;
         }
-        if (!enlisted_.contains(job.hold.get()) || errand.answer() == RenewalAnswer::lost) return;
+        if (job.hold->watchers == 0 || errand.answer() == RenewalAnswer::lost) return;
         const Lease lease = job.hold->terms().lease;
         const TimePoint due = errand.answer() == RenewalAnswer::renewed
                                   ? renewal_due(errand.sent, lease)
@@ -329,204 +540,77 @@ private:
         put(due, std::move(job));
     }
 
-    /// Sends everything, and reads the answers as they come. A connection that died since the last batch
-    /// is replaced once, without a word; scripts that the server forgot are sent whole.
-    void deliver(std::map<Node*, Delivery>& by_node, Clock::duration patience) {
-        std::vector<Delivery*> all;
-        for (auto& [node, delivery] : by_node) {
-            prepare(delivery, patience);
-            all.push_back(&delivery);
+    /// Blocks until there is something to do.
+    void wait() {
+        TimePoint until = overdue_at_.empty() ? TimePoint::max() : overdue_at_.begin()->first;
+        {
+            const std::lock_guard lock{mutex_};
+            if (closing_) return;
+            until = std::min({until, renewals_.next_due(), burials_.next_due()});
+            wakes_at_ = until;
         }
-        // What takes time comes behind what does not.
-        std::stable_partition(all.begin(), all.end(),
-                              [](const Delivery* delivery) { return delivery->was_kept; });
-        send(all, Wiring::Form::by_sha);
-        receive(all);
-
-        std::vector<Delivery*> again;
-        for (Delivery* const delivery : all) {
-            std::vector<Errand*> rest = delivery->rest();
-            if (rest.empty()) {
-                end(*delivery);
-                continue;
-            }
-            *delivery = {delivery->node, std::move(rest), delivery->link, delivery->limit};
-            again.push_back(delivery);
-        }
-        send(again, Wiring::Form::whole);
-        receive(again);
-        for (Delivery* const delivery : again) end(*delivery);
+        wait_until(until);
+        const std::lock_guard lock{mutex_};
+        wakes_at_ = TimePoint::min();
     }
 
-    void prepare(Delivery& delivery, Clock::duration patience) {
-        Node& node = *delivery.node;
-        for (const Errand* errand : delivery.errands) {
-            const Lease lease = errand->job.hold->terms().lease;
-            patience = std::min(patience, renewal_patience(lease, node.command_timeout()));
+    void wait_until(TimePoint until) {
+        std::vector<pollfd> entries{wake_.entry()};
+        for (auto& [node, link] : links_) {
+            if (!link.pipe || link.pipe->idle()) continue;
+            entries.push_back(link.pipe->more_to_come());
+            until = std::min(until, gone_at(*link.pipe));
         }
-        delivery.limit = Limit::in(patience);
-        delivery.link = &links_[&node];
-        std::optional<Connection>& link = *delivery.link;
-        if (link && !node.is_current(*link)) link.reset();
-        delivery.was_kept = link.has_value();
+        Limit limit{until};
+        if (until != TimePoint::max()) limit = limit.within(longest_service_sleep);
+        if (!wait_any(entries, limit)) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+        wake_.reset();
     }
 
-    /// To reach one takes no more than its share of the time, so that one that is out of reach leaves some to
-    /// the others, and to the answers.
-    void send(const std::vector<Delivery*>& deliveries, Wiring::Form form) {
-        const bool alone = deliveries.size() == 1;
-        auto left = static_cast<Clock::rep>(deliveries.size() + (alone ? 0 : 1));
-        for (Delivery* const delivery : deliveries) {
-            const Limit share = delivery->limit.within(delivery->limit.left() / left--);
-            send(*delivery, form, share);
+    /// The client closes: everything that is left goes out at once, and all of it together has the
+    /// time for one command.
+    void bury_the_rest() {
+        const Limit limit = Limit::in(command_timeout_);
+        while (auto jobs = take_last(limit)) {
+            for (Job& job : *jobs) begin(std::move(job));
+            exchange();
+            put_back_concluded();
+            if (burying_ > 0) wait_until(limit.at);
         }
     }
 
-    void send(Delivery& delivery, Wiring::Form form, const Limit& share) {
-        std::optional<Connection>& link = *delivery.link;
-        if (!link) {
-            auto connection = topology_->connect(*delivery.node, share);
-            if (!connection) {
-                delivery.fault = std::move(connection).error();
-                return;
-            }
-            link = *std::move(connection);
+    /// What is left to bury; nothing at the end.
+    std::optional<std::vector<Job>> take_last(const Limit& limit) {
+        const std::lock_guard lock{mutex_};
+        const bool done = burials_.empty() && burying_ == 0;
+        running_ = !done && !limit.over();
+        if (!running_) return std::nullopt;
+        std::vector<Job> jobs;
+        while (auto job = burials_.take_due(TimePoint::max())) {
+            job->pauses.clear();
+            jobs.push_back(*std::move(job));
         }
-        std::string bytes;
-        Wiring wiring = delivery.node->wiring_for(*link);
-        wiring.form = form;
-        for (const Errand* errand : delivery.errands) bytes += errand->call().wire(wiring);
-        const TimePoint now = Clock::now();
-        for (Errand* const errand : delivery.errands) errand->sent = std::min(errand->sent, now);
-        if (auto sent = link->send(bytes, share); !sent) {
-            break_off(delivery, std::move(sent).error());
-        }
+        return jobs;
     }
 
-    void receive(const std::vector<Delivery*>& deliveries) {
-        for (;;) {
-            std::vector<Delivery*> under_way;
-            std::vector<pollfd> entries;
-            Limit limit;
-            for (Delivery* const delivery : deliveries) {
-                if (!delivery->under_way()) continue;
-                under_way.push_back(delivery);
-                entries.push_back((*delivery->link)->more_to_come());
-                limit.at = std::min(limit.at, delivery->limit.at);
-            }
-            if (under_way.empty()) return;
-            const auto ready = wait_any(entries, limit);
-            for (Delivery* const delivery : under_way) {
-                read_what_is_there(*delivery);
-                if (!delivery->under_way() || (ready && !delivery->limit.over())) continue;
-                Fault fault = ready ? io_fault("no answer in time") : ready.error();
-                fault.maybe_executed = true;
-                break_off(*delivery, std::move(fault));
-            }
-        }
-    }
-
-    void read_what_is_there(Delivery& delivery) {
-        Connection& link = **delivery.link;
-        while (delivery.under_way()) {
-            auto reply = link.receive_if_there();
-            if (reply && !*reply) return;
-            if (!reply && !link.alive()) {
-                break_off(delivery, std::move(reply).error());
-            } else if (reply && !(*reply)->view().integer()) {
-                break_off(delivery, unexpected_reply());
-            } else {
-                Errand& errand = *delivery.errands[delivery.answered++];
-                if (reply) {
-                    take(errand, **reply);
-                } else {
-                    take(delivery, errand, reply.error());
-                }
-            }
-        }
-    }
-
-    static void break_off(Delivery& delivery, Fault fault) {
-        delivery.link->reset();
-        if (fault.error.node.empty()) fault.error.node = delivery.node->name();
-        delivery.fault = std::move(fault);
-    }
-
-    /// Whoever has not answered by now does so no more.
-    void end(Delivery& delivery) {
-        if (!delivery.fault) return;
-        const Fault& fault = *delivery.fault;
-        for (std::size_t i = delivery.answered; i < delivery.errands.size(); ++i) {
-            give_up(delivery, *delivery.errands[i]);
-        }
-        for (Errand* const errand : delivery.unknown_script) give_up(delivery, *errand);
-        events_.failed(fault.error);
-        topology_->failed(*delivery.node, fault, Limit::in(time_to_look_around));
-    }
-
-    static void give_up(const Delivery& delivery, Errand& errand) {
-        errand.votes.cast(Vote::none);
-        errand.silent.push_back(delivery.node);
-    }
-
-    /// Another server has become the master: this one is asked alone.
-    void redirect(Errand& errand) {
-        Node& node = topology_->master_of(errand.job.hold->key());
-        const Limit limit =
-            Limit::in(renewal_patience(errand.job.hold->terms().lease, node.command_timeout()));
-        errand.sent = Clock::now();
-        const Call call = errand.call();
-        const auto reply = node.run(call, limit);
-        if (reply) {
-            take(errand, *reply);
-        } else {
-            take(node, errand, reply.error());
-        }
-    }
-
-    void take(Errand& errand, const Reply& reply) {
-        const auto done = reply.view().integer();
-        cast(errand, done == 1 ? Vote::yes : done == 0 ? Vote::no : Vote::none);
-    }
-
-    /// An error on a connection that goes on.
-    void take(Delivery& delivery, Errand& errand, const Fault& fault) {
-        delivery.node->check_role(**delivery.link, fault);
-        if (is_noscript(fault)) {
-            delivery.unknown_script.push_back(&errand);
-        } else if (topology_->voters() == 1 && redirection_of(fault)) {
-            errand.elsewhere = true;
-            topology_->failed(*delivery.node, fault, delivery.limit);
-        } else {
-            take(*delivery.node, errand, fault);
-        }
-    }
-
-    void take(Node& node, Errand& errand, const Fault& fault) {
-        if (fault.transient) errand.silent.push_back(&node);
-        // Somebody's data where our key was: it is gone. Anything else may yet pass.
-        cast(errand, fault.error.code == Errc::wrong_type ? Vote::no : Vote::none);
-        Error error = fault.error;
-        error.key = errand.job.hold->key();
-        events_.failed(error);
-    }
-
-    void cast(Errand& errand, Vote vote) {
-        errand.votes.cast(vote);
-        if (!errand.settled && errand.votes.on_keeping() != Verdict::open) settle(errand);
-    }
+    static constexpr Lease no_lease{Clock::duration::zero()};
 
     Topology* topology_;
     const Events events_;
+    const std::chrono::milliseconds command_timeout_;
+    const WakeDescriptor wake_;
     std::mutex mutex_;
-    std::condition_variable wake_;
-    std::unordered_set<const Hold*> enlisted_;
     Schedule<Job> renewals_;
     Schedule<Job> burials_;  // apart: one of a hold that is lost has to outlive its dismissal
-    TimePoint wakes_at_ = TimePoint::max();  // the thread, if nobody wakes it
+    TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
     bool running_ = false;                   // the thread takes what is put into the schedule
     bool closing_ = false;
-    std::map<Node*, std::optional<Connection>> links_;  // of the thread
+
+    // Of the thread:
+    std::map<Node*, Link> links_;
+    std::multimap<TimePoint, std::shared_ptr<Errand>> overdue_at_;
+    std::vector<std::shared_ptr<Errand>> concluded_;
+    std::size_t burying_ = 0;  // releases under way
     std::thread thread_;
 };
 

@@ -3,11 +3,13 @@
 #include <redlatch/clock.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
@@ -50,9 +52,22 @@ public:
         return std::move(node.mapped());
     }
 
-    template <class Look>
-    void for_each(Look look) const {
-        for (const auto& [key, item] : items_) look(item);
+    /// Takes out, in order, what is due at `now` or as much later as `early` says of the item: up to
+    /// `furthest` later, and `most` items.
+    template <class Early>
+    std::vector<Item> take_early(TimePoint now, Clock::duration furthest, std::size_t most,
+                                 Early early) {
+        std::vector<Item> taken;
+        const TimePoint end = saturating_add(now, furthest);
+        for (auto at = items_.begin(); at != items_.end() && taken.size() < most;) {
+            const auto here = at++;
+            const TimePoint due = here->first.first;
+            if (due > end) break;
+            if (due > saturating_add(now, early(std::as_const(here->second)))) continue;
+            due_.erase(here->first.second);
+            taken.push_back(std::move(items_.extract(here).mapped()));
+        }
+        return taken;
     }
 
 private:

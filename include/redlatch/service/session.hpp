@@ -152,7 +152,7 @@ public:
     }
 
     /// The services that watch over a hold forget it: it is about to end.
-    void dismiss(const Hold& hold) {
+    void dismiss(Hold& hold) {
         if (hold.renewed_by_watchdog) renewal_.dismiss(hold);
         if (hold.watched_by_notifier) notifier_.unwatch(hold);
     }
@@ -335,7 +335,8 @@ private:
     Renewal renewal_{*topology_,
                      {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
                       .renewed = [this](const Hold& hold) { tell_renewed(hold); },
-                      .failed = [this](const Error& error) { tell_error(error); }}};
+                      .failed = [this](const Error& error) { tell_error(error); }},
+                     command_timeout_};
     Subscriptions subscriptions_{
         "redlatch:client:" + id_,
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },

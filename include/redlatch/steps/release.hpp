@@ -44,7 +44,7 @@ private:
     /// The inner hold has ended whatever the server says; the count there is for people.
     Result<Release> end_nested(const Gate::Ending& ending) {
         Hold& hold = *ending.hold;
-        if (ending.watch_ends && hold.renewed_by_watchdog) session_->renewal().dismiss(hold);
+        if (ending.watched) session_->renewal().dismiss_one(hold);
         constexpr std::int64_t ttl_as_it_is = 0;
         const Call call = nest_call(hold, ending.count, ttl_as_it_is);
         auto reply = run(hold, call, Limit::in(session_->command_timeout()));
@@ -56,7 +56,7 @@ private:
     }
 
     /// The next thread here has the lock already.
-    Result<Release> end_handed(const Hold& hold) {
+    Result<Release> end_handed(Hold& hold) {
         session_->dismiss(hold);
         return tell(hold, Release::released);
     }

@@ -144,16 +144,17 @@ private:
     /// Whom to ask, each once, the one that answered last first. With the mutex held.
     std::vector<Endpoint> informants() const {
         std::vector<Endpoint> all = seeds_;
-        for (const auto& [node, endpoint] : endpoints_) {
-            const bool is_seed =
-                std::any_of(seeds_.begin(), seeds_.end(), [&endpoint = endpoint](const auto& seed) {
-                    return seed.name() == endpoint.name();
-                });
-            if (!is_seed) all.push_back(endpoint);
+        for (const auto& known : endpoints_) {
+            const std::string name = known.second.name();
+            const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(), [&](const auto& seed) {
+                return seed.name() == name;
+            });
+            if (!is_seed) all.push_back(known.second);
         }
-        std::stable_partition(all.begin(), all.end(), [this](const Endpoint& endpoint) {
+        const auto last = std::find_if(all.begin(), all.end(), [this](const Endpoint& endpoint) {
             return endpoint.name() == informant_;
         });
+        if (last != all.end()) std::rotate(all.begin(), last, last + 1);
         return all;
     }
 

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+#include <redlatch/net/connection.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// A connection on which commands go out without waiting for the answers to those before. Answers
+/// come in the order of the commands, so a command that its sender has given up keeps its place.
+/// `Order` is what the owner knows a command by. Never blocks. One thread.
+template <class Order>
+class Pipeline {
+public:
+    /// An answer, and what it is the answer to.
+    struct Answered {
+        Order order;
+        Expected<Reply, Fault> reply;
+    };
+
+    explicit Pipeline(Connection connection) : connection_(std::move(connection)) {}
+
+    Connection& connection() noexcept { return connection_; }
+
+    /// No answer is expected.
+    bool idle() const noexcept { return expected_.empty(); }
+
+    /// When the last answer came, or else when it was connected.
+    TimePoint answered_at() const noexcept { return answered_at_; }
+
+    /// Since when it has been silent although answers are expected.
+    TimePoint silent_since() const noexcept { return std::max(answered_at_, busy_since_); }
+
+    /// Adds one command to what `flush` writes.
+    void add(std::string_view command, Order order) {
+        if (idle()) busy_since_ = Clock::now();
+        unwritten_ += command;
+        expected_.push_back(std::move(order));
+    }
+
+    /// Writes what the connection takes without waiting. After a fault it is closed.
+    Expected<void, Fault> flush() {
+        for (;;) {
+            if (written_ == writing_.size()) {
+                writing_ = std::exchange(unwritten_, {});
+                written_ = 0;
+            }
+            if (writing_.empty()) return {};
+            auto n = connection_.send_if_possible(std::string_view{writing_}.substr(written_));
+            if (!n) return Unexpected{std::move(n).error()};
+            if (*n == 0) return {};
+            written_ += *n;
+        }
+    }
+
+    /// The next answer; nothing where it has not come. A fault of the connection ends it; an error
+    /// that the server answered is an answer.
+    Expected<std::optional<Answered>, Fault> next_answer() {
+        if (idle()) return std::optional<Answered>{};
+        auto reply = connection_.receive_if_there();
+        if (!reply && !connection_.alive()) return Unexpected{std::move(reply).error()};
+        if (reply && !*reply) return std::optional<Answered>{};
+        answered_at_ = Clock::now();
+        Order order = std::move(expected_.front());
+        expected_.pop_front();
+        if (!reply) return std::optional{Answered{std::move(order), Unexpected{reply.error()}}};
+        return std::optional{Answered{std::move(order), **std::move(reply)}};
+    }
+
+    /// What `poll` has to wait for before there is something to do.
+    pollfd more_to_come() const noexcept {
+        pollfd entry = connection_.more_to_come();
+        entry.events |= POLLIN;
+        if (written_ < writing_.size()) entry.events |= POLLOUT;
+        return entry;
+    }
+
+    /// The commands that have no answer, at the end of the connection.
+    std::deque<Order> take_unanswered() { return std::exchange(expected_, {}); }
+
+private:
+    Connection connection_;
+    std::deque<Order> expected_;
+    std::string writing_;  // stays as it is until all of it is written: TLS wants that
+    std::size_t written_ = 0;
+    std::string unwritten_;  // behind `writing_`
+    TimePoint answered_at_ = Clock::now();
+    TimePoint busy_since_ = TimePoint::min();
+};
+
+}  // namespace redlatch::inline v0::detail

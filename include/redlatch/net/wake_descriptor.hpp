@@ -1,0 +1,38 @@
+#pragma once
+
+#include <redlatch/net/socket.hpp>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace redlatch::inline v0::detail {
+
+/// Ends the `poll` of one thread. Any thread may ring, also before that `poll` begins.
+class WakeDescriptor {
+public:
+    /// False where the system has no descriptor to give.
+    bool valid() const noexcept { return descriptor_.valid(); }
+
+    void ring() const noexcept {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t written = ::write(descriptor_.get(), &one, sizeof one);
+    }
+
+    pollfd entry() const noexcept {
+        return {.fd = descriptor_.get(), .events = POLLIN, .revents = 0};
+    }
+
+    /// Forgets who has rung so far.
+    void reset() const noexcept {
+        std::uint64_t rings = 0;
+        [[maybe_unused]] const ssize_t n = ::read(descriptor_.get(), &rings, sizeof rings);
+    }
+
+private:
+    Descriptor descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+}  // namespace redlatch::inline v0::detail
