@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -205,6 +206,40 @@ TEST_F(WatchdogLock, goes_on_when_the_outer_hold_of_a_nest_ends_first) {
     EXPECT_EQ(inner.release().value(), Release::released);
 }
 
+TEST_F(WatchdogLock, renews_a_nest_whose_watched_acquisitions_end_and_begin_at_the_same_moment) {
+    constexpr int names = 2000;
+    const LockOptions options{.lease = 4s};
+    struct Nest {
+        Held outer;  // not watched itself
+        Held first;
+        Held second;
+    };
+    std::deque<Nest> nests;
+    std::atomic<int> begun = 0;
+    std::atomic<int> ended = 0;
+    std::atomic<Nest*> nest = nullptr;
+    std::jthread other{[&] {
+        for (int i = 1; i <= names; ++i) {
+            while (begun.load() < i) std::this_thread::yield();
+            EXPECT_EQ(nest.load()->first.release().value(), Release::still_held);
+            ended = i;
+        }
+    }};
+    for (int i = 1; i <= names; ++i) {
+        const std::string name = "job" + std::to_string(i);
+        Lock<Reentrant> plain{client_, name, options};
+        Lock<Watchdog<Reentrant>> watched{client_, name, options};
+        nests.push_back({plain.acquire().value(), watched.acquire().value(), Held{}});
+        nest = &nests.back();
+        begun = i;
+        nests.back().second = watched.acquire().value();
+        while (ended.load() < i) std::this_thread::yield();
+    }
+    // Each is more than a lease old then.
+    std::this_thread::sleep_for(5s);
+    for (const Nest& watched : nests) EXPECT_TRUE(watched.second.held()) << watched.second.token();
+}
+
 TEST_F(WatchdogLock, renews_a_short_lease_while_it_has_time_for_a_long_one) {
     Lock<> slow{client_, "slow", {.lease = 60s}};
     Lock<> fast{client_, "fast", {.lease = 300ms}};
@@ -287,6 +322,20 @@ TEST_F(WatchdogLock, with_a_long_lease_outlives_short_ones_at_a_slow_server) {
     Proxy proxy{server_.uri()};
     Client client{proxy.uri()};
     proxy.delay_replies(60ms);
+    Lock<> lock{client, "long", {.lease = 2s}};
+    Held held = lock.acquire({.wait = generous_limit}).value();
+    const ShortLeases others{client, 100ms, 8};
+    EXPECT_TRUE(stays([&] { return held.held(); }, 8s));
+    EXPECT_EQ(held.release().value(), Release::released);
+}
+
+TEST_F(WatchdogLock, with_a_long_lease_outlives_short_ones_at_several_slow_masters) {
+    RedisServer second;
+    RedisServer third;
+    Proxy proxies[]{Proxy{server_.uri()}, Proxy{second.uri()}, Proxy{third.uri()}};
+    Client client{{.uris = {Uri{proxies[0].uri()}, Uri{proxies[1].uri()}, Uri{proxies[2].uri()}},
+                   .longest_lease = 0ms}};
+    for (Proxy& proxy : proxies) proxy.delay_replies(60ms);
     Lock<> lock{client, "long", {.lease = 2s}};
     Held held = lock.acquire({.wait = generous_limit}).value();
     const ShortLeases others{client, 100ms, 8};

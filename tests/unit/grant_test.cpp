@@ -23,6 +23,7 @@ using namespace std::string_literals;
 using detail::Anchor;
 using detail::Grant;
 using detail::granted_at;
+using detail::longest_grant;
 using detail::parse_grant;
 using detail::TimePoint;
 using std::chrono::microseconds;
@@ -91,7 +92,7 @@ TEST(ParseGrant, server_may_be_unknown) {
 
 TEST(ParseGrant, numbers_may_be_as_large_as_they_can) {
     Grant extreme = grant();
-    extreme.ttl = milliseconds::max();
+    extreme.ttl = longest_grant;
     extreme.time = microseconds::max();
     extreme.fence = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     expect_round_trip(extreme);
@@ -131,6 +132,9 @@ TEST(ParseGrant, garbage_is_nothing) {
         "9223372036854775808 17 - s 0 5 tokenkey",
         "30000 99999999999999999999 - s 0 5 tokenkey",
         "30000 nan - s 0 5 tokenkey",
+        // a lease that nobody asks for
+        "4147200001 17 - s 0 5 tokenkey",
+        "9223372036854775807 17 - s 0 5 tokenkey",
         "30000 inf - s 0 5 tokenkey",
         "30000\0 17 - s 0 5 tokenkey"s,
         // no such shape
