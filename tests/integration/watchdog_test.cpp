@@ -405,7 +405,8 @@ TEST_F(WatchdogLock, however_many_end_with_their_client_in_bounded_time) {
     }
     const auto closed_after = watch.elapsed();
     server_.thaw();
-    EXPECT_LT(closed_after, 3 * 400ms + slack) << "three command timeouts, and not one for each 1000";
+    EXPECT_LT(closed_after, 3 * 400ms + slack)
+        << "three command timeouts, and not one for each 1000";
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ using detail::renewal_lease;
 using detail::renewal_patience;
 using detail::renewal_retry_due;
 using detail::renewal_window;
-using detail::widest_renewal_window;
 using detail::TimePoint;
+using detail::widest_renewal_window;
 
 constexpr TimePoint now{1000s};
 

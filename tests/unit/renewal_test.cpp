@@ -70,8 +70,8 @@ TEST_F(RenewalOfANest, goes_on_for_an_acquisition_that_was_announced_before_the_
     ASSERT_TRUE(renewal_.enlist(*hold_));
     renewal_.arm(hold_, Clock::now());
     ASSERT_TRUE(renewal_.enlist(*hold_)) << "by one thread";
-    renewal_.dismiss_one(*hold_);         // by another, which has ended the first
-    renewal_.arm(hold_, long_ago_);       // by the one thread again
+    renewal_.dismiss_one(*hold_);    // by another, which has ended the first
+    renewal_.arm(hold_, long_ago_);  // by the one thread again
     EXPECT_TRUE(asks(1));
 }
 

@@ -23,8 +23,7 @@ inline TimePoint renewal_due(TimePoint sent, Lease lease) noexcept {
 /// that a short one is not renewed again at once.
 inline constexpr std::chrono::milliseconds widest_renewal_window{10};
 inline Clock::duration renewal_window(Lease lease) noexcept {
-    return std::min<Clock::duration>(widest_renewal_window,
-                                     Clock::duration{lease.duration()} / 12);
+    return std::min<Clock::duration>(widest_renewal_window, Clock::duration{lease.duration()} / 12);
 }
 
 /// The next try after an unknown answer: soon, but not in a hot loop.

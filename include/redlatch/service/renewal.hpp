@@ -305,8 +305,8 @@ private:
             flush(*node, link);
             read(*node, link);
             flush(*node, link);
-            const bool silent = link.pipe && !link.pipe->idle() &&
-                                Clock::now() >= gone_at(*link.pipe);
+            const bool silent =
+                link.pipe && !link.pipe->idle() && Clock::now() >= gone_at(*link.pipe);
             if (silent) break_off(*node, link, no_answer());
         }
     }
@@ -342,7 +342,8 @@ private:
             link.replaceable_at = saturating_add(Clock::now(), command_timeout_);
             const bool silent = link.pipe->answered_at() < link.connect.begun();
             if (!connected || link.pipe->idle() || !silent) return;
-            for (Order& order : link.pipe->take_unanswered()) link.waiting.push_back(std::move(order));
+            for (Order& order : link.pipe->take_unanswered())
+                link.waiting.push_back(std::move(order));
             link.pipe.reset();
         }
         std::vector<Order> waiting = std::exchange(link.waiting, {});
@@ -391,7 +392,11 @@ private:
             cast(order.errand, node, Vote::none, true);
             return break_off(node, link, unexpected_reply());
         }
-        cast(order.errand, node, *done == 1 ? Vote::yes : *done == 0 ? Vote::no : Vote::none, false);
+        cast(order.errand, node,
+             *done == 1   ? Vote::yes
+             : *done == 0 ? Vote::no
+                          : Vote::none,
+             false);
     }
 
     /// An error on a connection that goes on.

@@ -146,9 +146,8 @@ private:
         std::vector<Endpoint> all = seeds_;
         for (const auto& known : endpoints_) {
             const std::string name = known.second.name();
-            const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(), [&](const auto& seed) {
-                return seed.name() == name;
-            });
+            const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(),
+                                             [&](const auto& seed) { return seed.name() == name; });
             if (!is_seed) all.push_back(known.second);
         }
         const auto last = std::find_if(all.begin(), all.end(), [this](const Endpoint& endpoint) {
