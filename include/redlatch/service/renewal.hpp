@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,8 +35,8 @@ namespace redlatch::inline v0::detail {
 ///
 /// Each command has its own patience. When that is over, the command counts as unanswered and its
 /// hold is tried again; its answer may still come, and means what it says then. The connection
-/// stays: it is given up at a fault, after `command_timeout` without an answer, or where a new one
-/// could be made meanwhile.
+/// stays. It is given up at a fault, after `command_timeout` without any answer, or when a new one
+/// could be made while it was silent.
 class Renewal {
 public:
     /// What the thread tells; called with no mutex held.
@@ -326,8 +325,10 @@ private:
         if (link.pipe && link.pipe->idle()) link.was_idle = true;
     }
 
+    /// Also where answers trickle in, slower than commands are added.
     TimePoint gone_at(const Pipeline<Order>& pipe) const {
-        return saturating_add(pipe.silent_since(), command_timeout_);
+        return std::min(saturating_add(pipe.silent_since(), command_timeout_),
+                        saturating_add(pipe.oldest(), 3 * Clock::duration{command_timeout_}));
     }
 
     static Fault no_answer() {
@@ -361,7 +362,7 @@ private:
     /// The connection is of no use any more. One that had died while it lay idle is replaced once,
     /// without a word.
     void break_off(Node& node, Link& link, Fault fault) {
-        std::deque<Order> unanswered = link.pipe->take_unanswered();
+        std::vector<Order> unanswered = link.pipe->take_unanswered();
         link.pipe.reset();
         const bool died_idle = fault.stale && link.was_idle;
         bool failed = false;
@@ -580,7 +581,7 @@ private:
             for (Job& job : *jobs) begin(std::move(job));
             exchange();
             put_back_concluded();
-            if (burying_ > 0) wait_until(limit.at);
+            if (burying_ > 0 && jobs->size() < largest_batch) wait_until(limit.at);
         }
     }
 
@@ -591,7 +592,9 @@ private:
         running_ = !done && !limit.over();
         if (!running_) return std::nullopt;
         std::vector<Job> jobs;
-        while (auto job = burials_.take_due(TimePoint::max())) {
+        while (jobs.size() < largest_batch) {
+            auto job = burials_.take_due(TimePoint::max());
+            if (!job) break;
             job->pauses.clear();
             jobs.push_back(*std::move(job));
         }

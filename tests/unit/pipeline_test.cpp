@@ -1,0 +1,152 @@
+#include "support/socket.hpp"
+#include <redlatch/net/own_connection.hpp>
+#include <redlatch/net/pipeline.hpp>
+
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace std::chrono_literals;
+using detail::Connection;
+using detail::ContextPtr;
+using detail::Limit;
+
+/// A pipeline, and the other end of its connection.
+class PipelineOf : public ::testing::Test {
+protected:
+    using Pipeline = detail::Pipeline<int>;
+
+    /// The server's answers, as they go over the wire.
+    void answer(std::string_view bytes) {
+        ASSERT_EQ(::write(server_.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+    }
+
+    /// What the server has been sent since it was asked last.
+    std::string sent() {
+        std::string all;
+        std::array<char, 4096> buffer{};
+        for (;;) {
+            const ssize_t n = ::recv(server_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+            if (n <= 0) return all;
+            all.append(buffer.data(), static_cast<std::size_t>(n));
+        }
+    }
+
+    void hang_up() { server_ = {}; }
+
+    /// Which command has been answered, and what; an empty text where nothing has come.
+    std::string next() {
+        auto answered = pipeline_.next_answer();
+        if (!answered) return "fault";
+        if (!*answered) return {};
+        const auto& [order, reply] = **answered;
+        const std::string what = reply ? std::to_string(reply->view().integer().value_or(-1))
+                                       : reply.error().error.message;
+        return std::to_string(order) + ": " + what;
+    }
+
+    std::array<int, 2> ends_ = socket_pair();
+    test::UniqueFd server_{ends_[1]};
+    Pipeline pipeline_{connect(ends_[0])};
+
+private:
+    static std::array<int, 2> socket_pair() {
+        std::array<int, 2> ends{};
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) throw std::runtime_error{"no"};
+        return ends;
+    }
+
+    Connection connect(int fd) {
+        answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
+        auto connection =
+            Connection::adopt(ContextPtr{redisConnectFd(fd)}, "here", nullptr, Limit::in(20s));
+        sent();
+        return *std::move(connection);
+    }
+};
+
+TEST_F(PipelineOf, commands_sends_them_without_an_answer_to_those_before) {
+    EXPECT_TRUE(pipeline_.idle());
+    pipeline_.add("one ", 1);
+    pipeline_.add("two ", 2);
+    ASSERT_TRUE(pipeline_.flush());
+    EXPECT_EQ(sent(), "one two ");
+    pipeline_.add("three", 3);
+    ASSERT_TRUE(pipeline_.flush());
+    EXPECT_EQ(sent(), "three");
+    EXPECT_EQ(next(), "") << "which does not wait";
+    EXPECT_FALSE(pipeline_.idle());
+}
+
+TEST_F(PipelineOf, commands_matches_answers_in_their_order) {
+    for (const int order : {1, 2, 3}) pipeline_.add("command", order);
+    answer(":10\r\n-ERR no\r\n:3");
+    EXPECT_EQ(next(), "1: 10");
+    EXPECT_EQ(next(), "2: ERR no") << "an error is an answer too";
+    EXPECT_EQ(next(), "") << "half of one is none";
+    answer("0\r\n");
+    EXPECT_EQ(next(), "3: 30");
+    EXPECT_TRUE(pipeline_.idle());
+}
+
+TEST_F(PipelineOf, commands_gives_back_those_that_will_have_no_answer) {
+    for (const int order : {1, 2, 3}) pipeline_.add("command", order);
+    answer(":1\r\n");
+    hang_up();
+    EXPECT_EQ(next(), "1: 1");
+    EXPECT_EQ(next(), "fault");
+    EXPECT_EQ(pipeline_.take_unanswered(), (std::vector{2, 3}));
+    EXPECT_TRUE(pipeline_.idle());
+}
+
+TEST_F(PipelineOf, commands_blocks_for_no_server_that_does_not_read) {
+    const std::string command(100'000, 'x');
+    for (int i = 0; i < 50; ++i) {
+        pipeline_.add(command, i);
+        ASSERT_TRUE(pipeline_.flush());
+    }
+    EXPECT_TRUE(pipeline_.more_to_come().events & POLLOUT);
+    std::size_t arrived = 0;
+    while (arrived < 50 * command.size()) {
+        const std::string some = sent();
+        ASSERT_EQ(some.find_first_not_of('x'), std::string::npos);
+        arrived += some.size();
+        ASSERT_TRUE(pipeline_.flush());
+    }
+    EXPECT_FALSE(pipeline_.more_to_come().events & POLLOUT);
+}
+
+TEST_F(PipelineOf, commands_knows_since_when_it_is_silent) {
+    using detail::TimePoint;
+    EXPECT_EQ(pipeline_.oldest(), TimePoint::max());
+    const TimePoint before = Clock::now();
+    pipeline_.add("command", 1);
+    const TimePoint after = Clock::now();
+    EXPECT_LE(pipeline_.answered_at(), before);
+    EXPECT_GE(pipeline_.silent_since(), before) << "it owed nothing before";
+    pipeline_.add("command", 2);
+    EXPECT_LE(pipeline_.silent_since(), after) << "since the first";
+    EXPECT_LE(pipeline_.oldest(), after);
+    answer(":1\r\n");
+    const TimePoint answered = Clock::now();
+    EXPECT_EQ(next(), "1: 1");
+    EXPECT_GE(pipeline_.silent_since(), answered);
+    EXPECT_GE(pipeline_.answered_at(), answered);
+    EXPECT_GE(pipeline_.oldest(), after) << "the second";
+}
+
+}  // namespace
