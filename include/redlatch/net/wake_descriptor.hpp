@@ -13,8 +13,12 @@ namespace redlatch::inline v0::detail {
 /// Ends the `poll` of one thread. Any thread may ring, also before that `poll` begins.
 class WakeDescriptor {
 public:
-    /// False where the system has no descriptor to give.
-    bool valid() const noexcept { return descriptor_.valid(); }
+    /// To be called before the first use. False where the system has no descriptor to give.
+    bool open() noexcept {
+        if (!descriptor_.valid())
+            descriptor_ = Descriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+        return descriptor_.valid();
+    }
 
     void ring() const noexcept {
         const std::uint64_t one = 1;
@@ -32,7 +36,7 @@ public:
     }
 
 private:
-    Descriptor descriptor_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    Descriptor descriptor_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -175,7 +175,7 @@ private:
         if (running_) return {};
         if (closing_)
             return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
-        if (wake_.valid()) thread_ = start_service_thread([this] { run(); });
+        if (wake_.open()) thread_ = start_service_thread([this] { run(); });
         running_ = thread_.joinable();
         if (running_) return {};
         return Unexpected{Error{Errc::unavailable,
@@ -606,7 +606,7 @@ private:
     Topology* topology_;
     const Events events_;
     const std::chrono::milliseconds command_timeout_;
-    const WakeDescriptor wake_;
+    WakeDescriptor wake_;
     std::mutex mutex_;
     Schedule<Job> renewals_;
     Schedule<Job> burials_;  // apart: one of a hold that is lost has to outlive its dismissal
