@@ -61,6 +61,45 @@ inline bool is_between_servers(const Fault& fault) {
     return fault.error.message.starts_with("TRYAGAIN");
 }
 
+/// What an error in a handshake comes down to, in words of our own: the server may quote the password,
+/// cut off or escaped. `command`: to which it answers.
+inline std::string without_quotation(std::string_view text, std::string_view command) {
+    struct Row {
+        std::string_view word;
+        std::string_view meaning;
+    };
+    static constexpr std::array codes{
+        Row{"LOADING", "the server is loading its data"},
+        Row{"BUSY", "the server is running a script"},
+        Row{"READONLY", "the server is a replica"},
+        Row{"MASTERDOWN", "the server is a replica without its master"},
+        Row{"NOAUTH", "the server wants a password"},
+        Row{"WRONGPASS", "wrong user or password, or a disabled user"},
+        Row{"NOPERM", "the ACL forbids the command"},
+        Row{"DENIED", "the server is in protected mode: it serves its own machine only"},
+    };
+    static constexpr std::array phrases{
+        Row{"max number of clients", "max number of clients reached"},
+        Row{"invalid password", "invalid password"},
+        Row{"no password is set", "no password is set at the server"},
+        Row{"without any password", "no password is set at the server"},
+        Row{"DB index", "DB index is out of range"},
+        Row{"number of arguments", "the server knows no users (Redis 6 and newer do)"},
+    };
+    const std::string_view first = text.substr(0, text.find(' '));
+    for (const Row& row : codes) {
+        if (first == row.word) return std::string{first}.append(" ").append(row.meaning);
+    }
+    for (const Row& row : phrases) {
+        if (text.find(row.word) != std::string_view::npos) return "ERR " + std::string{row.meaning};
+    }
+    if (text.find("unknown command") != std::string_view::npos) {
+        return "ERR the server does not know " + std::string{command};
+    }
+    return "an error in answer to " + std::string{command} +
+           "; the server's words are left out, as they may quote the password";
+}
+
 inline ServerError classify_server_error(std::string_view text) {
     struct Row {
         std::string_view word;

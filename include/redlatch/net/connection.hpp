@@ -408,9 +408,12 @@ private:
     Expected<Reply, Fault> checked(Reply reply) {
         if (!reply.view().is_error()) return reply;
         const std::string_view text = reply.view().text();
-        const auto [code, transient] = classify_server_error(text);
+        auto [code, transient] = classify_server_error(text);
+        if (handshake_ == "AUTH" && code == Errc::protocol) code = Errc::denied;
+        std::string message =
+            handshake_.empty() ? printable(text) : without_quotation(text, handshake_);
         return Unexpected{
-            Fault{.error = {code, {}, node_, printable(text), {}}, .transient = transient}};
+            Fault{.error = {code, {}, node_, std::move(message), {}}, .transient = transient}};
     }
 
     /// All in one round trip.
@@ -429,11 +432,15 @@ private:
         }
         commands += questions();
         const TimePoint sent = Clock::now();
+        if (endpoint.password) handshake_ = "AUTH";
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);
+        if (endpoint.password) handshake_ = "a command of the handshake";
         if (done) done = expect_name_taken(limit);
         if (done && endpoint.db != 0) done = expect_ok(limit);
-        return done ? read_answers(sent, endpoint.any_role, limit) : done;
+        if (done) done = read_answers(sent, endpoint.any_role, limit);
+        handshake_ = {};
+        return done;
     }
 
     Expected<void, Fault> learn_server(const Limit& limit) {
@@ -548,6 +555,7 @@ private:
     std::vector<const Script*> scripts_run_;
     Owed owed_;
     unsigned epoch_ = 0;
+    std::string_view handshake_;  // what is answered next, while the answer may quote a password
 };
 
 }  // namespace redlatch::inline v0::detail
