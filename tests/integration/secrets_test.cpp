@@ -69,8 +69,9 @@ std::vector<Quoting> quotings() {
             {"noperm", "NOPERM ", plainly},
             {"readonly", "READONLY ", plainly},
             {"without_code", "", [](std::string_view word) { return std::string{word} + " "; }},
-            {"in_a_script", "ERR Error running script: ",
-             [](std::string_view word) { return ": -LOADING " + std::string{word} + " "; }}};
+            {"in_a_script", "ERR Error running script: ", [](std::string_view word) {
+                 return ": -LOADING " + std::string{word} + " ";
+             }}};
 }
 
 /// Answers the commands of a handshake as a Redis without data would, but one of them with an error
@@ -265,13 +266,11 @@ protected:
     }
 };
 
-INSTANTIATE_TEST_SUITE_P(Handshake, QuotedPassword,
-                         testing::Combine(testing::ValuesIn(quotings()),
-                                          testing::Values("AUTH", "CLIENT", "SELECT", "INFO",
-                                                          "TIME")),
-                         [](const auto& test) {
-                             return std::get<0>(test.param).name + "_" + std::get<1>(test.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Handshake, QuotedPassword,
+    testing::Combine(testing::ValuesIn(quotings()),
+                     testing::Values("AUTH", "CLIENT", "SELECT", "INFO", "TIME")),
+    [](const auto& test) { return std::get<0>(test.param).name + "_" + std::get<1>(test.param); });
 
 TEST_P(QuotedPassword, is_in_no_message_about_a_server) {
     const QuotingServer server{command(), quoting()};

@@ -165,7 +165,8 @@ TEST(Connection, is_over_when_the_server_did_not_understand) {
     endpoint.transport = detail::Endpoint::Transport::unix_socket;
     endpoint.path = server.socket_path();
     const detail::Limit limit = detail::Limit::in(generous_limit);
-    auto connection = detail::Connection::open(endpoint, "mangled", nullptr, limit);
+    detail::Resolver resolver;
+    auto connection = detail::Connection::open(endpoint, "mangled", nullptr, resolver, limit);
     ASSERT_TRUE(connection);
     const auto reply = connection->call("*1\r\n$-7\r\n", limit);
     ASSERT_FALSE(reply);

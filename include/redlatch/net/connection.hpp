@@ -53,8 +53,8 @@ public:
     /// where the endpoint wants that.
     static Expected<Connection, Fault> open(const Endpoint& endpoint,
                                             const std::string& client_name, const TlsLayer* tls,
-                                            const Limit& limit) {
-        auto socket = connect_endpoint(endpoint, limit);
+                                            Resolver& resolver, const Limit& limit) {
+        auto socket = connect_endpoint(endpoint, resolver, limit);
         if (!socket) return Unexpected{named(std::move(socket).error(), endpoint.name())};
         std::unique_ptr<Stream> stream;
         if (endpoint.tls) {

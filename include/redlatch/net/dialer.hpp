@@ -86,10 +86,11 @@ struct DialOptions {
     std::chrono::milliseconds connect_timeout;
     std::shared_ptr<const TlsLayer> tls;  ///< null where no endpoint wants it
     Examine examine;                      ///< may be empty
+    std::shared_ptr<Resolver> resolver;
 
     Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
         const Limit own = limit.within(connect_timeout);
-        auto connection = Connection::open(endpoint, client_name, tls.get(), own);
+        auto connection = Connection::open(endpoint, client_name, tls.get(), *resolver, own);
         return endpoint.any_role ? std::move(connection)
                                  : examined(std::move(connection), examine, own);
     }

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <span>
@@ -99,6 +100,15 @@ struct Address {
     socklen_t length = 0;
 
     int family() const noexcept { return storage.ss_family; }
+
+    /// Of an address for TCP.
+    void set_port(std::uint16_t port) noexcept {
+        if (family() == AF_INET6) {
+            reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
+        } else {
+            reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
+        }
+    }
 
     /// `path` has to fit; the URI's parser has seen to that.
     static Address of_path(std::string_view path) noexcept {

@@ -244,7 +244,7 @@ private:
     }
 
     DialOptions dial_options(const ClientOptions& options) {
-        return {client_name_, options.connect_timeout, options.tls, examination()};
+        return {client_name_, options.connect_timeout, options.tls, examination(), resolver_};
     }
 
     std::vector<std::unique_ptr<Dialer>> make_dialers(const ClientSetup& setup) {
@@ -330,6 +330,7 @@ private:
     EvictionCheck eviction_{[this](Observer::Warning warning) {
         observe([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
     }};
+    const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
     Renewal renewal_{*topology_,
