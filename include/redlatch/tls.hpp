@@ -5,11 +5,13 @@
 #include <redlatch/net/tls_layer.hpp>
 #include <redlatch/options.hpp>
 
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -130,6 +132,7 @@ public:
         // A reply that was cut off is noticed anyway.
         ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 #endif
+        check(options);
         trust(options);
         if (!options.certificate_file.empty()) identify(options);
     }
@@ -142,10 +145,43 @@ public:
     }
 
 private:
+    [[noreturn]] static void refuse(const std::string& what, const std::string& reason) {
+        throw LockError{{Errc::invalid_argument, {}, {}, "TLS: " + what + ": " + reason, {}}};
+    }
+
     [[noreturn]] static void refuse(const std::string& what) {
-        Error error{Errc::invalid_argument, {}, {}, "TLS: " + what + ": " + openssl_message(), {}};
+        const std::string reason = openssl_message();
         ::ERR_clear_error();
-        throw LockError{std::move(error)};
+        refuse(what, reason);
+    }
+
+    /// What OpenSSL would ignore without a word, or tell without the system's reason.
+    static void check(const TlsOptions& options) {
+        if (options.certificate_file.empty()) {
+            constexpr const char* useless = "is of no use without certificate_file";
+            if (!options.key_file.empty()) refuse("key_file", useless);
+            if (!options.key_password.empty()) refuse("key_password", useless);
+        }
+        check_readable("ca_file", options.ca_file);
+        check_readable("certificate_file", options.certificate_file);
+        check_readable("key_file", options.key_file);
+        if (options.ca_folder.empty()) return;
+        const Descriptor folder{
+            ::open(options.ca_folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!folder.valid()) refuse_path("ca_folder", options.ca_folder);
+    }
+
+    static void check_readable(const char* option, const std::string& path) {
+        if (path.empty()) return;
+        const Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+        char byte = 0;
+        if (!file.valid() || ::read(file.get(), &byte, 1) < 0) refuse_path(option, path);
+    }
+
+    /// For the reason that `errno` says.
+    [[noreturn]] static void refuse_path(const std::string& option, const std::string& path) {
+        const std::string reason = system_message(errno);
+        refuse(option + " '" + printable(path) + "' cannot be read", reason);
     }
 
     static const char* or_null(const std::string& path) {
@@ -161,8 +197,7 @@ private:
         }
         if (::SSL_CTX_load_verify_locations(get(), or_null(options.ca_file),
                                             or_null(options.ca_folder)) != 1) {
-            refuse("ca_file '" + printable(options.ca_file) + "' or ca_folder '" +
-                   printable(options.ca_folder) + "' cannot be read");
+            refuse("ca_file '" + printable(options.ca_file) + "' cannot be used");
         }
     }
 

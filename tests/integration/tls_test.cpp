@@ -9,6 +9,7 @@
 #include "support/redis_server.hpp"
 #include "support/sanitizers.hpp"
 #include "support/socket.hpp"
+#include "support/temp_folder.hpp"
 #include <redlatch/tls.hpp>
 
 #include <gtest/gtest.h>
@@ -160,6 +161,42 @@ TEST_F(Tls, files_that_cannot_be_used_are_refused_before_any_io) {
         {.certificate_file = own.file, .key_file = locked.key_file, .key_password = "guessed"});
     EXPECT_NE(wrong.find("key"), std::string::npos);
     EXPECT_EQ(wrong.find("guessed"), std::string::npos) << "a secret is shown";
+}
+
+TEST_F(Tls, options_that_cannot_work_are_refused_with_the_systems_reason) {
+    const Certificate own = authority_.issue("DNS:client");
+    const TempFolder folder;
+    const std::string missing = folder.path() + "/nothing";
+    constexpr const char* none = "No such file or directory";
+    constexpr const char* no_folder = "Not a directory";
+    constexpr const char* a_folder = "Is a directory";
+    struct Case {
+        TlsOptions options;
+        std::vector<std::string> words;  ///< all of them are in the message
+    };
+    const std::vector<Case> cases{
+        {{.ca_file = missing}, {"ca_file", missing, none}},
+        {{.ca_file = folder.path()}, {"ca_file", a_folder}},
+        {{.ca_folder = missing}, {"ca_folder", missing, none}},
+        {{.ca_folder = own.file}, {"ca_folder", own.file, no_folder}},
+        {{.ca_file = authority_.file(), .ca_folder = missing}, {"ca_folder", none}},
+        {{.ca_file = missing, .ca_folder = folder.path()}, {"ca_file", none}},
+        {{.certificate_file = missing}, {"certificate_file", missing, none}},
+        {{.certificate_file = folder.path()}, {"certificate_file", a_folder}},
+        {{.certificate_file = own.file, .key_file = missing}, {"key_file", missing, none}},
+        {{.certificate_file = own.file, .key_file = folder.path()}, {"key_file", a_folder}},
+        {{.key_file = own.key_file}, {"key_file", "certificate_file"}},
+        {{.key_password = "open sesame"}, {"key_password", "certificate_file"}},
+    };
+    for (const auto& [options, words] : cases) {
+        const auto error = thrown_by([&] { static_cast<void>(tls(options)); });
+        ASSERT_TRUE(is_error(error, Errc::invalid_argument)) << words.front();
+        for (const std::string& word : words) {
+            EXPECT_TRUE(speaks_of(*error, word)) << error->describe() << " lacks " << word;
+        }
+        EXPECT_FALSE(speaks_of(*error, "sesame")) << error->describe();
+    }
+    EXPECT_FALSE(thrown_by([&] { static_cast<void>(tls({.ca_folder = folder.path()})); }));
 }
 
 TEST_F(Tls, to_a_server_that_speaks_none_says_so) {
