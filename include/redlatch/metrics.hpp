@@ -61,7 +61,8 @@ public:
             labelled(text, "redlatch_errors_total", "code", codes[i], errors_[i]);
         }
         counter(text, "redlatch_reconnected_total", "Servers that came back.", reconnected_);
-        counter(text, "redlatch_warnings_total", "Servers that may drop a lock.", warnings_);
+        counter(text, "redlatch_warnings_total", "Servers that may drop a lock, or allow no queue.",
+                warnings_);
         return text;
     }
 

@@ -66,9 +66,11 @@ public:
     /// A server answers again after a failure.
     virtual void reconnected(const Reconnected&) {}
 
-    /// A server is set up in a way that may cost a lock: it evicts keys when its memory is full. Told once
-    /// by each client for each start of the server; by none where an ACL forbids INFO, nor while the
-    /// server has no `maxmemory`.
+    /// A server is set up in a way that may cost a lock or the order of waiters:
+    ///
+    /// - It evicts keys when its memory is full. Told once by each client for each start of the server;
+    ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`.
+    /// - Its ACL forbids the keys of the queue, so that waiters poll. Told once by each client.
     virtual void warning(const Warning&) {}
 };
 

@@ -32,7 +32,8 @@ struct Backoff {
 enum class WaitStrategy {
     /// First come, first served: a waiter has a place in the server's queue; the release of the lock
     /// gives it to the first one and tells it. Where the server doesn't allow messages, waiters
-    /// keep their places and ask; where it doesn't allow the queue's keys, they poll. So they do where
+    /// keep their places and ask; where it doesn't allow the queue's keys, they poll (an observer gets a
+    /// `warning`), until after a minute they try the queue again. So they do where
     /// several masters decide, as no queue is common to these.
     granted,
     /// A waiter asks again and again, with the pauses of `backoff`. While others queue for the lock,

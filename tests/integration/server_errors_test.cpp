@@ -2,8 +2,10 @@
 // where it will not.
 
 #include "fault_tools.hpp"
+#include "lock_test.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include <redlatch/net/node.hpp>
 
 #include <gtest/gtest.h>
 
@@ -19,6 +21,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -312,6 +315,124 @@ TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
     EXPECT_TRUE(eventually([&] { return lost.stop_requested(); }));
     EXPECT_LT(watch.elapsed(), 1s + slack);
     EXPECT_FALSE(lock.held());
+}
+
+// ------------------------------------------------------------------ keys that the ACL forbids
+
+/// Remembers warnings.
+class Warnings : public Observer {
+public:
+    void warning(const Warning& warning) override {
+        const std::lock_guard lock{mutex_};
+        all_.push_back(warning);
+    }
+    std::vector<Warning> all() {
+        const std::lock_guard lock{mutex_};
+        return all_;
+    }
+
+private:
+    std::mutex mutex_;
+    std::vector<Warning> all_;
+};
+
+class DeniedKeys : public testing::Test {
+protected:
+    ClientOptions options(const std::shared_ptr<Observer>& observer = {}) const {
+        ClientOptions options = options_for("unix://alice:secret@" + server_.socket_path(), 2s);
+        options.observer = observer;
+        return options;
+    }
+
+    static void lock_often(Client& client) {
+        for (const std::string name : {"job", "job:2", "job:3", "job:3"}) {
+            Lock<Simple> simple{client, name};
+            simple.lock();
+            simple.unlock();
+            Lock<Reentrant> reentrant{client, name};
+            reentrant.lock();
+            reentrant.unlock();
+        }
+    }
+
+    RedisServer server_{{.acl = {"alice on >secret ~job* &* +@all"}}};
+    RawRedis redis_{server_};
+};
+
+TEST_F(DeniedKeys, of_the_queue_are_told_by_one_warning_that_names_them) {
+    const auto seen = std::make_shared<Warnings>();
+    {
+        Client client{options(seen)};
+        lock_often(client);
+        EXPECT_TRUE(eventually([&] { return !seen->all().empty(); }));
+        lock_often(client);
+    }
+    ASSERT_EQ(seen->all().size(), 1U);
+    const auto warning = seen->all().front();
+    EXPECT_EQ(warning.node, server_.socket_path());
+    for (const char* const words :
+         {"poll", "order", "~redlatch:queue:*", "~redlatch:waiters:*", "~redlatch:fence:*"}) {
+        EXPECT_NE(warning.message.find(words), std::string::npos) << warning.message;
+    }
+}
+
+TEST_F(DeniedKeys, of_the_queue_are_no_warning_where_they_are_allowed) {
+    expect_ok(redis_.command({"ACL", "SETUSER", "alice", "~redlatch:*"}));
+    const auto seen = std::make_shared<Warnings>();
+    {
+        Client client{options(seen)};
+        lock_often(client);
+    }
+    EXPECT_TRUE(seen->all().empty());
+}
+
+TEST_F(DeniedKeys, of_fencing_tokens_are_named_by_the_error) {
+    Client client{options()};
+    Lock<Fenced<Simple>> lock{client, "job"};
+    const auto expect_named = [](const auto& result, const std::vector<std::string>& patterns) {
+        ASSERT_TRUE(fails_with(result, Errc::denied));
+        for (const std::string& pattern : patterns) {
+            EXPECT_TRUE(speaks_of(result.error(), "~" + pattern + " ") ||
+                        speaks_of(result.error(), "~" + pattern + ")"))
+                << result.error().describe() << " lacks " << pattern;
+        }
+    };
+    expect_named(lock.acquire({.wait = 0s}),
+                 {"redlatch:queue:*", "redlatch:waiters:*", "redlatch:fence:*"});
+    Lock<Fenced<Reentrant>> tagged{client, "job{1}"};
+    expect_named(tagged.acquire(), {"redlatch:queue:*", "redlatch:waiters:*", "redlatch:fence:*"});
+
+    expect_ok(redis_.command({"ACL", "SETUSER", "alice", "~redlatch:*"}));
+    Held held = lock.acquire({.wait = 0s}).value();
+    expect_ok(redis_.command({"ACL", "SETUSER", "alice", "resetkeys", "~job*"}));
+    expect_named(held.extend(20s), {"redlatch:fence:*"});
+}
+
+TEST_F(DeniedKeys, are_tried_again_after_a_while) {
+    detail::Endpoint endpoint;
+    endpoint.transport = detail::Endpoint::Transport::unix_socket;
+    endpoint.path = server_.socket_path();
+    endpoint.user = "alice";
+    endpoint.password = "secret";
+    detail::DialOptions dial{"tries-again", 2s, {}, {}, std::make_shared<detail::Resolver>()};
+    detail::Node node{std::make_unique<detail::DirectDialer>(endpoint, dial),
+                      {.command_timeout = 2s, .max_connections = 2, .keys_denied_for = 100ms},
+                      {}};
+    const Script script{"return redis.call('INCR', KEYS[#KEYS])"};
+    const detail::Call call{script, {"job", "redlatch:queue:{job}"}, {}};
+    const auto run = [&] { return node.run(call, detail::Limit::in(generous_limit)).has_value(); };
+    EXPECT_TRUE(run());
+    EXPECT_EQ(redis_.get("job"), "1");
+    EXPECT_FALSE(node.allows_all_keys());
+    expect_ok(redis_.command({"ACL", "SETUSER", "alice", "~redlatch:*"}));
+    EXPECT_TRUE(eventually([&] { return node.allows_all_keys(); }));
+    const auto connection = node.connect(detail::Limit::in(generous_limit));
+    ASSERT_TRUE(connection);
+    EXPECT_TRUE(node.wiring_for(*connection).first_key_only) << "not known to be allowed yet";
+    EXPECT_TRUE(run());
+    EXPECT_FALSE(node.wiring_for(*connection).first_key_only);
+    EXPECT_EQ(redis_.get("redlatch:queue:{job}"), "1");
+    EXPECT_TRUE(stays([&] { return node.allows_all_keys(); }, 300ms));
 }
 
 /// An address of this machine that is not a loopback one; empty if it has none.

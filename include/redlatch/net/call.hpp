@@ -111,7 +111,21 @@ public:
     }
 
     const Script* script() const noexcept { return script_; }
+    bool needs_all_keys() const noexcept { return keys_ > 1 && needs_all_keys_; }
     bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
+
+    /// The keys but the first, each of which has that one's name in it, as patterns of an ACL.
+    std::string key_patterns() const {
+        Argument::Digits digits;
+        std::string text;
+        for (std::size_t i = first_key + 1; i < first_key + keys_; ++i) {
+            const std::string_view name = slots_[i].bytes(digits);
+            const std::size_t varies = name.rfind(key());
+            const bool found = varies != std::string_view::npos && varies > 0;
+            text += " ~" + printable(name.substr(0, found ? varies - 1 : 0)) + "*";
+        }
+        return text;
+    }
 
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.

@@ -7,6 +7,7 @@
 #include <redlatch/net/connection.hpp>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -46,6 +47,7 @@ public:
         if (time) connection_->clock().answered(sent_, *time, Clock::now());
         if (!reply) {
             if (connection_->alive() && worth_another(reply.error())) return std::nullopt;
+            name_keys(reply.error());
             return reply;
         }
         if (call_->is_script()) connection_->note_run(call_->script());
@@ -58,6 +60,8 @@ public:
         reply->server = connection_->server();
         return reply;
     }
+
+    const Call& call() const noexcept { return *call_; }
 
     /// How the call was sent last.
     const Wiring& wiring() const noexcept { return wiring_; }
@@ -73,6 +77,16 @@ private:
         if (fault.error.code != Errc::denied || !may_omit) return false;
         wiring_.first_key_only = true;
         return true;
+    }
+
+    /// The server does not say which key its ACL forbids.
+    void name_keys(Fault& fault) const {
+        std::string& message = fault.error.message;
+        if (fault.error.code != Errc::denied || !call_->needs_all_keys() ||
+            message.find("key") == std::string::npos) {
+            return;
+        }
+        message += " (the ACL has to allow" + call_->key_patterns() + " too)";
     }
 
     Connection* connection_;

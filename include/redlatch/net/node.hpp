@@ -22,6 +22,12 @@ struct NodeUse {
     std::chrono::milliseconds command_timeout;
     std::size_t max_connections;
     std::chrono::microseconds busy_wait{0};
+
+    /// Is told once of a node whose ACL allows the first key of a script and not the others.
+    std::function<void(const std::string&)> on_keys_denied{};
+
+    /// After so long they are asked for again: an ACL can be changed.
+    std::chrono::milliseconds keys_denied_for = std::chrono::minutes{1};
 };
 
 class Node;
@@ -45,8 +51,10 @@ public:
     Node(std::unique_ptr<Dialer> dialer, const NodeUse& use,
          std::function<void(const std::string&)> on_reconnect, Router* router = nullptr)
         : command_timeout_(use.command_timeout),
+          keys_denied_for_(use.keys_denied_for),
           pool_(std::move(dialer), use.max_connections, use.busy_wait),
           on_reconnect_(std::move(on_reconnect)),
+          on_keys_denied_(use.on_keys_denied),
           router_(router) {}
 
     std::string name() const { return pool_.dialer().name(); }
@@ -128,18 +136,36 @@ public:
 
     /// Whether scripts may use more keys than the first, as far as is known.
     bool allows_all_keys() const noexcept {
-        return !first_key_only_.load(std::memory_order_relaxed);
+        const TimePoint until = keys_denied_until_.load(std::memory_order_relaxed);
+        return until == TimePoint::min() || Clock::now() >= until;
     }
 
     /// Remembers what kind of call the server has accepted.
-    void learn(const Exchange& exchange) noexcept {
-        if (exchange.wiring().first_key_only && allows_all_keys()) first_key_only_ = true;
+    void learn(const Exchange& exchange) {
+        if (!exchange.call().can_omit_keys()) return;
+        if (!exchange.wiring().first_key_only) {
+            // Read first, as a shared write for every command would make the threads wait.
+            if (keys_denied_until_.load(std::memory_order_relaxed) != TimePoint::min()) {
+                keys_denied_until_ = TimePoint::min();
+            }
+        } else if (allows_all_keys()) {
+            keys_denied_until_ = saturating_add(Clock::now(), keys_denied_for_);
+            if (!told_of_keys_.exchange(true) && on_keys_denied_) on_keys_denied_(name());
+        }
     }
 
-    /// How a call has to be written for this server.
+    /// How a call has to be written for this server, so that its keys are allowed for certain.
     Wiring wiring_for(const Connection& connection) const noexcept {
-        Wiring wiring{.first_key_only = first_key_only_.load(std::memory_order_relaxed)};
+        const TimePoint until = keys_denied_until_.load(std::memory_order_relaxed);
+        Wiring wiring{.first_key_only = until != TimePoint::min()};
         if (connection.server() != nullptr) wiring.server = *connection.server();
+        return wiring;
+    }
+
+    /// The same for a call that is sent again where they are not.
+    Wiring wiring_to_try(const Connection& connection) const noexcept {
+        Wiring wiring = wiring_for(connection);
+        wiring.first_key_only = !allows_all_keys();
         return wiring;
     }
 
@@ -154,7 +180,7 @@ private:
                                   const Limit& limit, bool once) {
         if (!loan) return Unexpected{std::move(loan).error()};
         Connection& connection = **loan;
-        Wiring wiring = wiring_for(connection);
+        Wiring wiring = wiring_to_try(connection);
         wiring.asking = once;
         Exchange exchange{connection, call, wiring};
         auto reply = exchange.run(limit);
@@ -181,11 +207,14 @@ private:
     }
 
     const std::chrono::milliseconds command_timeout_;
+    const std::chrono::milliseconds keys_denied_for_;
     Pool pool_;
     const std::function<void(const std::string&)> on_reconnect_;
+    const std::function<void(const std::string&)> on_keys_denied_;
     Router* const router_;  // null where there is one master for everything
     std::atomic<bool> down_{false};
-    std::atomic<bool> first_key_only_{false};  // the ACL has forbidden further keys
+    std::atomic<bool> told_of_keys_{false};
+    std::atomic<TimePoint> keys_denied_until_{TimePoint::min()};  // all but the first, by the ACL
 };
 
 }  // namespace redlatch::inline v0::detail

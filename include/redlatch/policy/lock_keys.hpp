@@ -19,6 +19,10 @@ struct LockKeys {
           waiters(companion("redlatch:waiters:", lock)),
           fence(companion("redlatch:fence:", lock)) {}
 
+    /// The companions of all locks, as patterns of an ACL.
+    static constexpr std::string_view companion_patterns =
+        "~redlatch:queue:* ~redlatch:waiters:* ~redlatch:fence:*";
+
     std::string lock;
     std::string queue;    ///< who waits, in order
     std::string waiters;  ///< what they wait for

@@ -223,7 +223,10 @@ public:
 private:
     std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
-        const NodeUse use{command_timeout_, options.max_connections, options.busy_wait};
+        NodeUse use{command_timeout_, options.max_connections, options.busy_wait};
+        if (setup.masters() == 1) {  // several know no order anyway
+            use.on_keys_denied = [this](const std::string& node) { tell_unordered(node); };
+        }
         const auto on_reconnect = [this](const std::string& node) { tell_reconnected(node); };
         const auto on_move = [this] { subscriptions_.reconnect(); };
         if (setup.is(UriParts::Kind::cluster)) {
@@ -299,6 +302,17 @@ private:
         };
     }
 
+    void tell_warning(Observer::Warning warning) {
+        observe([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
+    }
+
+    void tell_unordered(const std::string& node) {
+        tell_warning({.node = node,
+                      .message = "waiters poll, and get locks in no order: the ACL has to allow " +
+                                 std::string{LockKeys::companion_patterns} +
+                                 " and the commands of docs/deployment.md"});
+    }
+
     void tell_reconnected(const std::string& node) {
         observe([node](Observer& observer) { observer.reconnected({node}); });
     }
@@ -327,9 +341,8 @@ private:
     // Each may use those above it.
     Gate gate_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
-    EvictionCheck eviction_{[this](Observer::Warning warning) {
-        observe([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
-    }};
+    EvictionCheck eviction_{
+        [this](Observer::Warning warning) { tell_warning(std::move(warning)); }};
     const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
