@@ -66,7 +66,7 @@ struct Endpoint {
     std::string name() const {
         if (transport == Transport::unix_socket) return printable(path);
         const bool v6 = host.find(':') != std::string::npos;
-        return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+        return printable(v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
     }
 };
 

@@ -4,6 +4,7 @@
 
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
+#include "scripted_server.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/socket.hpp"
@@ -12,7 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
@@ -313,6 +316,122 @@ TEST(ClusterOnIpv6, is_found_and_followed) {
     if (!ipv6_available()) GTEST_SKIP() << "this machine has no IPv6 loopback, ::1";
     ClusterGroup group{{.ipv6 = true}};
     follow_a_slot(group, name_on(1));
+}
+
+// --------------------------------------------------------------- nodes that no Cluster would have
+
+/// A node of a Cluster with one master, whose address changes. A node that is not the master says so.
+class MovingNode {
+public:
+    struct Shared {
+        std::atomic<std::uint16_t> master{0};
+        std::atomic<bool> knows_map{true};
+    };
+
+    explicit MovingNode(Shared& shared) : shared_(&shared) {}
+
+    std::uint16_t port() const { return server_.port(); }
+
+    /// How often it was asked for the map.
+    int asked() const { return asked_; }
+
+private:
+    std::string answer(const ScriptedServer::Words& command) {
+        const std::uint16_t master = shared_->master;
+        if (command.front() == "CLUSTER") {
+            ++asked_;
+            if (!shared_->knows_map) return "-ERR not now\r\n";
+            return ScriptedServer::slots("127.0.0.1", master);
+        }
+        if (const auto usual = ScriptedServer::of_handshake(command)) return *usual;
+        if (!shared_->knows_map) return "-CLUSTERDOWN not now\r\n";
+        if (master == port()) {
+            if (command.front() == "SET") return "+OK\r\n";
+            constexpr std::size_t words_of_acquire = 14;
+            if (command.size() != words_of_acquire) return ":1\r\n";
+            return "*5\r\n:1\r\n:30000\r\n:0\r\n:1700000000000000\r\n:0\r\n";
+        }
+        const std::string& key = command[command.front() == "SET" ? 1 : 3];
+        return "-MOVED " + std::to_string(slot_of(key)) + " 127.0.0.1:" + std::to_string(master) +
+               "\r\n";
+    }
+
+    Shared* shared_;
+    std::atomic<int> asked_{0};
+    ScriptedServer server_{[this](const auto& command, const auto&) { return answer(command); }};
+};
+
+TEST(ClusterThatMoves, has_only_its_present_nodes_asked_for_the_map) {
+    MovingNode::Shared shared;
+    MovingNode seed{shared};
+    std::vector<std::unique_ptr<MovingNode>> masters;
+    for (int i = 0; i < 5; ++i) masters.push_back(std::make_unique<MovingNode>(shared));
+    shared.master = masters.front()->port();
+    Client client{options_for("redis+cluster://127.0.0.1:" + std::to_string(seed.port()), 2s)};
+    int names = 0;
+    const auto lock_another = [&](std::chrono::milliseconds wait) {
+        Lock<Simple> lock{client, "job:" + std::to_string(++names)};
+        return lock.acquire({.wait = wait}).has_value();
+    };
+    const auto asked = [&] {
+        int sum = seed.asked();
+        for (const auto& master : masters) sum += master->asked();
+        return sum;
+    };
+    for (const auto& master : masters) {
+        shared.master = master->port();
+        const int told = asked();
+        EXPECT_TRUE(eventually([&] { return lock_another(0ms) && asked() > told; }));
+    }
+    std::vector<int> before;
+    for (const auto& master : masters) before.push_back(master->asked());
+    shared.knows_map = false;
+    EXPECT_FALSE(lock_another(500ms));
+    EXPECT_GT(masters.back()->asked(), before.back());
+    for (std::size_t i = 0; i + 1 < masters.size(); ++i) {
+        EXPECT_EQ(masters[i]->asked(), before[i]) << "the master number " << i << " is long gone";
+    }
+    shared.knows_map = true;
+    shared.master = masters.front()->port();  // an address that comes back is a node as before
+    EXPECT_TRUE(eventually([&] { return lock_another(500ms); }));
+}
+
+/// Text for a log, in one line.
+testing::AssertionResult is_printable(const std::string& text) {
+    const bool fine =
+        std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    return fine ? testing::AssertionSuccess() : testing::AssertionFailure() << text;
+}
+
+TEST(HostNames, from_a_server_are_shown_as_printable_text_or_refused) {
+    for (const std::string host : {"evil\r\nlog entry", "\x1b[31mred", "a b", "\xff", "x\0y"}) {
+        SCOPED_TRACE(host);
+        const ScriptedServer server{[&host](const auto& command, const auto&) {
+            const std::string& name = command.front();
+            if (name == "CLUSTER") return ScriptedServer::slots(host, 1);
+            if (name == "SENTINEL") {
+                return "*2\r\n" + ScriptedServer::bulk(host) + ScriptedServer::bulk("1");
+            }
+            const std::string none = "-CLUSTERDOWN not now\r\n";
+            return ScriptedServer::of_handshake(command).value_or(none);
+        }};
+        for (const std::string& uri : {"redis+cluster://" + server.place(),
+                                       "redis+sentinel://" + server.place() + "/service"}) {
+            const auto journal = std::make_shared<Journal>();
+            ClientOptions options = options_for(uri);
+            options.observer = journal;
+            Client client{options};
+            const auto pinged = client.ping();
+            ASSERT_FALSE(pinged.has_value());
+            EXPECT_TRUE(is_printable(pinged.error().describe()));
+            const auto held = Lock<Simple>{client, "job"}.acquire({.wait = 200ms});
+            ASSERT_FALSE(held.has_value());
+            EXPECT_TRUE(is_printable(held.error().describe()));
+            for (const Error& error : journal->errors()) {
+                EXPECT_TRUE(is_printable(error.describe()));
+            }
+        }
+    }
 }
 
 }  // namespace

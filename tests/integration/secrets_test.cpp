@@ -1,24 +1,17 @@
 // A password goes to the server and nowhere else, whatever the server says about it.
 
 #include "fault_tools.hpp"
+#include "scripted_server.hpp"
 #include "support/redis_server.hpp"
-#include "support/socket.hpp"
 
 #include <gtest/gtest.h>
 
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <array>
 #include <atomic>
-#include <list>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -33,7 +26,7 @@ constexpr std::string_view password = "Sesame\"open\\Sesame\tdoor'Sesame";
 constexpr std::string_view password_in_uri = "Sesame%22open%5cSesame%09door%27Sesame";
 constexpr std::string_view part_of_password = "esam";
 
-using Words = std::vector<std::string>;
+using Words = ScriptedServer::Words;
 
 /// How a server quotes the words of a command.
 struct Quoting {
@@ -74,52 +67,21 @@ std::vector<Quoting> quotings() {
              }}};
 }
 
-/// Answers the commands of a handshake as a Redis without data would, but one of them with an error
-/// that quotes all words it has ever received on the connection.
+/// Answers as a Redis without data, or a Sentinel or a Cluster of it, but one of the commands with an
+/// error that quotes all words it has ever received on the connection.
 class QuotingServer {
 public:
     QuotingServer(std::string quoted_command, Quoting quoting)
         : quoted_command_(std::move(quoted_command)), quoting_(std::move(quoting)) {}
-    ~QuotingServer() {
-        stop_ = true;
-        thread_.join();
-        for (std::thread& thread : threads_) thread.join();
-    }
 
-    const Address& address() const { return address_; }
-    std::string place() const { return address_.host + ":" + std::to_string(address_.port); }
+    std::string place() const { return server_.place(); }
 
     /// How often it has quoted.
     int quoted() const { return quoted_; }
 
 private:
-    void run() {
-        while (!stop_) {
-            if (!readable(listener_.get())) continue;
-            const int fd = ::accept(listener_.get(), nullptr, nullptr);
-            if (fd >= 0) threads_.emplace_back([this, fd] { serve(UniqueFd{fd}); });
-        }
-    }
-
-    void serve(const UniqueFd& connection) {
-        Words received;
-        std::string unread;
-        std::array<char, 4096> buffer{};
-        while (!stop_) {
-            if (!readable(connection.get())) continue;
-            const ssize_t size = ::recv(connection.get(), buffer.data(), buffer.size(), 0);
-            if (size <= 0) return;
-            unread.append(buffer.data(), static_cast<std::size_t>(size));
-            std::string answers;
-            while (const auto command = take_command(unread)) {
-                received.insert(received.end(), command->begin(), command->end());
-                answers += answer(*command, received);
-            }
-            ::send(connection.get(), answers.data(), answers.size(), MSG_NOSIGNAL);
-        }
-    }
-
     std::string answer(const Words& command, const Words& received) {
+        using Server = ScriptedServer;
         const std::string& name = command.front();
         if (name == quoted_command_) {
             ++quoted_;
@@ -127,56 +89,19 @@ private:
             for (const std::string& word : received) text += quoting_.quote(word);
             return text + "\r\n";
         }
-        if (name == "INFO") return bulk("");
-        if (name == "TIME") return "*2\r\n" + bulk("1700000000") + bulk("0");
-        const std::string port = std::to_string(address_.port);
-        if (name == "SENTINEL") return "*2\r\n" + bulk(address_.host) + bulk(port);
-        if (name == "CLUSTER") {
-            return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n" + bulk(address_.host) + ":" + port + "\r\n";
+        if (name == "SENTINEL") {
+            return "*2\r\n" + Server::bulk("127.0.0.1") +
+                   Server::bulk(std::to_string(server_.port()));
         }
-        return "+OK\r\n";
-    }
-
-    static std::string bulk(std::string_view bytes) {
-        return "$" + std::to_string(bytes.size()) + "\r\n" + std::string{bytes} + "\r\n";
-    }
-
-    /// Takes one whole command away from the front of `bytes`.
-    static std::optional<Words> take_command(std::string& bytes) {
-        std::size_t at = 0;
-        const auto number = [&]() -> std::optional<std::size_t> {
-            const std::size_t end = bytes.find("\r\n", at);
-            if (end == std::string::npos) return std::nullopt;
-            const std::size_t value = std::stoul(bytes.substr(at + 1, end - at - 1));
-            at = end + 2;
-            return value;
-        };
-        const auto count = number();
-        if (!count) return std::nullopt;
-        Words words;
-        while (words.size() < *count) {
-            const auto size = number();
-            if (!size || bytes.size() < at + *size + 2) return std::nullopt;
-            words.push_back(bytes.substr(at, *size));
-            at += *size + 2;
-        }
-        bytes.erase(0, at);
-        return words;
-    }
-
-    static bool readable(int fd) {
-        pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
-        return ::poll(&entry, 1, 10) > 0;
+        if (name == "CLUSTER") return Server::slots("127.0.0.1", server_.port());
+        return Server::of_handshake(command).value_or("+OK\r\n");
     }
 
     const std::string quoted_command_;
     const Quoting quoting_;
-    Address address_{.path = {}, .host = "127.0.0.1", .port = 0};
-    UniqueFd listener_ = listen_on(address_);
-    std::atomic<bool> stop_{false};
     std::atomic<int> quoted_{0};
-    std::list<std::thread> threads_;
-    std::thread thread_{[this] { run(); }};
+    ScriptedServer server_{
+        [this](const Words& command, const Words& received) { return answer(command, received); }};
 };
 
 /// Remembers all text that it was told.

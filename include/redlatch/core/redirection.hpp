@@ -2,6 +2,7 @@
 
 #include <redlatch/core/fault.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,13 @@
 #include <system_error>
 
 namespace redlatch::inline v0::detail {
+
+/// Whether what a server calls a host may be one.
+inline bool may_be_host(std::string_view name) noexcept {
+    constexpr std::size_t longest = 255;
+    return !name.empty() && name.size() <= longest &&
+           std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
 
 /// A server of a Cluster says which other one a command belongs to. Nothing was executed.
 struct Redirection {

@@ -145,6 +145,7 @@ private:
     std::vector<Endpoint> informants() const {
         std::vector<Endpoint> all = seeds_;
         for (const auto& known : endpoints_) {
+            if (!has_slots(*known.first)) continue;
             const std::string name = known.second.name();
             const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(),
                                              [&](const auto& seed) { return seed.name() == name; });
@@ -155,6 +156,11 @@ private:
         });
         if (last != all.end()) std::rotate(all.begin(), last, last + 1);
         return all;
+    }
+
+    /// Whether a node is the master of anything. With the mutex held.
+    bool has_slots(const Node& node) const {
+        return std::find(owners_.begin(), owners_.end(), &node) != owners_.end();
     }
 
     bool ask(Endpoint node, const Limit& limit) {
@@ -172,6 +178,9 @@ private:
         if (ranges.size().value_or(0) == 0) return false;
         const std::lock_guard lock{mutex_};
         for (std::size_t i = 0; i < *ranges.size(); ++i) learn_range(ranges[i], from);
+        for (const auto& [name, node] : nodes_) {
+            if (!has_slots(*node)) node->drop_idle();
+        }
         informant_ = from.name();
         return true;
     }
@@ -188,6 +197,7 @@ private:
         }
         const std::string_view host = range[2][0].text();
         const bool known = !host.empty() && host != "?";
+        if (known && !may_be_host(host)) return;
         Node& node =
             node_at(known ? std::string{host} : from.host, static_cast<std::uint16_t>(*port));
         for (std::int64_t slot = *first; slot <= *last; ++slot) {
@@ -202,7 +212,8 @@ private:
     const std::function<void(const std::string&)> on_reconnect_;
     const std::function<void()> on_move_;
     std::mutex mutex_;
-    std::map<std::string, std::unique_ptr<Node>> nodes_;  // every one that was ever heard of
+    // Every one that was ever heard of, as others refer to it: one without slots is left alone.
+    std::map<std::string, std::unique_ptr<Node>> nodes_;
     std::map<const Node*, Endpoint> endpoints_;
     std::array<Node*, slot_count> owners_{};  // null where not known
     std::string informant_;                   // told the map last

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/dialer.hpp>
 
@@ -121,7 +122,7 @@ private:
         Endpoint master = master_;
         const char* const end = port.data() + port.size();
         const auto [stop, error] = std::from_chars(port.data(), end, master.port);
-        if (host.empty() || error != std::errc{} || stop != end) return std::nullopt;
+        if (!may_be_host(host) || error != std::errc{} || stop != end) return std::nullopt;
         master.host = host;
         return master;
     }
