@@ -100,31 +100,85 @@ private:
         return false;
     }
 
-    bool parse_scheme() {
-        const auto end = rest_.find("://");
-        if (end == std::string_view::npos) return fail("no scheme, expected redis:// or unix://");
-        const std::string_view scheme = rest_.substr(0, end);
-        rest_.remove_prefix(end + 3);
-        parts_.tls = scheme.starts_with("rediss");
-        if (scheme == "unix") {
-            parts_.transport = Endpoint::Transport::unix_socket;
-        } else if (scheme == "redis+sentinel" || scheme == "rediss+sentinel") {
-            parts_.kind = UriParts::Kind::sentinel;
-        } else if (scheme == "redis+cluster" || scheme == "rediss+cluster") {
-            parts_.kind = UriParts::Kind::cluster;
-        } else if (scheme != "redis" && scheme != "rediss") {
-            return fail(
-                "unknown scheme, expected redis://, rediss://, unix://, redis+sentinel:// or "
-                "redis+cluster://");
+    /// What stands behind a number is shown if it can be seen in no other way; the number is not, as
+    /// it may be a password in the wrong place.
+    bool fail_number(const std::string& what, std::string_view text, const char* expected) {
+        const auto end = std::find_if(text.begin(), text.end(), is_blank);
+        const bool only_blanks = std::all_of(end, text.end(), is_blank);
+        const bool is_number = end != text.begin() && std::all_of(text.begin(), end, [](char c) {
+                                   return c >= '0' && c <= '9';
+                               });
+        if (end == text.end() || !only_blanks || !is_number) {
+            return fail(what + " is not " + expected);
         }
-        if (rest_.find('#') != std::string_view::npos) return fail("a fragment (#) has no meaning");
+        return fail(what + " is followed by '" + printable({end, text.end()}) + "'");
+    }
+
+    static bool is_blank(char c) noexcept {
+        return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f;
+    }
+
+    static std::string in_small_letters(std::string_view text) {
+        std::string small{text};
+        for (char& c : small) {
+            if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        }
+        return small;
+    }
+
+    static constexpr const char* schemes =
+        "redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://";
+
+    bool parse_scheme() {
+        const auto scheme = take_scheme();
+        if (!scheme) return false;
+        parts_.tls = scheme->starts_with("rediss");
+        if (*scheme == "unix") {
+            parts_.transport = Endpoint::Transport::unix_socket;
+        } else if (*scheme == "redis+sentinel" || *scheme == "rediss+sentinel") {
+            parts_.kind = UriParts::Kind::sentinel;
+        } else if (*scheme == "redis+cluster" || *scheme == "rediss+cluster") {
+            parts_.kind = UriParts::Kind::cluster;
+        } else if (*scheme != "redis" && *scheme != "rediss") {
+            return fail(std::string{"unknown scheme, expected "} + schemes);
+        }
+        if (rest_.find('#') != std::string_view::npos) {
+            return fail("a fragment (#) has no meaning; in a password, percent-encode # as %23");
+        }
         return true;
+    }
+
+    /// What stands before `://`, in small letters.
+    std::optional<std::string> take_scheme() {
+        if (rest_.empty()) return refuse("the URI is empty");
+        if (is_blank(rest_.front()))
+            return refuse("a blank or control character before the scheme");
+        const auto end = rest_.find(':');
+        std::string scheme = in_small_letters(rest_.substr(0, end));
+        if (end != std::string_view::npos && rest_.substr(end).starts_with("://")) {
+            rest_.remove_prefix(end + 3);
+            return scheme;
+        }
+        if (end != std::string_view::npos && scheme == "unix") {
+            return refuse("two slashes are missing behind the scheme, as in unix:///path");
+        }
+        if (end != std::string_view::npos && (scheme == "redis" || scheme == "rediss")) {
+            return refuse("two slashes are missing behind the scheme, as in redis://host");
+        }
+        return refuse(std::string{"no scheme, expected "} + schemes +
+                      ", such as redis://localhost:6379");
+    }
+
+    std::nullopt_t refuse(std::string problem) {
+        fail(std::move(problem));
+        return std::nullopt;
     }
 
     bool parse_query() {
         const auto begin = rest_.find('?');
         if (begin == std::string_view::npos) return true;
         std::string_view query = rest_.substr(begin + 1);
+        query_has_at_ = query.find('@') != std::string_view::npos;
         rest_ = rest_.substr(0, begin);
         while (!query.empty()) {
             const std::string_view item = query.substr(0, query.find('&'));
@@ -151,9 +205,19 @@ private:
             if (std::exchange(has_db_, true)) return fail("parameter db is given twice");
             return parse_db(value);
         }
-        return fail(
-            "unknown parameter, expected connect_timeout, command_timeout or, with "
-            "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password");
+        const bool is_name = equals != std::string_view::npos && may_be_parameter(name);
+        return fail("unknown parameter" + (is_name ? " '" + std::string{name} + "'" : "") +
+                    ", expected connect_timeout, command_timeout or, with "
+                    "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password");
+    }
+
+    /// Whether a name can be shown: not where it may be the end of a password with a question mark.
+    bool may_be_parameter(std::string_view name) const {
+        constexpr std::size_t longest = 32;
+        return !query_has_at_ && name.size() <= longest &&
+               std::all_of(name.begin(), name.end(), [](char c) {
+                   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
+               });
     }
 
     bool parse_secret(std::string_view name, std::string_view value,
@@ -168,7 +232,7 @@ private:
                        std::optional<std::chrono::milliseconds>& timeout) {
         std::uint32_t count = 0;
         if (!parse_number(value, count) || count == 0) {
-            return fail("parameter " + std::string{name} + " is not a positive number of ms");
+            return fail_number("parameter " + std::string{name}, value, "a positive number of ms");
         }
         if (timeout) return fail("parameter " + std::string{name} + " is given twice");
         timeout = std::chrono::milliseconds{count};
@@ -178,7 +242,7 @@ private:
     bool parse_db(std::string_view value) {
         constexpr std::uint32_t largest = 0x7fffffff;  // the server reads it as an int
         if (!parse_number(value, parts_.db) || parts_.db > largest) {
-            return fail("the database is not a number");
+            return fail_number("the database", value, "a number");
         }
         return true;
     }
@@ -298,7 +362,7 @@ private:
 
     bool set_port(std::string_view digits, Endpoint& to) {
         if (!parse_number(digits, to.port) || to.port == 0) {
-            return fail("the port is not a number from 1 to 65535");
+            return fail_number("the port", digits, "a number from 1 to 65535");
         }
         return true;
     }
@@ -306,7 +370,7 @@ private:
     bool parse_socket() {
         const auto path = decode(rest_);
         if (!path || !path->starts_with('/')) {
-            return fail("the socket's path is not absolute or badly encoded");
+            return fail("the socket's path is not absolute, as in unix:///path, or badly encoded");
         }
         if (path->find('\0') != std::string::npos) return fail("the socket's path has a NUL");
         if (path->size() >= sizeof(sockaddr_un::sun_path)) {
@@ -347,6 +411,7 @@ private:
     std::string_view rest_;
     UriParts parts_;
     bool has_db_ = false;  // as a parameter
+    bool query_has_at_ = false;
     std::string problem_;
 };
 

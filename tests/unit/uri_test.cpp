@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace {
 
@@ -223,13 +224,57 @@ TEST(Uri, name_shows_no_credentials) {
 }
 
 TEST(Uri, refuses_bad_scheme) {
-    EXPECT_TRUE(refused("", "scheme"));
     EXPECT_TRUE(refused("localhost:6379", "scheme"));
     EXPECT_TRUE(refused("redis:/h", "scheme"));
     EXPECT_TRUE(refused("://h", "scheme"));
     EXPECT_TRUE(refused("http://h", "scheme"));
-    EXPECT_TRUE(refused("REDIS://h", "scheme"));
     EXPECT_TRUE(refused(" redis://h", "scheme"));
+    EXPECT_TRUE(refused("REDISS+SENTINELS://h", "scheme"));
+}
+
+TEST(Uri, without_a_scheme_is_told_all_schemes) {
+    for (const std::string uri :
+         {"localhost", "localhost:6379", "/run/redis.sock", "://h", "http://h"}) {
+        for (const std::string_view scheme :
+             {"redis://", "rediss://", "unix://", "redis+sentinel://", "redis+cluster://"}) {
+            EXPECT_TRUE(refused(uri, scheme));
+        }
+    }
+    EXPECT_TRUE(refused("", "the URI is empty"));
+    EXPECT_TRUE(refused("unix:/run/redis.sock", "unix:///path"));
+    EXPECT_TRUE(refused("unix:run/redis.sock", "unix:///path"));
+    EXPECT_TRUE(refused("unix://run/redis.sock", "unix:///path"));
+    EXPECT_TRUE(refused("Redis:h", "redis://h"));
+    EXPECT_TRUE(refused("\nredis://h", "before the scheme"));
+}
+
+TEST(Uri, scheme_may_be_in_capitals) {
+    EXPECT_EQ(parsed("REDIS://h").host, "h");
+    EXPECT_FALSE(parsed("Redis://h").tls);
+    EXPECT_TRUE(parsed("RedisS://h").tls);
+    EXPECT_EQ(parsed("Unix:///S").path, "/S");
+    EXPECT_EQ(parse_uri("REDIS+Sentinel://h/Service")->service, "Service");
+    EXPECT_EQ(parse_uri("rediss+CLUSTER://H")->hosts.at(0).host, "H");
+}
+
+TEST(Uri, shows_what_is_behind_a_number) {
+    for (const auto& [end, shown] : {std::pair{" ", "' '"},
+                                     {"\n", "'\\x0a'"},
+                                     {"\r\n", "'\\x0d\\x0a'"},
+                                     {" \t", "' \\x09'"}}) {
+        const std::string tail = end;
+        for (const std::string& uri :
+             {"redis://h:6379" + tail, "redis://u:p@h:6379" + tail + "/1", "redis://[::1]:1" + tail,
+              "redis://h/2" + tail, "unix:///s?db=3" + tail,
+              "redis://h?connect_timeout=5" + tail}) {
+            EXPECT_TRUE(refused(uri, std::string{"is followed by "} + shown));
+        }
+    }
+    EXPECT_TRUE(refused("redis://h:6379" + std::string(" "), "port"));
+    EXPECT_TRUE(refused("redis://h/2\n", "database"));
+    EXPECT_TRUE(refused("redis://h?command_timeout=5\n", "command_timeout"));
+    // No number stands before it, and who knows what else does.
+    EXPECT_EQ(complaint("redis://u:hunter\n").find("followed"), std::string::npos);
 }
 
 TEST(Uri, some_nodes_of_a_cluster) {
@@ -316,6 +361,18 @@ TEST(Uri, refuses_bad_query) {
     EXPECT_TRUE(refused("redis://h?db=1", "parameter")) << "there the path says it";
 }
 
+TEST(Uri, names_a_parameter_that_it_does_not_know) {
+    EXPECT_TRUE(refused("redis://h?socket_timeout=5", "unknown parameter 'socket_timeout'"));
+    EXPECT_TRUE(refused("redis://u:p@h?Connect_Timeout=3", "'Connect_Timeout'"));
+    EXPECT_TRUE(refused("redis://h?connect_timeout=1&keep-alive=2", "'keep-alive'"));
+    EXPECT_TRUE(refused("redis://h?db=1", "'db'"));
+    EXPECT_TRUE(refused("redis://h?retries=hunter", "connect_timeout"));
+    EXPECT_EQ(complaint("redis://h?retries=hunter").find("hunter"), std::string::npos);
+    // May be the rest of a password with a question mark in it.
+    EXPECT_EQ(complaint("redis://u:p?hunter=x@h").find("hunter"), std::string::npos);
+    EXPECT_EQ(complaint("redis://u:p?hunter").find("hunter"), std::string::npos);
+}
+
 TEST(Uri, refuses_bad_timeout) {
     for (const std::string name : {"connect_timeout", "command_timeout"}) {
         EXPECT_TRUE(refused("redis://h?" + name, name));
@@ -336,6 +393,7 @@ TEST(Uri, refuses_parameters_given_twice) {
 TEST(Uri, refuses_fragment) {
     EXPECT_TRUE(refused("redis://h#1", "fragment"));
     EXPECT_TRUE(refused("unix:///s#", "fragment"));
+    EXPECT_TRUE(refused("redis://u:p#w@h", "percent-encode # as %23"));
 }
 
 TEST(Uri, messages_never_show_the_password) {
@@ -375,6 +433,16 @@ TEST(Uri, messages_never_show_the_password) {
              "redis://u:S@h#",
              "redis://u:S@h#S",
              "redis://u:S/x@h",
+             "redis://u:S \n",
+             "redis://u:S1 \n/x@h",
+             "redis://u:S@h:S \n",
+             "redis://h/S\n",
+             "redis:S",
+             "unix:S",
+             "\nS",
+             "redis://u:x?S=y@h",
+             "redis://u:x?y=S@h",
+             "redis://u:x?y=1&S=2@h",
              "redis://u:x/S@h",
              "redis://u:x?S@h",
              "redis://u:x#S@h",
