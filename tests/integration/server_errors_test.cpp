@@ -522,6 +522,64 @@ TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
     EXPECT_EQ(raw.pttl("job"), -1);
 }
 
+TEST(WrongType, says_what_is_there_and_what_was_wanted) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri())};
+    raw.command({"RPUSH", "list", "data"});
+    raw.command({"HSET", "hash", "a", "1"});
+    raw.command({"SET", "string", "data"});
+    const auto expect_told = [](const std::optional<Error>& error, const std::string& there,
+                                const std::string& wanted) {
+        ASSERT_TRUE(is_error(error, Errc::wrong_type));
+        EXPECT_EQ(error->message,
+                  "WRONGTYPE the key is a " + there + ", and this policy keeps a " + wanted);
+    };
+    for (const std::string there : {"list", "hash"}) {
+        Lock<Simple> lock{client, there};
+        expect_told(thrown_by([&] { lock.lock(); }), there, "string");
+        expect_told(lock.inspect().error(), there, "string");
+        expect_told(lock.force_unlock().error(), there, "string");
+        Lock<Fenced<Simple>> fenced{client, there + "{1}"};
+        raw.command({"RENAME", there, there + "{1}"});
+        expect_told(fenced.acquire().error(), there, "string");
+        raw.command({"RENAME", there + "{1}", there});
+    }
+    for (const std::string there : {"list", "string"}) {
+        Lock<Watchdog<Reentrant>> lock{client, there};
+        expect_told(thrown_by([&] { lock.lock(); }), there, "hash");
+        expect_told(lock.inspect().error(), there, "hash");
+    }
+    Lock<Reentrant> held{client, "held"};
+    held.lock();
+    raw.set("held", "data");
+    expect_told(held.extend(60s).error(), "string", "hash");
+    expect_told(thrown_by([&] { held.lock(); }), "string", "hash");
+    expect_told(held.release().error(), "string", "hash");
+}
+
+TEST(WrongType, says_how_to_find_out_what_is_there_where_nobody_tells) {
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all -type"}}};
+    RawRedis raw{server};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    raw.command({"RPUSH", "job", "data"});
+    const auto error = refused_lock<Reentrant>(client);
+    ASSERT_TRUE(is_error(error, Errc::wrong_type));
+    for (const char* const words : {"hash", "redis-cli TYPE"}) {
+        EXPECT_TRUE(speaks_of(*error, words)) << error->describe();
+    }
+    EXPECT_FALSE(speaks_of(*error, "script"));
+}
+
+TEST(ServerErrors, of_scripts_are_told_without_where_in_the_script) {
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all -hset"}}};
+    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    const auto error = refused_lock<Reentrant>(client);
+    ASSERT_TRUE(is_error(error, Errc::denied));
+    EXPECT_FALSE(speaks_of(*error, "user_script")) << error->describe();
+    EXPECT_FALSE(speaks_of(*error, "script:")) << error->describe();
+}
+
 TEST(WrongType, a_key_that_replaced_the_lock_ends_the_hold_and_stays) {
     RedisServer server;
     RawRedis raw{server};

@@ -11,6 +11,7 @@ using redlatch::Errc;
 using redlatch::detail::classify_server_error;
 using redlatch::detail::Fault;
 using redlatch::detail::is_noscript;
+using redlatch::detail::plain_words;
 
 void expect_error(std::string_view text, Errc code, bool transient) {
     const auto [found_code, found_transient] = classify_server_error(text);
@@ -136,6 +137,27 @@ TEST(ServerError, part_of_a_word_is_another_word) {
 TEST(ServerError, words_elsewhere_do_not_count) {
     expect_error("WHATEVER -READONLY inside", Errc::protocol, false);
     expect_error("ERR READONLYX is no word", Errc::protocol, false);
+}
+
+TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {
+    const std::string sha = "6b1bf486c81ceb7edf3c093f4c48582e38c0e791";
+    const std::string at = " script: " + sha + ", on @user_script:37.";  // from 7.0 on
+    const std::string wrapped = "ERR Error running script (call to f_" + sha + "): ";
+    EXPECT_EQ(plain_words("OOM command not allowed" + at), "OOM command not allowed");
+    EXPECT_EQ(plain_words("ERR The user can't run this command or subcommand" + at),
+              "ERR The user can't run this command or subcommand");
+    EXPECT_EQ(plain_words(wrapped + "@user_script:4: @user_script: 4: -READONLY You can't write. "),
+              "READONLY You can't write. ");
+    EXPECT_EQ(plain_words(wrapped + "@user_script:3: WRONGTYPE Operation against a key"),
+              "WRONGTYPE Operation against a key");
+    EXPECT_EQ(plain_words(wrapped + "@user_script:12: Script attempted to access 'x'"),
+              "Script attempted to access 'x'");
+    for (const std::string_view text :
+         {"", "ERR", "LATE 1700000000000000", "MOVED 3999 127.0.0.1:6381", "ERR script: broken",
+          "ERR Error running script", "ERR Error running script (call to f_0): @user_script:",
+          "ERR Error running script (call to f_0): @user_script:1: ", "on @user_script:1."}) {
+        EXPECT_EQ(plain_words(text), text);
+    }
 }
 
 TEST(ServerError, noscript_is_recognised) {

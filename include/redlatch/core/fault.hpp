@@ -61,6 +61,28 @@ inline bool is_between_servers(const Fault& fault) {
     return fault.error.message.starts_with("TRYAGAIN");
 }
 
+/// A server's words without where in a script they were said. Since Redis 7.0 that stands behind them,
+/// before in front.
+inline std::string_view plain_words(std::string_view text) {
+    constexpr std::string_view place = "@user_script:";
+    constexpr std::string_view end = ": ";
+    if (text.starts_with("ERR Error running script (call to ")) {
+        const std::size_t at = text.rfind(place);
+        const std::size_t behind = at == std::string_view::npos
+                                       ? at
+                                       : text.find_first_not_of(" 0123456789", at + place.size());
+        if (behind == std::string_view::npos) return text;
+        std::string_view words = text.substr(behind);
+        if (!words.starts_with(end) || words == end) return text;
+        words.remove_prefix(end.size());
+        if (words.starts_with('-')) words.remove_prefix(1);
+        return words;
+    }
+    const std::size_t script = text.rfind(" script: ");
+    if (script == std::string_view::npos) return text;
+    return text.find(place, script) == std::string_view::npos ? text : text.substr(0, script);
+}
+
 /// What an error in a handshake comes down to, in words of our own: the server may quote the password,
 /// cut off or escaped. `command`: to which it answers.
 inline std::string without_quotation(std::string_view text, std::string_view command) {

@@ -95,6 +95,14 @@ public:
     }
     Replicas replicas() const noexcept { return replicas_; }
 
+    /// The same where the first key is to be of that type, by the server's word for it.
+    Call for_type(std::string_view type) const {
+        Call call = *this;
+        call.type_ = type;
+        return call;
+    }
+    std::string_view type() const noexcept { return type_; }
+
     static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
         return {words, answer};
     }
@@ -176,6 +184,7 @@ private:
     std::size_t keys_ = 0;
     bool needs_all_keys_ = false;
     Replicas replicas_ = Replicas::none();
+    std::string_view type_;  // empty where any will do
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -411,7 +411,7 @@ private:
         auto [code, transient] = classify_server_error(text);
         if (handshake_ == "AUTH" && code == Errc::protocol) code = Errc::denied;
         std::string message =
-            handshake_.empty() ? printable(text) : without_quotation(text, handshake_);
+            handshake_.empty() ? printable(plain_words(text)) : without_quotation(text, handshake_);
         return Unexpected{
             Fault{.error = {code, {}, node_, std::move(message), {}}, .transient = transient}};
     }

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -26,7 +27,10 @@ public:
         for (;;) {
             auto sent = send(limit);
             auto reply = sent ? connection_->receive(limit) : Unexpected{std::move(sent).error()};
-            if (auto answer = take(std::move(reply))) return *std::move(answer);
+            if (auto answer = take(std::move(reply))) {
+                if (!*answer) ask_for_type(answer->error(), limit);
+                return *std::move(answer);
+            }
         }
     }
 
@@ -48,6 +52,7 @@ public:
         if (!reply) {
             if (connection_->alive() && worth_another(reply.error())) return std::nullopt;
             name_keys(reply.error());
+            name_type(reply.error());
             return reply;
         }
         if (call_->is_script()) connection_->note_run(call_->script());
@@ -87,6 +92,29 @@ private:
             return;
         }
         message += " (the ACL has to allow" + call_->key_patterns() + " too)";
+    }
+
+    bool is_of_wrong_type(const Fault& fault) const noexcept {
+        return fault.error.code == Errc::wrong_type && !call_->type().empty();
+    }
+
+    void name_type(Fault& fault) const {
+        if (!is_of_wrong_type(fault)) return;
+        fault.error.message =
+            "WRONGTYPE the key, or one beside it, is of another type than this "
+            "policy's (" +
+            std::string{call_->type()} + "); redis-cli TYPE tells which";
+    }
+
+    /// Asks what is there in place of a lock.
+    void ask_for_type(Fault& fault, const Limit& limit) {
+        if (!is_of_wrong_type(fault) || !connection_->alive()) return;
+        const auto reply = connection_->call(Call::plain({"TYPE", call_->key()}).wire(), limit);
+        if (!reply) return;
+        const std::string_view there = reply->view().text();
+        if (there.empty() || there == "none" || there == call_->type()) return;
+        fault.error.message = "WRONGTYPE the key is a " + printable(there) +
+                              ", and this policy keeps a " + std::string{call_->type()};
     }
 
     Connection* connection_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <string_view>
 
 namespace redlatch::inline v0 {
 
@@ -11,6 +12,15 @@ enum class Shape {
     string,  ///< the owner's token
     hash,    ///< the owner's token → its hold count
 };
+
+namespace detail {
+
+/// The server's word for the type of such a key.
+constexpr std::string_view type_of(Shape shape) noexcept {
+    return shape == Shape::string ? "string" : "hash";
+}
+
+}  // namespace detail
 
 /// Says how a lock is stored: in a key of which shape, changed by which scripts.
 template <class P>

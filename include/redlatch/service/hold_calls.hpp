@@ -12,6 +12,11 @@ namespace redlatch::inline v0::detail {
 
 /// The commands about a hold. They borrow from it, and must not outlive it.
 
+/// For a key of the policy's type.
+inline Call of_shape(const Call& call, const Hold& hold) {
+    return call.for_type(type_of(hold.terms().traits.shape));
+}
+
 /// Asks for the lock, and for a place in the queue: kept for `stay`, given up where that is negative,
 /// left as it is where it is zero. `hears`: the client can be told when the lock is its own.
 inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool hears) {
@@ -23,14 +28,17 @@ inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool 
                      std::int64_t{stay.count()}, std::int64_t{hears ? 1 : 0}, Argument::server(),
                      Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
                     Answer::acquired};
-    return call.with_all_keys(fenced);
+    return of_shape(call.with_all_keys(fenced), hold);
 }
 
 /// A call that concerns no key but the lock's, and, where it has one, that of its fencing tokens.
 inline Call own_call(const Hold& hold, const Script& script,
                      std::initializer_list<Argument> arguments) {
-    if (!hold.terms().traits.fenced) return {script, {hold.key()}, arguments};
-    return Call{script, {hold.key(), hold.keys().fence}, arguments}.with_all_keys(true);
+    if (!hold.terms().traits.fenced) {
+        return of_shape(Call{script, {hold.key()}, arguments}, hold);
+    }
+    const Call call{script, {hold.key(), hold.keys().fence}, arguments};
+    return of_shape(call.with_all_keys(true), hold);
 }
 
 inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
@@ -57,15 +65,16 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
         {keys.lock, keys.queue, keys.fence},
         {hold.token().bytes, ttl, next.bytes, Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
         Answer::moved};
-    return call.with_all_keys(fenced);
+    return of_shape(call.with_all_keys(fenced), hold);
 }
 
 /// Ends a hold, or leaves the queue.
 inline Call release_call(const Hold& hold) {
     const LockKeys& keys = hold.keys();
-    return {hold.scripts().release,
-            {keys.lock, keys.queue, keys.waiters, keys.fence},
-            {hold.token().bytes, Argument::server()}};
+    const Call call{hold.scripts().release,
+                    {keys.lock, keys.queue, keys.waiters, keys.fence},
+                    {hold.token().bytes, Argument::server()}};
+    return of_shape(call, hold);
 }
 
 }  // namespace redlatch::inline v0::detail
