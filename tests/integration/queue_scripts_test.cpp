@@ -1,230 +1,13 @@
 // The Lua of the queue on a real server: who is served, in which order, and what is left behind.
 
-#include "lock_test.hpp"
-#include <redlatch/core/grant.hpp>
-#include <redlatch/policy/lua.hpp>
-#include <redlatch/policy/scripts.hpp>
+#include "queue_tools.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
-#include <sstream>
-#include <vector>
 
 namespace redlatch::test {
 namespace {
-
-using detail::Grant;
-using detail::LockKeys;
-using detail::parse_grant;
-using Tokens = std::vector<std::string>;
-
-/// A token as clients make it, of a client whose id is that digit all over.
-std::string token(char digit) {
-    return std::string(32, digit) + ":client:1:1";
-}
-
-std::string channel(const std::string& token) {
-    return "redlatch:client:" + token.substr(0, 32);
-}
-
-const std::string holder = token('0');
-const std::string a = token('a');
-const std::string b = token('b');
-const std::string c = token('c');
-const std::string run_id(40, '7');
-
-/// What an `acquire` asks for; one that has to ask from time to time, unless told otherwise.
-struct Asking {
-    std::string token;
-    int lease = 60'000;
-    int stay = 30'000;
-    bool hears = false;
-    bool fenced = false;
-};
-
-/// What an `acquire` is answered.
-struct Answered {
-    bool ours = false;
-    long long ttl = 0;
-    long long place = -1;
-    long long time = 0;
-    bool grants = false;
-    long long fence = 0;
-};
-
-struct Terms {
-    std::string shape;
-    long long lease = 0;
-    long long seen_until = 0;
-    std::string hears;
-    std::string fenced;
-};
-
-std::string to_string(Shape shape) {
-    return shape == Shape::string ? "s" : "h";
-}
-
-const LockScripts& scripts_on(Shape shape) {
-    return shape == Shape::string ? lua::on_string() : lua::on_hash();
-}
-
-/// A client's ear: subscribed to the channel of a token.
-class Listener {
-public:
-    Listener(const RedisServer& server, const std::string& token) : connection_{server} {
-        connection_.command({"SUBSCRIBE", channel(token)});
-    }
-
-    /// The next message, which has been or will be published.
-    std::string next() {
-        const RawReply message = connection_.next();
-        EXPECT_EQ(message.elements.size(), 3U);
-        return message.elements.size() == 3 ? message.elements[2].text : "";
-    }
-    std::optional<Grant> next_grant() { return parse_grant(next()); }
-
-    /// Nothing was published up to now that was not read.
-    bool silent() { return connection_.command({"PING"}).elements.at(0).text == "pong"; }
-
-private:
-    RawRedis connection_;
-};
-
-class Queue : public ::testing::TestWithParam<Shape> {
-protected:
-    RawReply run(const Script& script, const std::vector<std::string>& arguments) {
-        RawRedis::Command command{
-            "EVAL",     std::string{script.source()}, "4", keys_.lock, keys_.queue, keys_.waiters,
-            keys_.fence};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis_.command(command);
-    }
-    long long number(const Script& script, const std::vector<std::string>& arguments) {
-        const RawReply reply = run(script, arguments);
-        EXPECT_EQ(reply.type, RawReply::Type::integer) << reply.text;
-        return reply.integer;
-    }
-
-    Answered acquire(const Asking& asking) { return acquire(asking, GetParam()); }
-    Answered acquire(const Asking& asking, Shape shape) {
-        const RawReply reply =
-            run(scripts_on(shape).acquire,
-                {asking.token, std::to_string(asking.lease), std::to_string(asking.stay),
-                 asking.hears ? "1" : "0", run_id, "0", asking.fenced ? "1" : "0"});
-        const auto& answer = reply.elements;
-        const bool ours = answer.size() == 5 && answer[0].integer == 1;
-        EXPECT_TRUE(ours || (answer.size() == 5 && answer[0].integer == 0)) << reply.text;
-        if (ours) {
-            return {.ours = true, .ttl = answer[1].integer, .fence = answer[4].integer};
-        }
-        if (answer.size() != 5) return {};
-        EXPECT_TRUE(answer[4].integer == 0 || answer[4].integer == 1);
-        return {.ours = false,
-                .ttl = answer[1].integer,
-                .place = answer[2].integer,
-                .time = answer[3].integer,
-                .grants = answer[4].integer == 1};
-    }
-    /// Somebody holds the lock.
-    void hold() { ASSERT_TRUE(acquire({.token = holder}).ours); }
-    /// The same in any shape, whatever was there.
-    void hold_by_hand(Shape shape, const std::string& token = holder) {
-        redis_.del(keys_.lock);
-        if (shape == Shape::string) {
-            redis_.set(keys_.lock, token);
-        } else {
-            redis_.command({"HSET", keys_.lock, token, "1"});
-        }
-    }
-
-    long long release(const std::string& token) {
-        return number(scripts_.release, {token, run_id});
-    }
-    long long force() { return number(scripts_.force, {owner(), run_id}); }
-    long long waiters() { return run(scripts_.inspect, {""}).elements.at(3).integer; }
-
-    Shape shape() { return redis_.type(keys_.lock) == "hash" ? Shape::hash : Shape::string; }
-    std::string owner() {
-        if (shape() == Shape::string) return redis_.get(keys_.lock).value_or("");
-        const auto fields = redis_.hgetall(keys_.lock);
-        return fields.size() == 1 ? fields.begin()->first : "several";
-    }
-    void expect_owner(const std::string& token, int lease) {
-        EXPECT_EQ(owner(), token);
-        EXPECT_LE(redis_.pttl(keys_.lock), lease);
-        EXPECT_GT(redis_.pttl(keys_.lock), lease - 8000);
-        if (shape() == Shape::hash) {
-            EXPECT_EQ(redis_.hgetall(keys_.lock).at(token), "1");
-        }
-    }
-    void expect_free() { EXPECT_FALSE(redis_.exists(keys_.lock)); }
-
-    Tokens queue() {
-        Tokens tokens;
-        for (const RawReply& token : redis_.command({"ZRANGE", keys_.queue, "0", "-1"}).elements) {
-            tokens.push_back(token.text);
-        }
-        return tokens;
-    }
-    std::string score(const std::string& token) {
-        return redis_.command({"ZSCORE", keys_.queue, token}).text;
-    }
-    bool has_terms(const std::string& token) {
-        return redis_.hgetall(keys_.waiters).contains(token);
-    }
-    Terms terms(const std::string& token) {
-        std::istringstream words{redis_.hgetall(keys_.waiters)[token]};
-        Terms terms;
-        words >> terms.shape >> terms.lease >> terms.seen_until >> terms.hears >> terms.fenced;
-        return terms;
-    }
-    /// In the queue, in that order, with terms, and nobody else.
-    void expect_queue(const Tokens& expected) {
-        EXPECT_EQ(queue(), expected);
-        EXPECT_EQ(redis_.hgetall(keys_.waiters).size(), expected.size());
-        for (const std::string& token : expected) EXPECT_TRUE(has_terms(token)) << token;
-    }
-    /// A place by hand, at the end.
-    void put(const std::string& token, const std::string& terms) {
-        const std::string last = std::to_string(1000 + queue().size());
-        redis_.command({"ZADD", keys_.queue, last, token});
-        redis_.command({"HSET", keys_.waiters, token, terms});
-    }
-    void put_dead(int count) {
-        for (int i = 0; i < count; ++i) {
-            put("dead" + std::to_string(i), to_string(GetParam()) + " 60000 1 0 0");
-        }
-    }
-
-    /// The server's clock, in microseconds.
-    long long now() {
-        const RawReply time = redis_.command({"TIME"});
-        return std::stoll(time.elements.at(0).text) * 1'000'000 +
-               std::stoll(time.elements.at(1).text);
-    }
-
-    /// All there is, but for the time that is left.
-    std::string state() {
-        std::ostringstream out;
-        out << redis_.type(keys_.lock) << ' ' << owner() << " ttl "
-            << (redis_.pttl(keys_.lock) > 0);
-        if (shape() == Shape::hash) out << ' ' << redis_.hgetall(keys_.lock).begin()->second;
-        for (const std::string& waiter : queue()) {
-            const Terms known = terms(waiter);
-            out << '\n' << score(waiter) << waiter << known.shape << known.lease << known.hears;
-        }
-        for (const std::string& key : redis_.keys()) out << '\n' << key;
-        return out.str();
-    }
-
-    RedisServer server_;
-    RawRedis redis_{server_};
-    LockKeys keys_{"job"};
-    const LockScripts& scripts_ = scripts_on(GetParam());
-};
 
 INSTANTIATE_TEST_SUITE_P(On, Queue, ::testing::Values(Shape::string, Shape::hash),
                          [](const auto& shape) -> std::string {
@@ -435,44 +218,82 @@ TEST_P(Queue, who_has_no_terms_that_make_sense_is_removed) {
     EXPECT_EQ(redis_.keys(), Tokens{"job"});
 }
 
-TEST_P(Queue, one_run_clears_sixty_four_dead_and_the_next_goes_on) {
-    hold();
-    put_dead(70);
-    EXPECT_EQ(release(holder), 1);
-    expect_free();
-    EXPECT_EQ(queue().size(), 6U);
-    EXPECT_EQ(queue().front(), "dead64");
-    EXPECT_EQ(redis_.hgetall(keys_.waiters).size(), 6U);
-    EXPECT_TRUE(acquire({.token = a, .stay = 0}).ours);
-    EXPECT_EQ(redis_.keys(), Tokens{"job"});
-}
-
-TEST_P(Queue, sixty_three_dead_are_no_obstacle_and_sixty_four_are) {
-    for (const int count : {63, 64}) {
+TEST_P(Queue, release_serves_the_first_living_one_behind_however_many_dead) {
+    for (const int count : {1, 64, 65, 101, 102, 1'000, 5'000}) {
         redis_.flushall();
         hold();
         put_dead(count);
         acquire({.token = a});
+        acquire({.token = b});
         EXPECT_EQ(release(holder), 1);
-        EXPECT_EQ(owner(), count == 63 ? a : "");
-        EXPECT_EQ(queue().size(), count == 63 ? 0U : 1U);
-        EXPECT_EQ(acquire({.token = a}).ours, true);
-        EXPECT_EQ(redis_.keys(), Tokens{"job"});
+        EXPECT_EQ(owner(), a) << count;
+        expect_queue({b});
     }
 }
 
+TEST_P(Queue, release_serves_the_first_who_can_be_told_behind_however_many_who_cannot) {
+    Listener ear{server_, b};
+    for (const int count : {1, 64, 65, 101, 102, 1'000}) {
+        redis_.flushall();
+        put_unheard(count);
+        hold_by_hand(GetParam());
+        acquire({.token = b, .hears = true});
+        const std::string terms_at_first = redis_.hgetall(keys_.waiters)["unheard0"];
+        EXPECT_EQ(release(holder), 1);
+        EXPECT_EQ(owner(), b) << count;
+        EXPECT_TRUE(ear.next_grant());
+        EXPECT_EQ(queue().size(), static_cast<std::size_t>(count)) << "they keep their places";
+        EXPECT_EQ(queue().front(), "unheard0");
+        EXPECT_NE(redis_.hgetall(keys_.waiters)["unheard0"], terms_at_first) << "for a while";
+    }
+}
+
+TEST_P(Queue, release_serves_one_among_dead_and_unheard_ones) {
+    hold();
+    put_unheard(150);
+    for (int i = 0; i < 150; ++i) {
+        redis_.command({"HSET", keys_.waiters, "unheard" + std::to_string(i),
+                        to_string(GetParam()) + (i % 3 == 0 ? " 60000 1 1 0" : " 60000 " +
+                                                 std::to_string(now() + 60'000'000) + " 1 0")});
+    }
+    acquire({.token = a});
+    EXPECT_EQ(release(holder), 1);
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(queue().size(), 100U);
+}
+
+TEST_P(Queue, release_says_that_it_has_to_be_sent_again_where_more_wait_than_one_run_looks_at) {
+    hold();
+    put_dead(10'130);
+    acquire({.token = a});
+    EXPECT_EQ(release(holder), 2);
+    expect_free();
+    EXPECT_EQ(queue().size(), 130U);
+    EXPECT_EQ(release(holder), 0) << "it has it no more";
+    EXPECT_EQ(owner(), a);
+    EXPECT_EQ(redis_.keys(), Tokens{"job"});
+}
+
+TEST_P(Queue, release_does_not_go_on_for_ever_where_nobody_can_be_told) {
+    hold();
+    put_unheard(10'130);
+    EXPECT_EQ(release(holder), 1);
+    expect_free();
+    EXPECT_EQ(queue().size(), 10'130U);
+}
+
 TEST_P(Queue, free_lock_behind_too_many_dead_is_nobodys_yet) {
-    put_dead(130);
+    put_dead(20'232);
     Answered refused = acquire({.token = a, .stay = 0});
     EXPECT_FALSE(refused.ours);
     EXPECT_EQ(refused.ttl, -2);
     EXPECT_EQ(refused.place, -1);
     EXPECT_FALSE(refused.grants) << "has to ask again";
-    EXPECT_EQ(queue().size(), 66U);
+    EXPECT_EQ(queue().size(), 10'231U);
     refused = acquire({.token = a});
     EXPECT_FALSE(refused.ours);
     EXPECT_EQ(refused.ttl, -2);
-    EXPECT_EQ(refused.place, 2);
+    EXPECT_EQ(refused.place, 230);
     EXPECT_FALSE(refused.grants);
     expect_free();
     EXPECT_TRUE(acquire({.token = a}).ours);
@@ -611,14 +432,17 @@ TEST_P(Queue, release_by_one_who_waits_leaves_the_queue_only) {
     EXPECT_EQ(redis_.keys(), Tokens{"job"});
 }
 
-TEST_P(Queue, release_by_one_who_waits_for_an_absent_key_leaves_the_queue_only) {
-    hold();
-    acquire({.token = a});
-    acquire({.token = b});
-    redis_.del(keys_.lock);
-    EXPECT_EQ(release(a), 0);
-    expect_queue({b});
-    expect_free();
+TEST_P(Queue, release_that_finds_the_key_absent_serves_those_who_waited) {
+    for (const std::string& token : {a, c}) {
+        redis_.flushall();
+        hold();
+        acquire({.token = a});
+        acquire({.token = b});
+        redis_.del(keys_.lock);
+        EXPECT_EQ(release(token), 0);
+        EXPECT_EQ(owner(), token == a ? b : a);
+        expect_queue(token == a ? Tokens{} : Tokens{b});
+    }
 }
 
 TEST_P(Queue, without_waiters_nothing_is_left_behind) {

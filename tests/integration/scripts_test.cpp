@@ -236,6 +236,18 @@ TEST_P(Scripts, nest_sets_the_count_however_often_it_runs) {
     EXPECT_TRUE(absent());
 }
 
+TEST_P(Scripts, lease_of_zero_ends_no_lock_whose_key_never_expires) {
+    acquire("me", "5000");
+    redis_.command({"PERSIST", "job"});
+    EXPECT_EQ(number(scripts_.extend, {"me", "0"}), 1);
+    EXPECT_EQ(owner(), "me");
+    if (GetParam() == Shape::hash) {
+        EXPECT_EQ(number(scripts_.nest, {"me", "1", "0"}), 1);
+    }
+    EXPECT_EQ(owner(), "me");
+    EXPECT_EQ(redis_.pttl("job"), -1);
+}
+
 TEST_P(Scripts, nest_run_late_writes_nothing) {
     if (GetParam() == Shape::string) return;
     EXPECT_EQ(number(scripts_.nest, {"me", "2", "60000"}), 0);

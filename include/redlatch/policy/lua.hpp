@@ -66,6 +66,14 @@ if not_after > 0 and clock() > not_after then
 end
 )lua";
 
+/// For `acquire`: an error about a companion key names it, as it is not the one that was asked for.
+inline constexpr const char* named = R"lua(
+local function about(key, failed)
+  failed.err = failed.err .. ' (' .. key .. ')'
+  return failed
+end
+)lua";
+
 /// Stands before the answer "not ours", which is to be believed of a master only: a replica may not
 /// have heard yet that it is ours. `probe` is a write that changes nothing.
 inline std::string unless_replica(const std::string& probe) {
@@ -81,6 +89,9 @@ inline std::string unless_replica(const std::string& probe) {
 /// The queue of those who wait for a lock, behind `fencing`. A waiter's terms are its lock's shape,
 /// its lease, the server's time in microseconds until which it counts as alive, whether it hears
 /// messages, and whether it wants a fencing token.
+///
+/// An ACL may forbid any single command. So a waiter is taken out of the queue before the lock is
+/// written in its name, and behind that nothing can fail.
 inline constexpr const char* queue = R"lua(
 local function terms(shape, lease, seen_until, hears, fenced)
   return string.format('%s %s %.0f %s %s', shape, lease, seen_until, hears, fenced)
@@ -92,81 +103,85 @@ local function give(token, shape, lease, fenced, own_shape)
   local number = fenced == '1' and number_of(false, lease) or 0
   if shape == 's' then
     redis.call('SET', lock, token, 'PX', lease)
-  else
-    if own_shape == 's' then
-      redis.call('DEL', lock)
-    end
-    redis.call('HSET', lock, token, 1)
-    redis.call('PEXPIRE', lock, lease)
+    return number
+  end
+  if own_shape == 's' then
+    redis.call('DEL', lock)
+  end
+  redis.call('HSET', lock, token, 1)
+  local done = redis.pcall('PEXPIRE', lock, lease)
+  if type(done) == 'table' then
+    -- A key without an end would lock everybody out for ever.
+    redis.call('HDEL', lock, token)
+    error(done.err, 0)
   end
   return number
 end
 
--- Gives the lock to the first waiter who can take it, and takes him out of the queue. Whose client
--- is not there just now keeps the place for a moment. Returns who it was, for how long, and, where
--- it was nobody, whether more wait than one run may look at. To `me` it gives only the word, and to
--- `dead` nothing: a late command may have given a place to a token that is released.
-local function grant(me, dead, own_shape, server)
-  local kept = {}
-  local given, its_lease
-  local more = true
-  for _ = 1, 64 do
-    local first = redis.call('ZPOPMIN', queue)
-    local token = first[1]
-    if not token or token == me then
-      given, more = token, false
-      break
-    end
-    -- A client's tokens begin with its id, 32 hexadecimal digits.
-    local channel = 'redlatch:client:' .. string.sub(token, 1, 32)
-    local shape, lease, seen_until, hears, fenced =
-        string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d) (%d)$')
-    if not shape or tonumber(seen_until) <= clock() or token == dead then
-      redis.call('HDEL', waiters, token)
-    else
-      local listeners = hears == '1' and redis.pcall('PUBSUB', 'NUMSUB', channel)
-      if not listeners or listeners.err or listeners[2] > 0 then
-        redis.call('HDEL', waiters, token)
-        local number = give(token, shape, lease, fenced, own_shape)
-        if hears == '1' then
-          local facts =
-              string.format('%s %.0f %s %s %.0f %d ', lease, now, server, shape, number, #token)
-          redis.pcall('PUBLISH', channel, facts .. token .. lock)
-        end
-        given, its_lease, more = token, tonumber(lease), false
-        break
+-- Gives the lock to the first waiter who can take it, and takes him out of the queue, as it does
+-- with the dead before him. Whose client is not there just now keeps the place for a moment. `batch`
+-- has the first waiter, or nobody. Returns who it was, for how long, and, where it was nobody,
+-- whether more wait than one run may look at. To `me` it gives only the word, and to `dead` nothing:
+-- a late command may have given a place to a token that is released.
+local function grant(batch, me, dead, own_shape, server)
+  local looked, kept = 0, 0
+  while batch[1] and looked < 10000 do
+    for _, token in ipairs(batch) do
+      if token == me then
+        redis.call('ZREM', queue, me)
+        redis.call('HDEL', waiters, me)
+        return me
       end
-      local for_now = math.min(tonumber(seen_until), now + 5000000)
-      redis.call('HSET', waiters, token, terms(shape, lease, for_now, hears, fenced))
-      kept[#kept + 1] = first
+      -- A client's tokens begin with its id, 32 hexadecimal digits.
+      local channel = 'redlatch:client:' .. string.sub(token, 1, 32)
+      local shape, lease, seen_until, hears, fenced =
+          string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d) (%d)$')
+      local alive = shape and tonumber(seen_until) > clock() and token ~= dead
+      local listeners = alive and hears == '1' and redis.pcall('PUBSUB', 'NUMSUB', channel)
+      if listeners and listeners[2] == 0 then
+        kept = kept + 1
+        if tonumber(seen_until) > now + 5000000 then
+          redis.pcall('HSET', waiters, token, terms(shape, lease, now + 5000000, hears, fenced))
+        end
+      else
+        redis.call('ZREM', queue, token)
+        redis.call('HDEL', waiters, token)
+        if alive then
+          local number = give(token, shape, lease, fenced, own_shape)
+          if hears == '1' then
+            local facts =
+                string.format('%s %.0f %s %s %.0f %d ', lease, now, server, shape, number, #token)
+            redis.pcall('PUBLISH', channel, facts .. token .. lock)
+          end
+          return token, tonumber(lease)
+        end
+      end
     end
+    looked = looked + #batch
+    batch = redis.call('ZRANGE', queue, kept, kept + 99)
   end
-  for _, entry in ipairs(kept) do
-    redis.call('ZADD', queue, entry[2], entry[1])
-  end
-  -- To take out the last one and to put him back makes a key without an end.
-  if #kept > 0 and redis.call('PTTL', queue) < 0 then
-    redis.call('PEXPIRE', queue, math.max(redis.call('PTTL', waiters), 1))
-  end
-  if given and given == me then
-    redis.call('HDEL', waiters, me)
-  end
-  return given, its_lease, more
+  return nil, nil, batch[1] and kept < looked
 end
 )lua";
 
 /// For `acquire`, behind `queue`; `own_shape` says which one this lock has.
 inline constexpr const char* waiting = R"lua(
 local function leave()
-  redis.call('ZREM', queue, token)
-  redis.call('HDEL', waiters, token)
+  redis.pcall('ZREM', queue, token)
+  redis.pcall('HDEL', waiters, token)
 end
 
--- Takes a place in the queue, or keeps it. Returns how many wait in front, or the error of an ACL
--- that allows no end for the keys: without one they would stay for ever.
+-- Takes a place in the queue, or keeps it. Returns how many wait in front, or an error: then there
+-- is no place, and no key that would stay for ever.
 local function join()
   local seen_until = clock() + stay * 1000
-  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+  local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  if last.err then
+    return nil, about(queue, last)
+  end
+  last = last[2]
+  -- A new key has no end; if one of the two is, both get one.
+  local endless = not last or redis.call('PTTL', waiters) < stay
   -- Behind everybody else, whatever the server's clock did meanwhile.
   local score = string.format('%.0f', math.max(now, (last or 0) + 1))
   if redis.call('ZADD', queue, 'NX', score, token) == 0 then
@@ -175,14 +190,15 @@ local function join()
     seen_until = math.max(seen_until, string.match(before, '^%a %d+ (%d+) %d %d$') or 0)
   end
   local mine = terms(own_shape, ARGV[2], seen_until, hears, fenced and '1' or '0')
-  redis.call('HSET', waiters, token, mine)
-  -- A new key has no end; if one of the two is, both get one.
-  if not last or redis.call('PTTL', waiters) < stay then
-    local done = redis.pcall('PEXPIRE', queue, 2 * stay)
-    if type(done) == 'table' then
-      leave()
-      return nil, done
-    end
+  local done = endless and redis.pcall('PEXPIRE', queue, 2 * stay)
+  if type(done) ~= 'table' then
+    done = redis.pcall('HSET', waiters, token, mine)
+  end
+  if type(done) == 'table' then
+    leave()
+    return nil, about(waiters, done)
+  end
+  if endless then
     redis.call('PEXPIRE', waiters, 2 * stay)
   end
   return last and redis.call('ZRANK', queue, token) or 0
@@ -197,8 +213,8 @@ end
 -- The lock is held by `owner`.
 local function wait(ttl, owner)
   if stay > 0 then
-    local place, forbidden = join()
-    return forbidden or refuse(ttl, place, owner)
+    local place, failed = join()
+    return failed or refuse(ttl, place, owner)
   end
   if stay < 0 then
     leave()
@@ -210,19 +226,21 @@ end
 -- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else.
 local function give_way()
   if stay > 0 then
-    local _, forbidden = join()
-    if forbidden then
-      return forbidden
+    local _, failed = join()
+    if failed then
+      return failed
     end
   end
-  local given, its_lease, more = grant(token, nil, own_shape, server)
+  local first = redis.call('ZRANGE', queue, 0, 0)
+  local given, its_lease, more = grant(first, token, nil, own_shape, server)
   if given == token or not (given or more) then
     return nil
   end
   if stay < 0 then
     leave()
   end
-  return refuse(its_lease or -2, redis.call('ZRANK', queue, token) or -1, given or '')
+  local place = tonumber(redis.pcall('ZRANK', queue, token)) or -1
+  return refuse(its_lease or -2, place, given or '')
 end
 )lua";
 
@@ -250,7 +268,7 @@ if owner == token then
   -- Also where that changes nothing: replicas are asked whether they have what was written here.
   local ttl = math.max(redis.call('PTTL', lock), lease)
   redis.call('PEXPIRE', lock, ttl)
-  local waiting = queue and redis.call('ZCARD', queue) or 0
+  local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
   return {1, ttl, waiting, now, fenced and number_of(true, lease) or 0}
 end
 
@@ -260,11 +278,16 @@ local function take(waiting)
   return {1, lease, waiting, now, number}
 end
 
-if not owner and not (queue and redis.call('ZCARD', queue) > 0) then
+local queued = not owner and queue and redis.pcall('ZCARD', queue) or 0
+if not owner and queued == 0 then
   return take(0)
 end
 if not queue then
   return {0, redis.call('PTTL', lock)}
+end
+)lua" + named + R"lua(
+if type(queued) == 'table' then
+  return about(queue, queued)
 end
 local own_shape, stay, hears, server = 's', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 )lua" + queue + waiting + R"lua(
@@ -277,22 +300,26 @@ return give_way() or take(redis.call('ZCARD', queue))
     const std::string release = std::string{R"lua(
 local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
-if redis.call('GET', lock) ~= token then
-  if queue and redis.call('ZREM', queue, token) > 0 then
-    redis.call('HDEL', waiters, token)
+local owner = redis.call('GET', lock)
+if owner ~= token then
+  if queue and redis.pcall('ZREM', queue, token) == 1 then
+    redis.pcall('HDEL', waiters, token)
   end
 )lua"} + if_master + R"lua(
-  return 0
+  if owner then
+    return 0
+  end
 end
-if not (queue and redis.call('ZCARD', queue) > 0) then
-  return redis.call('DEL', lock)
+local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
+if not first[1] then
+  return owner and redis.call('DEL', lock) or 0
 end
 )lua" + fencing + queue + R"lua(
-local done, given = pcall(grant, nil, token, 's', server)
-if not (done and given) then
+local done, given, _, more = pcall(grant, first, nil, token, 's', server)
+if not (done and given) and redis.call('GET', lock) == token then
   redis.call('DEL', lock)
 end
-return 1
+return done and more and 2 or owner and 1 or 0
 )lua";
 
     const std::string force = std::string{R"lua(
@@ -300,12 +327,13 @@ local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('GET', lock) ~= ARGV[1] then
   return 0
 end
-if not (queue and redis.call('ZCARD', queue) > 0) then
+local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
+if not first[1] then
   return redis.call('DEL', lock)
 end
 )lua"} + fencing + queue + R"lua(
-local done, given = pcall(grant, nil, nil, 's', ARGV[2])
-if not (done and given) then
+local done, given = pcall(grant, first, nil, nil, 's', ARGV[2])
+if not (done and given) and redis.call('GET', lock) == ARGV[1] then
   redis.call('DEL', lock)
 end
 return 1
@@ -320,7 +348,7 @@ if redis.call('GET', lock) ~= token then
 )lua" + if_master + R"lua(
   return 0
 end
-if redis.call('PTTL', lock) < lease then
+if lease > 0 and redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
 )lua" + raise_fence + keep_fence +
@@ -333,7 +361,7 @@ return 1
         .inspect = Script{R"lua(
 local lock, queue = KEYS[1], KEYS[2]
 local owner = redis.call('GET', lock)
-local waiting = queue and redis.call('ZCARD', queue) or 0
+local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if not owner then
 )lua" + if_master + R"lua(
   return {'', 0, -2, waiting}
@@ -350,7 +378,7 @@ local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 )lua"} + fencing + in_time +
                        R"lua(
 local owner = redis.call('GET', lock)
-local waiting = queue and redis.call('ZCARD', queue) or 0
+local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if owner == token then
   local number = fenced and number_of(false, lease) or 0
   redis.call('SET', lock, next_token, 'PX', lease)
@@ -395,14 +423,19 @@ local function take(waiting)
   return {1, longer and ttl or lease, waiting, now, number}
 end
 
-if free and not (queue and redis.call('ZCARD', queue) > 0) then
+local queued = free and queue and redis.pcall('ZCARD', queue) or 0
+if free and queued == 0 then
   return take(0)
 end
 if not free and redis.call('HEXISTS', lock, token) == 1 then
-  return take(queue and redis.call('ZCARD', queue) or 0)
+  return take(queue and tonumber(redis.pcall('ZCARD', queue)) or 0)
 end
 if not queue then
   return {0, ttl}
+end
+)lua" + named + R"lua(
+if type(queued) == 'table' then
+  return about(queue, queued)
 end
 local own_shape, stay, hears, server = 'h', tonumber(ARGV[3]), ARGV[4], ARGV[5]
 )lua" + queue + waiting + R"lua(
@@ -415,20 +448,18 @@ return wait(ttl, redis.call('HKEYS', lock)[1])
     const std::string release = std::string{R"lua(
 local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
-local alone = not (queue and redis.call('ZCARD', queue) > 0)
+local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
 -- A replica fails here, and so says nothing about whose the lock is.
-if redis.call('HDEL', lock, token) == 0 then
-  if queue and redis.call('ZREM', queue, token) > 0 then
-    redis.call('HDEL', waiters, token)
-  end
-  return 0
+local ours = redis.call('HDEL', lock, token)
+if ours == 0 and queue and redis.pcall('ZREM', queue, token) == 1 then
+  redis.pcall('HDEL', waiters, token)
 end
-if alone or redis.call('HLEN', lock) > 0 then
-  return 1
+if not first[1] or redis.pcall('HLEN', lock) ~= 0 then
+  return ours
 end
 )lua"} + fencing + queue + R"lua(
-pcall(grant, nil, token, 'h', server)
-return 1
+local done, _, _, more = pcall(grant, first, nil, token, 'h', server)
+return done and more and 2 or ours
 )lua";
 
     const std::string force = std::string{R"lua(
@@ -436,12 +467,13 @@ local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
   return 0
 end
-if not (queue and redis.call('ZCARD', queue) > 0) then
-  return redis.call('DEL', lock)
+local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
+redis.call('DEL', lock)
+if not first[1] then
+  return 1
 end
 )lua"} + fencing + queue + R"lua(
-redis.call('DEL', lock)
-pcall(grant, nil, nil, 'h', ARGV[2])
+pcall(grant, first, nil, nil, 'h', ARGV[2])
 return 1
 )lua";
 
@@ -454,7 +486,7 @@ if redis.call('HEXISTS', lock, token) == 0 then
 )lua" + if_master + R"lua(
   return 0
 end
-if redis.call('PTTL', lock) < lease then
+if lease > 0 and redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
 )lua" + raise_fence + keep_fence +
@@ -467,7 +499,7 @@ return 1
         .inspect = Script{R"lua(
 local lock, queue, token = KEYS[1], KEYS[2], ARGV[1]
 local fields = redis.call('HGETALL', lock)
-local waiting = queue and redis.call('ZCARD', queue) or 0
+local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if #fields == 0 then
 )lua" + if_master + R"lua(
   return {'', 0, -2, waiting}
@@ -485,7 +517,7 @@ if redis.call('HEXISTS', lock, token) == 0 then
   return 0
 end
 redis.call('HSET', lock, token, count)
-if redis.call('PTTL', lock) < lease then
+if lease > 0 and redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
 )lua" + keep_fence + R"lua(
@@ -498,12 +530,16 @@ local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 )lua"} + fencing + in_time +
                        R"lua(
-local waiting = queue and redis.call('ZCARD', queue) or 0
+local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if redis.call('HEXISTS', lock, token) == 1 then
   local number = fenced and number_of(false, lease) or 0
   redis.call('DEL', lock)
   redis.call('HSET', lock, next_token, 1)
-  redis.call('PEXPIRE', lock, lease)
+  local done = redis.pcall('PEXPIRE', lock, lease)
+  if type(done) == 'table' then
+    redis.call('DEL', lock)
+    return done
+  end
   return {1, waiting, number}
 end
 if redis.call('HEXISTS', lock, next_token) == 0 then
@@ -536,7 +572,7 @@ inline std::string telling_redisson(const Script& script) {
     return "local function free()\n" + std::string{script.source()} + R"lua(
 end
 local answer = free()
-if answer == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+if (answer == 1 or answer == 2) and redis.pcall('EXISTS', KEYS[1]) ~= 1 then
   local tagged = string.find(KEYS[1], '{', 1, true)
   local channel = 'redisson_lock__channel:' .. (tagged and KEYS[1] or '{' .. KEYS[1] .. '}')
   redis.pcall('PUBLISH', channel, '0')

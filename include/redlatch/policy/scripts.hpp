@@ -21,7 +21,8 @@ namespace redlatch::inline v0 {
 /// |         |       |                    |  not ours            |                   |                         |
 /// | nest    | (F)   | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
 /// | extend  | (F)   | lease, (fence)     | 1 done, 0 not ours   | never shorter     | nothing                 |
-/// | release | Q W F | server             | 1 freed, 0 not ours  | 0                 | nothing                 |
+/// | release | Q W F | server             | 1 freed, 0 not ours, | 0                 | nothing, but that a free|
+/// |         |       |                    | 2 send it again      |                   | lock goes to who waits  |
 /// | inspect | Q W F | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
 /// |         |       |                    |  waiters}            |                   |                         |
 /// | force   | Q W F | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
@@ -30,7 +31,12 @@ namespace redlatch::inline v0 {
 /// Leases and ttls are milliseconds; ttl is PTTL's answer. A lease of 0 leaves the ttl alone. The
 /// hold count is absolute, so a repetition cannot add up; it is there for people and for other
 /// clients: whether a lock is free is decided by `release`, which ends it whatever its count.
-/// A key of another type must make the script fail with WRONGTYPE before it changes anything.
+/// A lock's key of another type must make the script fail with WRONGTYPE before it changes anything.
+///
+/// Companion keys of another type: Q and W are left as they are. `acquire` fails with WRONGTYPE and the
+/// key's name where it needs them, that is where somebody else has the lock or waits for it. All other
+/// scripts do without them, `release` and `force` free the lock. F is overwritten, and counts as lost.
+/// An ACL may forbid any command: no script leaves a key without an end then, or fails behind a grant.
 ///
 /// Times are the server's, in microseconds; 0 stands for unknown. A script that gives somebody a lock
 /// or a place changes nothing after `not_after`: then nobody waits for its answer any more, and it
@@ -41,7 +47,9 @@ namespace redlatch::inline v0 {
 /// Waiting: `acquire` with `stay` > 0 gives a refused token a place in the queue, or finds it there,
 /// for so many milliseconds; with `stay` < 0 a refused token leaves the queue; 0 changes nothing.
 /// `release`, `force`, and an `acquire` that finds the key absent give the lock to the first waiter
-/// who can take it, and tell its client. `release` by a token that waits only leaves the queue.
+/// who can take it, and tell its client. `release` by a token that waits leaves the queue; if the key is
+/// absent then, it serves the others. One run looks at 10,000 of those who wait. Where all the others
+/// in front were dead and more wait, `release` has freed the lock, and is to be sent again.
 /// `hears` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
 /// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign

@@ -151,6 +151,7 @@ public:
         if (value.is_error() && !late) fail("the script failed: " + value.text);
         if (!late) check_in_time(command);
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
+        if (command.kind == Command::Kind::release) std::erase(here.order, command.token);
         const Server::Owner owner = server_->owner(command.lock);
         if (owner.token != here.before.token) changed_hands(here, command, owner.token);
         here.owner = owner;
@@ -158,7 +159,6 @@ public:
         const bool for_owner = command.kind != Command::Kind::release;
         if (for_owner && owner.token == command.token) came_late(command.token);
         if (command.kind == Command::Kind::acquire && !late) note_asked(here, command, value);
-        if (command.kind == Command::Kind::release) std::erase(here.order, command.token);
         for (const auto& hold : here.holds) check_end(*hold);
     }
 

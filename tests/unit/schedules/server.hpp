@@ -72,11 +72,10 @@ private:
             patch(made.acquire, "math.max(redis.call('PTTL', lock), lease)", "lease");
         }
         if (bug == Bug::plain_delete && on_hash) {
-            patch(made.release, "redis.call('HDEL', lock, token) == 0",
-                  "redis.call('DEL', lock) < 0");
+            patch(made.release, "redis.call('HDEL', lock, token)", "redis.call('DEL', lock)");
         }
         if (bug == Bug::plain_delete && !on_hash) {
-            patch(made.release, "if redis.call('GET', lock) ~= token then", "if false then");
+            patch(made.release, "if owner ~= token then", "if false then");
         }
         if (bug == Bug::anyones_extended) {
             patch(made.extend,
