@@ -119,11 +119,12 @@ local function give(token, shape, lease, fenced, own_shape)
 end
 
 -- Gives the lock to the first waiter who can take it, and takes him out of the queue, as it does
--- with the dead before him. Whose client is not there just now keeps the place for a moment. `batch`
--- has the first waiter, or nobody. Returns who it was, for how long, and, where it was nobody,
--- whether more wait than one run may look at. To `me` it gives only the word, and to `dead` nothing:
--- a late command may have given a place to a token that is released.
-local function grant(batch, me, dead, own_shape, server)
+-- with the dead before him. Whose client is not there just now keeps the place for a moment. Returns
+-- who it was, for how long, and, where it was nobody, whether more wait than one run may look at. To
+-- `me` it gives only the word, and to `dead` nothing: a late command may have given a place to a
+-- token that is released.
+local function grant(me, dead, own_shape, server)
+  local batch = redis.call('ZRANGE', queue, 0, 0)
   local looked, kept = 0, 0
   while batch[1] and looked < 10000 do
     for _, token in ipairs(batch) do
@@ -231,8 +232,7 @@ local function give_way()
       return failed
     end
   end
-  local first = redis.call('ZRANGE', queue, 0, 0)
-  local given, its_lease, more = grant(first, token, nil, own_shape, server)
+  local given, its_lease, more = grant(token, nil, own_shape, server)
   if given == token or not (given or more) then
     return nil
   end
@@ -310,12 +310,11 @@ if owner ~= token then
     return 0
   end
 end
-local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
-if not first[1] then
+if not (queue and redis.pcall('ZCARD', queue) ~= 0) then
   return owner and redis.call('DEL', lock) or 0
 end
 )lua" + fencing + queue + R"lua(
-local done, given, _, more = pcall(grant, first, nil, token, 's', server)
+local done, given, _, more = pcall(grant, nil, token, 's', server)
 if not (done and given) and redis.call('GET', lock) == token then
   redis.call('DEL', lock)
 end
@@ -327,12 +326,11 @@ local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('GET', lock) ~= ARGV[1] then
   return 0
 end
-local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
-if not first[1] then
+if not (queue and redis.pcall('ZCARD', queue) ~= 0) then
   return redis.call('DEL', lock)
 end
 )lua"} + fencing + queue + R"lua(
-local done, given = pcall(grant, first, nil, nil, 's', ARGV[2])
+local done, given = pcall(grant, nil, nil, 's', ARGV[2])
 if not (done and given) and redis.call('GET', lock) == ARGV[1] then
   redis.call('DEL', lock)
 end
@@ -448,17 +446,17 @@ return wait(ttl, redis.call('HKEYS', lock)[1])
     const std::string release = std::string{R"lua(
 local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
-local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
+local alone = not (queue and redis.pcall('ZCARD', queue) ~= 0)
 -- A replica fails here, and so says nothing about whose the lock is.
 local ours = redis.call('HDEL', lock, token)
 if ours == 0 and queue and redis.pcall('ZREM', queue, token) == 1 then
   redis.pcall('HDEL', waiters, token)
 end
-if not first[1] or redis.pcall('HLEN', lock) ~= 0 then
+if alone or redis.pcall('HLEN', lock) ~= 0 then
   return ours
 end
 )lua"} + fencing + queue + R"lua(
-local done, _, _, more = pcall(grant, first, nil, token, 'h', server)
+local done, _, _, more = pcall(grant, nil, token, 'h', server)
 return done and more and 2 or ours
 )lua";
 
@@ -467,13 +465,12 @@ local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
   return 0
 end
-local first = queue and redis.pcall('ZRANGE', queue, 0, 0) or {}
 redis.call('DEL', lock)
-if not first[1] then
+if not (queue and redis.pcall('ZCARD', queue) ~= 0) then
   return 1
 end
 )lua"} + fencing + queue + R"lua(
-pcall(grant, first, nil, nil, 'h', ARGV[2])
+pcall(grant, nil, nil, 'h', ARGV[2])
 return 1
 )lua";
 
