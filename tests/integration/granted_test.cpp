@@ -237,6 +237,34 @@ TYPED_TEST(Granted, many_dead_places_hold_up_nobody_for_long) {
     this->expect_nothing_left();
 }
 
+TYPED_TEST(Granted, release_goes_on_until_it_comes_to_a_living_one) {
+    // More than one run of a script looks at.
+    this->teach_both();
+    for (const ReleaseMode mode : {ReleaseMode::confirmed, ReleaseMode::sent}) {
+        Held held = take<TypeParam>(this->client_, {.release_mode = mode});
+        std::vector<RawRedis::Command> dead;
+        for (int i = 0; i < 10'200; ++i) {
+            const std::string token = std::string(32, 'd') + ":host:1:" + std::to_string(i);
+            dead.push_back({"ZADD", "redlatch:queue:{job}", std::to_string(i + 1), token});
+            dead.push_back({"HSET", "redlatch:waiters:{job}", token,
+                            is_hash<TypeParam> ? "h 30000 1 1 0" : "s 30000 1 1 0"});
+        }
+        this->redis_.pipeline(dead);
+        auto waiter = this->enqueue_other();
+        EXPECT_TRUE(settles(this->redis_));
+        if (mode == ReleaseMode::confirmed) {
+            let_go(held);
+            EXPECT_TRUE(this->redis_.exists("job")) << "nobody was served";
+        } else {
+            { const Held ends = std::move(held); }
+            EXPECT_TRUE(eventually([&] { return this->redis_.exists("job"); }));
+        }
+        ASSERT_TRUE(finishes(waiter));
+        let_go(waiter.get());
+        this->expect_nothing_left();
+    }
+}
+
 // ------------------------------------------------------------------- holders of another kind
 
 TYPED_TEST(Granted, waiter_behind_a_foreign_holder_asks_often) {

@@ -3,10 +3,15 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/types.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
+
+/// The answer to a release that has freed the lock, and has not got past the dead who wait in front:
+/// it is to be sent again.
+inline constexpr std::int64_t more_to_serve = 2;
 
 /// Decides what a release's answers mean. An earlier try without an answer may have freed the
 /// lock, so a later "not yours" proves nothing on its own; while validity was running nobody else

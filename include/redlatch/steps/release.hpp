@@ -111,9 +111,13 @@ private:
                   TimePoint ended) {
         const Clock::duration pause = session_->too_late();
         if (reply) {
-            if (hold->may_come_to_life()) session_->renewal().bury(hold, {pause});
-            const bool was_ours = reply->view().integer() != 0;
-            inform(*hold, was_ours ? Release::released : Release::expired, ended);
+            const auto answer = reply->view().integer();
+            if (answer == more_to_serve) {
+                session_->release_later(hold, true);
+            } else if (hold->may_come_to_life()) {
+                session_->renewal().bury(hold, {pause});
+            }
+            inform(*hold, answer != 0 ? Release::released : Release::expired, ended);
             return;
         }
         session_->renewal().bury(hold, {Clock::duration::zero(), pause});
@@ -174,7 +178,9 @@ private:
             const bool valid = now < hold.valid_until();
             if (reply) {
                 if (reply->repeated) core.unclear_try();
-                return core.answered(reply->view().integer() != 0, valid);
+                const auto answer = reply->view().integer();
+                if (answer == more_to_serve) serve_on(hold, limit);
+                return core.answered(answer != 0, valid);
             }
             const bool time_left = saturating_add(now, retry_pause) < limit.at;
             if (auto outcome = core.failed(reply.error(), valid, time_left)) {
@@ -183,6 +189,13 @@ private:
             }
             std::this_thread::sleep_for(retry_pause);
         }
+    }
+
+    /// The lock is free. Those who wait for it are served as far as time allows.
+    void serve_on(const Hold& hold, const Limit& limit) {
+        const Call call = release_call(hold);
+        auto reply = run(hold, call, limit);
+        while (reply && reply->view().integer() == more_to_serve) reply = run(hold, call, limit);
     }
 
     Expected<Reply, Fault> run(const Hold& hold, const Call& call, const Limit& limit,
