@@ -23,6 +23,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/server_clock.hpp
     include/redlatch/core/grant.hpp
     include/redlatch/core/standing.hpp
+    include/redlatch/core/owner.hpp
     include/redlatch/core/acquire.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp

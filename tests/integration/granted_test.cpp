@@ -265,6 +265,31 @@ TYPED_TEST(Granted, release_goes_on_until_it_comes_to_a_living_one) {
     }
 }
 
+TYPED_TEST(Granted, wait_that_ended_tells_who_has_the_lock) {
+    Client named{{.uris = {this->server_.uri()}, .client_name = "web-3:4711"}};
+    Held held = take<TypeParam>(named);
+    const auto message = [](Client& client, const AcquireOptions& options,
+                            const LockOptions& lock_options = {}) {
+        const auto result = Lock<TypeParam>{client, "job", lock_options}.acquire(options);
+        EXPECT_EQ(code_of(result), Errc::timed_out);
+        return result ? std::string{} : result.error().message;
+    };
+    EXPECT_EQ(message(this->client_, {.wait = 0s}), "held by web-3:4711");
+    for (const WaitStrategy strategy : {WaitStrategy::granted, WaitStrategy::polling}) {
+        const std::string told =
+            message(this->client_, {.wait = 100ms}, {.wait_strategy = strategy});
+        EXPECT_TRUE(told.starts_with("held by web-3:4711 after ")) << told;
+        EXPECT_TRUE(told.ends_with(" tries")) << told;
+    }
+    auto here = in_background([&] { return message(named, {.wait = 0s}); });
+    EXPECT_EQ(here.get(),
+              "held, or waited for, by another thread of this process");
+    let_go(held);
+    take_as_foreigner<TypeParam>(this->redis_, 60s, "8743c9c0-0795-4907");
+    EXPECT_EQ(message(this->client_, {.wait = 0s}),
+              "held by another kind of client (token '8743c9c0…')");
+}
+
 // ------------------------------------------------------------------- holders of another kind
 
 TYPED_TEST(Granted, waiter_behind_a_foreign_holder_asks_often) {

@@ -565,8 +565,18 @@ TEST_P(Queue, foreign_owner_gives_the_lock_to_nobody) {
         hold_by_hand(GetParam(), owner);
         const Answered refused = acquire({.token = a});
         EXPECT_EQ(refused.grants, is_ours) << owner;
+        EXPECT_EQ(refused.owner, owner);
         EXPECT_EQ(refused.place, 0);
         EXPECT_EQ(refused.ttl, -1);
+    }
+}
+
+TEST_P(Queue, owner_that_is_told_is_no_longer_than_a_token_of_ours_can_be) {
+    const std::string longest = std::string(32, 'f') + ":" + std::string(64, 'n') + ":" +
+                                std::string(20, '1') + ":" + std::string(20, '2');
+    for (const std::string& owner : {longest, std::string(100'000, 'x')}) {
+        hold_by_hand(GetParam(), owner);
+        EXPECT_EQ(acquire({.token = a}).owner, owner.substr(0, 160));
     }
 }
 

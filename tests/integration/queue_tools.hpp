@@ -54,6 +54,7 @@ struct Answered {
     long long time = 0;
     bool grants = false;
     long long fence = 0;
+    std::string owner{};
 };
 
 struct Terms {
@@ -125,17 +126,18 @@ protected:
                  asking.hears ? "1" : "0", run_id, "0", asking.fenced ? "1" : "0"});
         const auto& answer = reply.elements;
         const bool ours = answer.size() == 5 && answer[0].integer == 1;
-        EXPECT_TRUE(ours || (answer.size() == 5 && answer[0].integer == 0)) << reply.text;
+        EXPECT_TRUE(ours || (answer.size() == 6 && answer[0].integer == 0)) << reply.text;
         if (ours) {
             return {.ours = true, .ttl = answer[1].integer, .fence = answer[4].integer};
         }
-        if (answer.size() != 5) return {};
+        if (answer.size() != 6) return {};
         EXPECT_TRUE(answer[4].integer == 0 || answer[4].integer == 1);
         return {.ours = false,
                 .ttl = answer[1].integer,
                 .place = answer[2].integer,
                 .time = answer[3].integer,
-                .grants = answer[4].integer == 1};
+                .grants = answer[4].integer == 1,
+                .owner = answer[5].text};
     }
     /// Somebody holds the lock.
     void hold() { ASSERT_TRUE(acquire({.token = holder}).ours); }

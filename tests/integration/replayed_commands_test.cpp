@@ -161,7 +161,7 @@ std::vector<Row<Policy>> table() {
          &scripts.acquire,
          [](S& scene) { scene.take(); },
          {"{1 ttl 0 time time}"},
-         {"{0 ttl -1 time 1}"},
+         {"{0 ttl -1 time 1 token}"},
          {"{1 ttl 0 time time}", Effect::lock},
          {"LATE"}},
         {"acquire that waits",
@@ -171,8 +171,8 @@ std::vector<Row<Policy>> table() {
              scene.wait();
              EXPECT_TRUE(queue_grows_to(scene.redis, 1));
          },
-         {"{0 ttl 0 time 1}"},
-         {"{0 ttl 0 time 1}", Effect::place},
+         {"{0 ttl 0 time 1 token}"},
+         {"{0 ttl 0 time 1 token}", Effect::place},
          {"{1 ttl 0 time time}", Effect::lock},
          {"LATE"}},
         {"move",

@@ -241,9 +241,61 @@ TEST(Acquire, cancelled_is_reported_as_such) {
 
 TEST(Acquire, never_reaching_the_server_is_a_timeout) {
     AcquireCore core{plan(10ms), start, 1};
-    EXPECT_EQ(core.out_of_time().code, Errc::timed_out);
-    EXPECT_TRUE(core.out_of_time().causes.empty());
+    const Error error = core.out_of_turn(start + 10ms);
+    EXPECT_EQ(error.code, Errc::timed_out);
+    EXPECT_TRUE(error.causes.empty());
+    EXPECT_EQ(error.message,
+              "held, or waited for, by another thread of this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
+    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.out_of_turn(start).message),
+              "held, or waited for, by another thread of this process");
+}
+
+/// The message of a wait of 10 s that ended with that refusal, after that many tries.
+std::string contention(const std::string& owner, int tries, std::chrono::milliseconds waited) {
+    AcquireCore core{plan(waited), start, 1};
+    AcquireAction action = core.begin(start);
+    for (int i = 1; i < tries; ++i) {
+        static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl, .owner = "earlier"}));
+        static_cast<void>(core.pause_over(start + 1ms));
+    }
+    const TimePoint end = start + waited;
+    return as<GiveUp>(core.refused(end, {.ttl = no_ttl, .owner = owner})).error.message;
+}
+
+TEST(Acquire, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_tries) {
+    const std::string id(32, 'a');
+    EXPECT_EQ(contention(id + ":web-3:4711:8:1", 3, 10s),
+              "held by web-3:4711 after 10.0 s and 3 tries");
+    EXPECT_EQ(contention(id + ":web-3:4711:8:1", 1, 1s), "held by web-3:4711 after 1.0 s and 1 try");
+    EXPECT_EQ(contention("", 2, 999ms), "held after 999 ms and 2 tries");
+    EXPECT_EQ(contention("", 2, 90'190ms), "held after 90.1 s and 2 tries");
+}
+
+TEST(Acquire, contention_of_a_single_try_tells_who_has_it) {
+    AcquireCore core{plan(Wait::none()), start, 1};
+    static_cast<void>(core.begin(start));
+    const auto over = as<GiveUp>(
+        core.refused(start + 1ms, {.ttl = no_ttl, .owner = std::string(32, '0') + ":b:1:2"}));
+    EXPECT_EQ(over.error.describe(), "the lock is held by somebody else: held by b");
+}
+
+TEST(Acquire, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
+    const auto owner = [](const std::string& token) { return detail::describe_owner(token); };
+    EXPECT_EQ(owner("8743c9c0-0795-4907-87fd-6c719a6b4586:1"),
+              "another kind of client (token '8743c9c0…')");
+    EXPECT_EQ(owner("12345678"), "another kind of client (token '12345678')");
+    EXPECT_EQ(owner("123456789"), "another kind of client (token '12345678…')");
+    EXPECT_EQ(owner("a\r\n\x1b[31m"), "another kind of client (token 'a\\x0d\\x0a\\x1b[31m')");
+    const std::string id(32, 'A');
+    for (const std::string& foreign :
+         {id, id + ":", id + ":secret", id + ":secret:1", id + "::1:2", id.substr(1) + "g:n:1:2",
+          id + "A:n:1:2"}) {
+        EXPECT_TRUE(owner(foreign).starts_with("another kind of client (token '")) << foreign;
+        EXPECT_EQ(owner(foreign).find("secret"), std::string::npos);
+    }
+    EXPECT_EQ(owner(id + ":n\x01:1:2"), "n\\x01");
+    EXPECT_EQ(owner(id + ":" + std::string(100, 'n') + ":1:2"), std::string(64, 'n'));
 }
 
 TEST(Acquire, late_grant_is_no_grant) {

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/backoff.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/owner.hpp>
 #include <redlatch/core/recheck.hpp>
 #include <redlatch/core/validity.hpp>
 
@@ -34,6 +35,8 @@ struct Refusal {
     /// How many wait in front, of a waiter who will be told when the lock is his; nothing for one
     /// who has to ask.
     std::optional<std::int64_t> place{};
+    /// The token of who has it, where it said so.
+    std::string owner{};
 };
 
 /// What to do next.
@@ -57,6 +60,7 @@ class AcquireCore {
 public:
     AcquireCore(const AcquirePlan& plan, TimePoint now, std::uint64_t seed)
         : plan_(plan),
+          started_(now),
           deadline_(saturating_add(now, std::max(plan.wait.duration(), Clock::duration::zero()))),
           pauses_(plan.backoff, seed),
           random_(~seed) {}
@@ -71,7 +75,7 @@ public:
 
     /// The server answered that somebody else holds the lock.
     AcquireAction refused(TimePoint now, const Refusal& refusal) {
-        if (is_over(now)) return GiveUp{out_of_time()};
+        if (is_over(now)) return GiveUp{out_of_time(now, refusal.owner)};
         if (!refusal.place) return pause(now, pauses_.next(refusal.ttl));
         return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
     }
@@ -108,7 +112,13 @@ public:
     }
 
     /// The wait ended before the acquisition's turn to talk to the server came.
-    Error out_of_time() const { return with_cause({Errc::timed_out, {}, {}, {}, {}}); }
+    Error out_of_turn(TimePoint now) const {
+        return with_cause({Errc::timed_out,
+                           {},
+                           {},
+                           "held, or waited for, by another thread of this process" + effort(now),
+                           {}});
+    }
 
 private:
     AcquireAction send_try(TimePoint now) {
@@ -126,6 +136,26 @@ private:
 
     bool is_over(TimePoint now) const noexcept { return last_try_ || now >= deadline_; }
 
+    Error out_of_time(TimePoint now, const std::string& owner) const {
+        const std::string by = owner.empty() ? "" : " by " + describe_owner(owner);
+        return with_cause({Errc::timed_out, {}, {}, "held" + by + effort(now), {}});
+    }
+
+    /// How long the acquisition has waited, and how often it has asked.
+    std::string effort(TimePoint now) const {
+        if (plan_.wait.is_none()) return {};
+        const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - started_);
+        std::string text = " after " + describe_time(waited);
+        if (tries_ == 1) return text + " and 1 try";
+        return tries_ == 0 ? text : text + " and " + std::to_string(tries_) + " tries";
+    }
+
+    static std::string describe_time(std::chrono::milliseconds time) {
+        const auto ms = time.count();
+        if (ms < 1000) return std::to_string(ms) + " ms";
+        return std::to_string(ms / 1000) + "." + std::to_string(ms / 100 % 10) + " s";
+    }
+
     /// Contention is what ended the wait, yet a fault on the way there is worth telling.
     Error with_cause(Error error) const {
         if (last_fault_) error.causes.push_back(*last_fault_);
@@ -133,6 +163,7 @@ private:
     }
 
     AcquirePlan plan_;
+    TimePoint started_;
     TimePoint deadline_;
     Pauses pauses_;
     Random random_;

@@ -20,7 +20,7 @@ enum class Answer {
     integer,
     ok_or_nil,  ///< a status, or nothing
     acquired,   ///< two integers, or three or five from a script that knows of a queue; the
-                ///< fourth of five is the server's time in microseconds
+                ///< fourth of five is the server's time in microseconds; a sixth is the owner, a string
     moved,      ///< three integers
     lock_info,  ///< a string and two integers, or three
 };
@@ -79,6 +79,7 @@ public:
             case Answer::integer: return integer().has_value();
             case Answer::ok_or_nil: return is_nil() || is_status("OK");
             case Answer::acquired:
+                if (size() == 6) return are_integers(0, 5) && self[5].string();
                 return (size() == 2 || size() == 3 || size() == 5) && are_integers(0);
             case Answer::moved: return size() == 3 && are_integers(0);
             case Answer::lock_info:
@@ -95,13 +96,14 @@ public:
 
     /// The server's time in an answer that has it.
     std::optional<std::chrono::microseconds> time(Answer answer) const noexcept {
-        if (answer != Answer::acquired || size() != 5) return std::nullopt;
+        if (answer != Answer::acquired || (size() != 5 && size() != 6)) return std::nullopt;
         return server_time((*this)[3].integer().value_or(0));
     }
 
 private:
-    bool are_integers(std::size_t from) const noexcept {
-        for (std::size_t i = from; i < *size(); ++i) {
+    bool are_integers(std::size_t from) const noexcept { return are_integers(from, *size()); }
+    bool are_integers(std::size_t from, std::size_t end) const noexcept {
+        for (std::size_t i = from; i < end; ++i) {
             if (!(*this)[i].integer()) return false;
         }
         return true;

@@ -205,10 +205,11 @@ local function join()
   return last and redis.call('ZRANK', queue, token) or 0
 end
 
--- The answer to a token that has to wait. A token of this library's begins with its client's id.
+-- The answer to a token that has to wait. A token of this library's begins with its client's id, and is
+-- no longer than this; a foreign one may be anything.
 local function refuse(ttl, place, owner)
   local grants = string.match(owner, '^%x+:()') == 34 and 1 or 0
-  return {0, ttl, place, clock(), grants}
+  return {0, ttl, place, clock(), grants, string.sub(owner, 1, 160)}
 end
 
 -- The lock is held by `owner`.

@@ -15,7 +15,8 @@ namespace redlatch::inline v0 {
 /// | acquire | Q W F | lease, stay, hears,| {1, ttl, waiting,    | ours, lease full, | nothing: error LATE.    |
 /// |         |       | server, not_after, |  time, fence}        | the same fence    | Before that, a free key |
 /// |         |       | fenced             | {0, ttl, place, time,| the same place    | or a place, until its   |
-/// |         |       |                    |  grants} another's   |                   | last release            |
+/// |         |       |                    |  grants, owner}      |                   | last release            |
+/// |         |       |                    |  another's           |                   |                         |
 /// | move    | Q F   | lease, next token, | {1, waiting, fence}  | the same          | nothing: error LATE.    |
 /// |         |       | not_after, fenced  | {0, waiting, 0}      |                   | Before that, as acquire |
 /// |         |       |                    |  not ours            |                   |                         |
@@ -53,7 +54,7 @@ namespace redlatch::inline v0 {
 /// `hears` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
 /// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign
-/// client's. `server` is the run id of the server, for the message, `-` if unknown.
+/// client's, whose token `owner` is: for an error message, empty if unknown; it may be left out. `server` is the run id of the server, for the message, `-` if unknown.
 ///
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for

@@ -82,7 +82,7 @@ private:
             case Gate::Answer::handed: return follow(std::move(admission.hold));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
             case Gate::Answer::busy:
-                return Unexpected{admission.fault ? *admission.fault : core_.out_of_time()};
+                return Unexpected{admission.fault ? *admission.fault : core_.out_of_turn(Clock::now())};
             case Gate::Answer::deadlock: return failed(Errc::deadlock, {});
             case Gate::Answer::cancelled: return failed(Errc::cancelled, by_caller);
             case Gate::Answer::closed: return failed(Errc::cancelled, by_close);
@@ -371,7 +371,8 @@ private:
         const ReplyView answer = reply.view();
         const auto number = [&answer](std::size_t i) { return *answer[i].integer(); };
         Refusal refusal{.ttl = std::chrono::milliseconds{number(1)}};
-        const std::int64_t place = answer.size() == 5 ? number(2) : -1;
+        if (answer.size() == 6U) refusal.owner = *answer[5].string();
+        const std::int64_t place = answer.size() >= 5U ? number(2) : -1;
         if (place < 0) {
             standing_.refused(place);
             return refusal;

@@ -229,7 +229,7 @@ private:
     bool found_late(const Outcome& outcome) {
         if (!outcome) return false;
         const auto& [value, server, repeated] = *outcome;
-        const bool knows_time = value.elements.size() == 5 && value.elements[3].integer > 0;
+        const bool knows_time = value.elements.size() >= 5 && value.elements[3].integer > 0;
         if (knows_time) heard(microseconds{value.elements[3].integer}, server);
         if (!value.is_error()) return false;
         detail::Fault fault = too_late();

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// The client's name in an owner's token of this library, `id:name:thread:number`; empty in others.
+inline std::string_view client_name_in(std::string_view token) {
+    constexpr std::size_t id = 32;
+    const auto is_hex = [](char c) {
+        return std::string_view{"0123456789abcdefABCDEF"}.find(c) != std::string_view::npos;
+    };
+    if (token.size() <= id || token[id] != ':') return {};
+    if (!std::ranges::all_of(token.substr(0, id), is_hex)) return {};
+    std::string_view name = token.substr(id + 1);
+    for (int i = 0; i < 2; ++i) {
+        const std::size_t end = name.rfind(':');
+        if (end == std::string_view::npos) return {};
+        name = name.substr(0, end);
+    }
+    return name;
+}
+
+/// Who has a lock, for an error message. Of a token of another kind only the beginning is shown: whoever
+/// knows it whole can release the lock.
+inline std::string describe_owner(std::string_view token) {
+    constexpr std::size_t most_of_name = 64;
+    constexpr std::size_t most_of_token = 8;
+    const std::string_view name = client_name_in(token);
+    if (!name.empty()) return printable(name.substr(0, most_of_name));
+    std::string text = "another kind of client (token '" + printable(token.substr(0, most_of_token));
+    if (token.size() > most_of_token) text += "…";
+    return text + "')";
+}
+
+}  // namespace redlatch::inline v0::detail
