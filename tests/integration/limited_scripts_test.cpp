@@ -55,8 +55,7 @@ protected:
         return limited_.command(command);
     }
     RawReply ask(const std::string& token, const std::string& stay, const std::string& fenced) {
-        return eval(scripts_.acquire, all_keys(),
-                    {token, "60000", stay, "1", run_id, "0", fenced});
+        return eval(scripts_.acquire, all_keys(), {token, "60000", stay, "1", run_id, "0", fenced});
     }
     RawReply move(const std::string& from, const std::string& to) {
         return eval(scripts_.move, {keys_.lock, keys_.queue, keys_.fence},
@@ -70,8 +69,14 @@ protected:
     std::vector<Step> steps_on_held() {
         const std::string now_on = std::to_string(now());
         std::vector<Step> steps{
-            {"release", [this] { return eval(scripts_.release, all_keys(), {holder, run_id}); }},
-            {"force", [this] { return eval(scripts_.force, all_keys(), {holder, run_id}); }},
+            {"release",
+             [this] {
+                 return eval(scripts_.release, all_keys(), {holder, run_id});
+             }},
+            {"force",
+             [this] {
+                 return eval(scripts_.force, all_keys(), {holder, run_id});
+             }},
             {"move", [this] { return move(holder, c); }, c},
             {"extend",
              [this] {
@@ -80,9 +85,13 @@ protected:
             {"acquire by the holder", [this] { return ask(holder, "0", "1"); }, holder},
             {"inspect", [this] { return eval(scripts_.inspect, all_keys(), {""}); }},
             {"release by a waiter",
-             [this] { return eval(scripts_.release, all_keys(), {b, run_id}); }},
+             [this] {
+                 return eval(scripts_.release, all_keys(), {b, run_id});
+             }},
             {"release by nobody",
-             [this] { return eval(scripts_.release, all_keys(), {c, run_id}); }},
+             [this] {
+                 return eval(scripts_.release, all_keys(), {c, run_id});
+             }},
         };
         for (const std::string stay : {"30000", "0", "-1"}) {
             steps.push_back({"acquire, stay " + stay, [=, this] { return ask(c, stay, "0"); }, c});
@@ -90,18 +99,18 @@ protected:
                 {"acquire by a waiter, stay " + stay, [=, this] { return ask(b, stay, "1"); }, b});
         }
         if (GetParam() == Shape::hash) {
-            steps.push_back({"nest", [this] {
-                                 return eval(scripts_.nest, {keys_.lock, keys_.fence},
-                                             {holder, "2", "60000"});
-                             }});
-            steps.push_back({"release for Redisson", [this] {
-                                 return eval(lua::on_hash_for_redisson().release, all_keys(),
-                                             {holder, run_id});
-                             }});
-            steps.push_back({"force for Redisson", [this] {
-                                 return eval(lua::on_hash_for_redisson().force, all_keys(),
-                                             {holder, run_id});
-                             }});
+            steps.push_back(
+                {"nest", [this] {
+                     return eval(scripts_.nest, {keys_.lock, keys_.fence}, {holder, "2", "60000"});
+                 }});
+            steps.push_back(
+                {"release for Redisson", [this] {
+                     return eval(lua::on_hash_for_redisson().release, all_keys(), {holder, run_id});
+                 }});
+            steps.push_back(
+                {"force for Redisson", [this] {
+                     return eval(lua::on_hash_for_redisson().force, all_keys(), {holder, run_id});
+                 }});
         }
         return steps;
     }
@@ -110,9 +119,13 @@ protected:
     std::vector<Step> steps_on_free() {
         std::vector<Step> steps{
             {"release by a waiter",
-             [this] { return eval(scripts_.release, all_keys(), {b, run_id}); }},
+             [this] {
+                 return eval(scripts_.release, all_keys(), {b, run_id});
+             }},
             {"release by nobody",
-             [this] { return eval(scripts_.release, all_keys(), {c, run_id}); }},
+             [this] {
+                 return eval(scripts_.release, all_keys(), {c, run_id});
+             }},
         };
         for (const std::string stay : {"30000", "0", "-1"}) {
             for (const std::string fenced : {"0", "1"}) {
@@ -143,8 +156,8 @@ protected:
                      Listener& ear) {
         const auto grant = ear.pending_grant();
         const std::string now_owner = redis_.exists(keys_.lock) ? owner() : "";
-        const bool taken = !step.taker.empty() && reply.elements.size() > 2 &&
-                           reply.elements[0].integer == 1;
+        const bool taken =
+            !step.taker.empty() && reply.elements.size() > 2 && reply.elements[0].integer == 1;
         if (grant) {
             EXPECT_EQ(grant->token, b);
             EXPECT_EQ(now_owner, b) << "was told, and has it not";
@@ -321,9 +334,9 @@ TEST_P(OccupiedCompanion, that_counts_the_fences_is_overwritten) {
             redis_.del(keys_.fence);
             redis_.command(write);
             if (GetParam() == Shape::hash) {
-                EXPECT_EQ(eval(scripts_.nest, {keys_.lock, keys_.fence}, {holder, "2", "60000"})
-                              .integer,
-                          1);
+                EXPECT_EQ(
+                    eval(scripts_.nest, {keys_.lock, keys_.fence}, {holder, "2", "60000"}).integer,
+                    1);
             }
             EXPECT_EQ(eval(scripts_.extend, {keys_.lock, keys_.fence}, {holder, "60000"}).integer,
                       1);

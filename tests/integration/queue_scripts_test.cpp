@@ -252,9 +252,11 @@ TEST_P(Queue, release_serves_one_among_dead_and_unheard_ones) {
     hold();
     put_unheard(150);
     for (int i = 0; i < 150; ++i) {
-        redis_.command({"HSET", keys_.waiters, "unheard" + std::to_string(i),
-                        to_string(GetParam()) + (i % 3 == 0 ? " 60000 1 1 0" : " 60000 " +
-                                                 std::to_string(now() + 60'000'000) + " 1 0")});
+        redis_.command(
+            {"HSET", keys_.waiters, "unheard" + std::to_string(i),
+             to_string(GetParam()) +
+                 (i % 3 == 0 ? " 60000 1 1 0"
+                             : " 60000 " + std::to_string(now() + 60'000'000) + " 1 0")});
     }
     acquire({.token = a});
     EXPECT_EQ(release(holder), 1);

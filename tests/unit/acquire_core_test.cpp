@@ -244,8 +244,7 @@ TEST(Acquire, never_reaching_the_server_is_a_timeout) {
     const Error error = core.out_of_turn(start + 10ms);
     EXPECT_EQ(error.code, Errc::timed_out);
     EXPECT_TRUE(error.causes.empty());
-    EXPECT_EQ(error.message,
-              "held, or waited for, by another thread of this process after 10 ms");
+    EXPECT_EQ(error.message, "held, or waited for, by another thread of this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
     EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.out_of_turn(start).message),
               "held, or waited for, by another thread of this process");
@@ -267,7 +266,8 @@ TEST(Acquire, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_tr
     const std::string id(32, 'a');
     EXPECT_EQ(contention(id + ":web-3:4711:8:1", 3, 10s),
               "held by web-3:4711 after 10.0 s and 3 tries");
-    EXPECT_EQ(contention(id + ":web-3:4711:8:1", 1, 1s), "held by web-3:4711 after 1.0 s and 1 try");
+    EXPECT_EQ(contention(id + ":web-3:4711:8:1", 1, 1s),
+              "held by web-3:4711 after 1.0 s and 1 try");
     EXPECT_EQ(contention("", 2, 999ms), "held after 999 ms and 2 tries");
     EXPECT_EQ(contention("", 2, 90'190ms), "held after 90.1 s and 2 tries");
 }
@@ -288,9 +288,8 @@ TEST(Acquire, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
     EXPECT_EQ(owner("123456789"), "another kind of client (token '12345678…')");
     EXPECT_EQ(owner("a\r\n\x1b[31m"), "another kind of client (token 'a\\x0d\\x0a\\x1b[31m')");
     const std::string id(32, 'A');
-    for (const std::string& foreign :
-         {id, id + ":", id + ":secret", id + ":secret:1", id + "::1:2", id.substr(1) + "g:n:1:2",
-          id + "A:n:1:2"}) {
+    for (const std::string& foreign : {id, id + ":", id + ":secret", id + ":secret:1", id + "::1:2",
+                                       id.substr(1) + "g:n:1:2", id + "A:n:1:2"}) {
         EXPECT_TRUE(owner(foreign).starts_with("another kind of client (token '")) << foreign;
         EXPECT_EQ(owner(foreign).find("secret"), std::string::npos);
     }

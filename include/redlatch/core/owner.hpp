@@ -33,7 +33,8 @@ inline std::string describe_owner(std::string_view token) {
     constexpr std::size_t most_of_token = 8;
     const std::string_view name = client_name_in(token);
     if (!name.empty()) return printable(name.substr(0, most_of_name));
-    std::string text = "another kind of client (token '" + printable(token.substr(0, most_of_token));
+    std::string text =
+        "another kind of client (token '" + printable(token.substr(0, most_of_token));
     if (token.size() > most_of_token) text += "…";
     return text + "')";
 }

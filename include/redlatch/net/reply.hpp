@@ -20,7 +20,7 @@ enum class Answer {
     integer,
     ok_or_nil,  ///< a status, or nothing
     acquired,   ///< two integers, or three or five from a script that knows of a queue; the
-                ///< fourth of five is the server's time in microseconds; a sixth is the owner, a string
+                ///< fourth of five is the server's time in microseconds; a sixth is a string
     moved,      ///< three integers
     lock_info,  ///< a string and two integers, or three
 };

@@ -48,13 +48,14 @@ namespace redlatch::inline v0 {
 /// Waiting: `acquire` with `stay` > 0 gives a refused token a place in the queue, or finds it there,
 /// for so many milliseconds; with `stay` < 0 a refused token leaves the queue; 0 changes nothing.
 /// `release`, `force`, and an `acquire` that finds the key absent give the lock to the first waiter
-/// who can take it, and tell its client. `release` by a token that waits leaves the queue; if the key is
-/// absent then, it serves the others. One run looks at 10,000 of those who wait. Where all the others
-/// in front were dead and more wait, `release` has freed the lock, and is to be sent again.
+/// who can take it, and tell its client. `release` by a token that waits leaves the queue, and serves the
+/// others if the key is absent then. One run looks at 10,000 waiters. Where it has removed dead ones, found
+/// nobody to serve and more wait, `release` has freed the lock and answers 2: it is to be sent again.
 /// `hears` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
 /// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign
-/// client's, whose token `owner` is: for an error message, empty if unknown; it may be left out. `server` is the run id of the server, for the message, `-` if unknown.
+/// client's. `owner` is its token, for an error message; empty if unknown, and it may be left out.
+/// `server` is the run id of the server, for the message, `-` if unknown.
 ///
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for

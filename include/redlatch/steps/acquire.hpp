@@ -82,7 +82,8 @@ private:
             case Gate::Answer::handed: return follow(std::move(admission.hold));
             case Gate::Answer::nested: return nest(admission.hold, admission.count);
             case Gate::Answer::busy:
-                return Unexpected{admission.fault ? *admission.fault : core_.out_of_turn(Clock::now())};
+                return Unexpected{admission.fault ? *admission.fault
+                                                  : core_.out_of_turn(Clock::now())};
             case Gate::Answer::deadlock: return failed(Errc::deadlock, {});
             case Gate::Answer::cancelled: return failed(Errc::cancelled, by_caller);
             case Gate::Answer::closed: return failed(Errc::cancelled, by_close);
