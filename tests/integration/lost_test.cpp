@@ -8,10 +8,14 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace redlatch::test {
 namespace {
@@ -178,6 +182,112 @@ TEST_F(LostLock, lets_a_callback_use_locks) {
     EXPECT_EQ(lock.force_unlock().value(), Forced::removed);
     EXPECT_TRUE(eventually([&] { return rescued.load(); }));
 }
+
+/// Hangs in the calls of one member until it is told to go on.
+class HangingObserver : public Observer {
+public:
+    explicit HangingObserver(std::string member) : member_(std::move(member)) {}
+
+    void acquired(const Acquired&) override { called("acquired"); }
+    void timed_out(const TimedOut&) override { called("timed_out"); }
+    void released(const Released&) override { called("released"); }
+    void renewed(const Renewed&) override { called("renewed"); }
+    void lost(const Lost&) override { called("lost"); }
+    void error(const Error&) override { called("error"); }
+    void reconnected(const Reconnected&) override { called("reconnected"); }
+    void warning(const Warning&) override { called("warning"); }
+
+    void hang() {
+        ++hanging;
+        while (!go_on) std::this_thread::sleep_for(1ms);
+    }
+
+    std::atomic<int> hanging{0};
+    std::atomic<bool> go_on{false};
+
+private:
+    void called(const char* member) {
+        if (member == member_) hang();
+    }
+
+    const std::string member_;
+};
+
+using StopCallback = std::stop_callback<std::function<void()>>;
+
+/// Everything of a user's that the client calls, hanging eight times at once and more: that many
+/// threads call observers at most.
+class LostBesideHanging : public ::testing::TestWithParam<std::string> {
+protected:
+    ~LostBesideHanging() override { observer_->go_on = true; }
+
+    static constexpr int enough = 9;
+
+    /// Does what makes the client call it, once.
+    void cause_a_call(int number) {
+        const std::string member = GetParam();
+        const std::string key = "other:" + std::to_string(number);
+        if (member == "acquired" || member == "released") {
+            Lock<Simple> lock{client_, key};
+            const std::lock_guard guard{lock};
+        } else if (member == "timed_out") {
+            ASSERT_TRUE(foreign_set(redis_, key));
+            Lock<Simple> lock{client_, key};
+            ASSERT_FALSE(lock.try_lock());
+        } else if (member == "renewed") {
+            Lock<> lock{client_, key, {.lease = 300ms}};
+            helds_.push_back(lock.acquire().value());
+        } else if (member == "lost") {
+            Lock<Simple> lock{client_, key, {.lease = 50ms}};
+            helds_.push_back(lock.acquire().value());
+        } else if (member == "error") {
+            redis_.command({"RPUSH", key, "data"});
+            Lock<Simple> lock{client_, key};
+            ASSERT_EQ(code_of(lock.inspect()), Errc::wrong_type);
+        } else if (member == "reconnected" || member == "warning") {
+            server_.stop();
+            ASSERT_FALSE(client_.ping());
+            server_.start();
+            ASSERT_TRUE(client_.ping());
+        } else {
+            Lock<Simple> lock{client_, key};
+            helds_.push_back(lock.acquire().value());
+            const auto hang = [observer = observer_] { observer->hang(); };
+            callbacks_.push_back(std::make_unique<StopCallback>(helds_.back().lost(), hang));
+            redis_.del(key);
+            ASSERT_EQ(code_of(helds_.back().extend(60s)), Errc::lost);
+        }
+    }
+
+    RedisServer server_{{.config = {{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}}}};
+    RawRedis redis_{server_};
+    std::shared_ptr<HangingObserver> observer_ = std::make_shared<HangingObserver>(GetParam());
+    Client client_{{.uris = {server_.uri()}, .command_timeout = 500ms, .observer = observer_}};
+    std::vector<Held> helds_;
+    std::vector<std::unique_ptr<StopCallback>> callbacks_;
+};
+
+TEST_P(LostBesideHanging, fires_by_the_end_of_validity) {
+    for (int i = 0; i < enough; ++i) {
+        cause_a_call(i);
+        ASSERT_FALSE(HasFatalFailure());
+    }
+    ASSERT_TRUE(eventually([&] { return observer_->hanging >= 8; })) << observer_->hanging;
+    Lock<Simple> fixed{client_, "fixed", {.lease = 300ms}};
+    Lock<> watched{client_, "watched"};
+    const Held to_run_out = fixed.acquire().value();
+    Held to_be_deleted = watched.acquire().value();
+    const std::stop_token lost[] = {to_run_out.lost(), to_be_deleted.lost()};
+    RawRedis{server_}.del("watched");
+    EXPECT_EQ(code_of(to_be_deleted.extend(60s)), Errc::lost);
+    ASSERT_TRUE(fires(lost[1])) << "it is known";
+    ASSERT_TRUE(fires(lost[0])) << "its validity has ended";
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, LostBesideHanging,
+                         ::testing::Values("acquired", "timed_out", "released", "renewed", "lost",
+                                           "error", "reconnected", "warning", "stop_callback"),
+                         [](const auto& member) { return member.param; });
 
 class LateAnswer : public LockTest {
 protected:

@@ -11,11 +11,16 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -27,7 +32,6 @@ using detail::Hold;
 using detail::Notifier;
 using detail::Phase;
 using detail::TimePoint;
-using Keep = detail::CallbackThreads::Keep;
 
 /// Where callbacks wait until the test lets them go. Shared: a callback may outlive its test.
 class Barrier {
@@ -99,7 +103,7 @@ TEST(Notifier, runs_a_callback_on_another_thread) {
     Notifier notifier{nobody};
     std::atomic<bool> elsewhere{false};
     const auto here = std::this_thread::get_id();
-    notifier.post([&] { elsewhere = std::this_thread::get_id() != here; }, Keep::always);
+    notifier.post([&] { elsewhere = std::this_thread::get_id() != here; });
     EXPECT_TRUE(eventually([&] { return elsewhere.load(); }));
     notifier.close(generous_limit);
 }
@@ -115,12 +119,10 @@ TEST(Notifier, runs_callbacks_in_order) {
         std::mutex mutex;
         Notifier notifier{nobody};
         for (const int i : expected) {
-            notifier.post(
-                [&, i] {
-                    const std::lock_guard lock{mutex};
-                    order.push_back(i);
-                },
-                Keep::always);
+            notifier.post([&, i] {
+                const std::lock_guard lock{mutex};
+                order.push_back(i);
+            });
         }
         notifier.close(generous_limit);
     }
@@ -131,8 +133,8 @@ TEST(Notifier, blocking_callback_does_not_hold_up_a_hundred_others) {
     const auto barrier = std::make_shared<Barrier>();
     Notifier notifier{nobody};
     std::atomic<int> done{0};
-    notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
-    for (int i = 0; i < 100; ++i) notifier.post([&done] { ++done; }, Keep::always);
+    notifier.post([barrier] { barrier->arrive_and_wait(); });
+    for (int i = 0; i < 100; ++i) notifier.post([&done] { ++done; });
     EXPECT_TRUE(eventually([&] { return done == 100; }));
     barrier->open();
     notifier.close(generous_limit);
@@ -143,8 +145,8 @@ TEST(Notifier, seven_blocking_callbacks_do_not_hold_up_the_others) {
     Notifier notifier{nobody};
     std::atomic<int> done{0};
     for (int i = 0; i < 7; ++i) {
-        notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
-        notifier.post([&done] { ++done; }, Keep::always);
+        notifier.post([barrier] { barrier->arrive_and_wait(); });
+        notifier.post([&done] { ++done; });
     }
     EXPECT_TRUE(barrier->wait_for_arrivals(7));
     EXPECT_TRUE(eventually([&] { return done == 7; }));
@@ -157,10 +159,10 @@ TEST(Notifier, goes_on_when_all_eight_threads_were_blocked) {
     Notifier notifier{nobody};
     std::atomic<int> done{0};
     for (int i = 0; i < 8; ++i) {
-        notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
+        notifier.post([barrier] { barrier->arrive_and_wait(); });
     }
     EXPECT_TRUE(barrier->wait_for_arrivals(8));
-    for (int i = 0; i < 100; ++i) notifier.post([&done] { ++done; }, Keep::always);
+    for (int i = 0; i < 100; ++i) notifier.post([&done] { ++done; });
     barrier->open();
     EXPECT_TRUE(eventually([&] { return done == 100; }));
     notifier.close(generous_limit);
@@ -170,9 +172,9 @@ TEST(Notifier, survives_what_callbacks_throw) {
     Notifier notifier{nobody};
     std::atomic<int> done{0};
     for (int i = 0; i < 10; ++i) {
-        notifier.post([] { throw std::runtime_error{"a user's mistake"}; }, Keep::always);
-        notifier.post([] { throw 7; }, Keep::always);
-        notifier.post([&done] { ++done; }, Keep::always);
+        notifier.post([] { throw std::runtime_error{"a user's mistake"}; });
+        notifier.post([] { throw 7; });
+        notifier.post([&done] { ++done; });
     }
     EXPECT_TRUE(eventually([&] { return done == 10; }));
     notifier.close(generous_limit);
@@ -181,7 +183,7 @@ TEST(Notifier, survives_what_callbacks_throw) {
 TEST(Notifier, callback_may_post_another) {
     Notifier notifier{nobody};
     std::atomic<bool> done{false};
-    notifier.post([&] { notifier.post([&done] { done = true; }, Keep::always); }, Keep::always);
+    notifier.post([&] { notifier.post([&done] { done = true; }); });
     EXPECT_TRUE(eventually([&] { return done.load(); }));
     notifier.close(generous_limit);
 }
@@ -189,13 +191,11 @@ TEST(Notifier, callback_may_post_another) {
 TEST(Notifier, callbacks_take_no_signals) {
     Notifier notifier{nobody};
     std::atomic<int> blocked{-1};
-    notifier.post(
-        [&blocked] {
-            sigset_t mask;
-            pthread_sigmask(SIG_SETMASK, nullptr, &mask);
-            blocked = sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGUSR1) == 1 ? 1 : 0;
-        },
-        Keep::always);
+    notifier.post([&blocked] {
+        sigset_t mask;
+        pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+        blocked = sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGUSR1) == 1 ? 1 : 0;
+    });
     EXPECT_TRUE(eventually([&] { return blocked != -1; }));
     EXPECT_EQ(blocked, 1);
     notifier.close(generous_limit);
@@ -209,7 +209,7 @@ TEST(Notifier, callback_is_destroyed_after_it_ran) {
     Notifier notifier{nobody};
     auto token = std::make_shared<int>(1);
     const std::weak_ptr<int> watch = token;
-    notifier.post([token = std::move(token)] {}, Keep::always);
+    notifier.post([token = std::move(token)] {});
     EXPECT_TRUE(eventually([&] { return watch.expired(); }));
     notifier.close(generous_limit);
 }
@@ -217,7 +217,7 @@ TEST(Notifier, callback_is_destroyed_after_it_ran) {
 TEST(Notifier, close_lets_what_was_posted_run) {
     std::atomic<int> done{0};
     Notifier notifier{nobody};
-    for (int i = 0; i < 1000; ++i) notifier.post([&done] { ++done; }, Keep::always);
+    for (int i = 0; i < 1000; ++i) notifier.post([&done] { ++done; });
     notifier.close(generous_limit);
     EXPECT_EQ(done, 1000);
 }
@@ -225,7 +225,7 @@ TEST(Notifier, close_lets_what_was_posted_run) {
 TEST(Notifier, close_waits_no_longer_than_its_bound) {
     const auto barrier = std::make_shared<Barrier>();
     Notifier notifier{nobody};
-    notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
+    notifier.post([barrier] { barrier->arrive_and_wait(); });
     ASSERT_TRUE(barrier->wait_for_arrivals(1));
     const Stopwatch watch;
     notifier.close(50ms);
@@ -239,8 +239,8 @@ TEST(Notifier, close_runs_what_stands_behind_a_callback_that_hangs) {
     const auto done = std::make_shared<std::atomic<int>>(0);
     for (int attempt = 0; attempt < 5; ++attempt) {
         Notifier notifier{nobody};
-        notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
-        notifier.post([done] { ++*done; }, Keep::always);
+        notifier.post([barrier] { barrier->arrive_and_wait(); });
+        notifier.post([done] { ++*done; });
         notifier.close(200ms);
         EXPECT_EQ(*done, attempt + 1) << "a loss must be told even if an observer hangs";
         if (HasFailure()) break;
@@ -252,7 +252,7 @@ TEST(Notifier, closed_takes_nothing_more) {
     Notifier notifier{nobody};
     notifier.close(1s);
     std::atomic<bool> ran{false};
-    notifier.post([&ran] { ran = true; }, Keep::always);
+    notifier.post([&ran] { ran = true; });
     notifier.watch(run_out_hold());
     notifier.close(1s);
     EXPECT_FALSE(ran);
@@ -261,12 +261,10 @@ TEST(Notifier, closed_takes_nothing_more) {
 TEST(Notifier, close_from_a_callback_does_not_wait_for_it) {
     Notifier notifier{nobody};
     std::atomic<bool> closed{false};
-    notifier.post(
-        [&] {
-            notifier.close(24h);
-            closed = true;
-        },
-        Keep::always);
+    notifier.post([&] {
+        notifier.close(24h);
+        closed = true;
+    });
     EXPECT_TRUE(eventually([&] { return closed.load(); }));
 }
 
@@ -274,19 +272,146 @@ TEST(Notifier, drops_what_it_may_when_too_much_waits) {
     const auto barrier = std::make_shared<Barrier>();
     Notifier notifier{nobody};
     for (int i = 0; i < 8; ++i) {
-        notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
+        notifier.post([barrier] { barrier->arrive_and_wait(); });
     }
     ASSERT_TRUE(barrier->wait_for_arrivals(8));
     std::atomic<int> events{0};
     std::atomic<int> losses{0};
     for (int i = 0; i < 100'010; ++i) {
-        notifier.post([&events] { ++events; }, Keep::if_there_is_room);
+        notifier.post([&events] { ++events; });
     }
-    notifier.post([&losses] { ++losses; }, Keep::always);
+    notifier.post_loss([&losses] { ++losses; });
     barrier->open();
     notifier.close(60s);
     EXPECT_EQ(events, 100'000);
     EXPECT_EQ(losses, 1);
+}
+
+TEST(Notifier, tells_of_a_loss_though_all_threads_for_events_are_blocked) {
+    const auto barrier = std::make_shared<Barrier>();
+    Notifier notifier{nobody};
+    for (int i = 0; i < 8; ++i) notifier.post([barrier] { barrier->arrive_and_wait(); });
+    ASSERT_TRUE(barrier->wait_for_arrivals(8));
+    std::atomic<bool> told{false};
+    notifier.post_loss([&told] { told = true; });
+    EXPECT_TRUE(eventually([&] { return told.load(); }));
+    barrier->open();
+    notifier.close(generous_limit);
+}
+
+TEST(Notifier, tells_of_a_loss_before_a_backlog_of_slow_events) {
+    const auto events = std::make_shared<std::atomic<int>>(0);
+    std::atomic<int> events_before{-1};
+    Notifier notifier{nobody};
+    for (int i = 0; i < 50'000; ++i) {
+        notifier.post([events] {
+            std::this_thread::sleep_for(2ms);
+            ++*events;
+        });
+    }
+    notifier.post_loss([&] { events_before = events->load(); });
+    ASSERT_TRUE(eventually([&] { return events_before >= 0; }));
+    EXPECT_LT(events_before, 50'000);
+}
+
+TEST(Notifier, tells_of_each_loss_though_those_who_hear_of_the_others_hang) {
+    const auto barrier = std::make_shared<Barrier>();
+    Notifier notifier{nobody};
+    constexpr int many = 60;
+    for (int i = 0; i < many; ++i) notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
+    EXPECT_TRUE(barrier->wait_for_arrivals(many));
+    std::atomic<bool> told{false};
+    notifier.post_loss([&told] { told = true; });
+    EXPECT_TRUE(eventually([&] { return told.load(); }));
+    barrier->open();
+    notifier.close(generous_limit);
+}
+
+std::ptrdiff_t threads_here() {
+    return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
+}
+
+TEST(Notifier, keeps_one_thread_for_the_next_loss) {
+    Notifier notifier{nobody};
+    const auto before = threads_here();
+    const auto barrier = std::make_shared<Barrier>();
+    for (int i = 0; i < 20; ++i) notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
+    ASSERT_TRUE(barrier->wait_for_arrivals(20));
+    barrier->open();
+    EXPECT_TRUE(eventually([&] { return threads_here() - before <= 2; })) << "and its own";
+    notifier.close(generous_limit);
+}
+
+TEST(Notifier, close_tells_of_every_loss_though_those_who_hear_hang) {
+    const auto barrier = std::make_shared<Barrier>();
+    constexpr int many = 20;
+    {
+        Notifier notifier{nobody};
+        for (int i = 0; i < many; ++i) {
+            notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
+        }
+        notifier.close(0ms);
+    }
+    EXPECT_TRUE(barrier->wait_for_arrivals(many));
+    barrier->open();
+}
+
+TEST(Notifier, closed_still_tells_of_a_loss) {
+    const auto barrier = std::make_shared<Barrier>();
+    Notifier notifier{nobody};
+    notifier.close(generous_limit);
+    for (int i = 0; i < 3; ++i) notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
+    EXPECT_TRUE(barrier->wait_for_arrivals(3));
+    barrier->open();
+}
+
+/// While it lives, the system has no thread to give: none can have a stack of that size.
+class NoMoreThreads {
+public:
+    NoMoreThreads() {
+        pthread_getattr_default_np(&before_);
+        pthread_attr_t huge;
+        pthread_attr_init(&huge);
+        pthread_attr_setstacksize(&huge, std::size_t{1} << 47U);
+        EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+        pthread_attr_destroy(&huge);
+        EXPECT_FALSE(detail::start_service_thread([] {}).joinable());
+    }
+    NoMoreThreads(const NoMoreThreads&) = delete;
+    NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+    ~NoMoreThreads() {
+        pthread_setattr_default_np(&before_);
+        pthread_attr_destroy(&before_);
+    }
+
+private:
+    pthread_attr_t before_;
+};
+
+TEST(Notifier, tells_of_a_loss_though_the_system_has_no_thread_left) {
+    Notifier notifier{nobody};
+    notifier.prepare_for_loss();
+    const NoMoreThreads none;
+    for (int i = 0; i < 3; ++i) {
+        std::atomic<bool> told{false};
+        notifier.post_loss([&told] { told = true; });
+        EXPECT_TRUE(eventually([&] { return told.load(); }));
+    }
+}
+
+TEST(Notifier, tells_of_a_loss_as_soon_as_the_system_has_a_thread_again) {
+    const auto barrier = std::make_shared<Barrier>();
+    Notifier notifier{nobody};
+    notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
+    ASSERT_TRUE(barrier->wait_for_arrivals(1));
+    std::optional<NoMoreThreads> none{std::in_place};
+    std::atomic<bool> told{false};
+    notifier.post_loss([&told] { told = true; });
+    EXPECT_FALSE(eventually([&] { return told.load(); }, 100ms));
+    none.reset();
+    EXPECT_TRUE(eventually([&] { return told.load(); }));
+    barrier->open();
+    notifier.close(generous_limit);
 }
 
 TEST(Notifier, tells_when_validity_ends) {
@@ -361,7 +486,7 @@ TEST(Notifier, tells_although_callbacks_hang) {
     Losses losses;
     Notifier notifier{losses.recorder()};
     for (int i = 0; i < 8; ++i) {
-        notifier.post([barrier] { barrier->arrive_and_wait(); }, Keep::always);
+        notifier.post([barrier] { barrier->arrive_and_wait(); });
     }
     ASSERT_TRUE(barrier->wait_for_arrivals(8));
     notifier.watch(taken_hold({.lease = 40ms}));

@@ -183,6 +183,12 @@ public:
         return lost_->get_token();
     }
 
+    /// Whether anybody has asked for `lost_token`. Who asks after the loss sees that it is lost.
+    bool loss_is_awaited() {
+        const std::lock_guard lock{lost_mutex_};
+        return lost_.has_value();
+    }
+
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
     void tell_lost() {
         std::stop_source source{std::nostopstate};

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,75 +19,120 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Runs users' callbacks, one after the other, on threads where they are in nobody's way. A
-/// callback that takes longer than 10 ms loses its monopoly: another thread goes on with the next
-/// ones, up to eight in all. Thread-safe; knows no client, so that a thread stuck in a callback can
-/// be left behind.
+/// Runs users' callbacks on threads where they are in nobody's way. Thread-safe; knows no client, so
+/// that a thread stuck in a callback can be left behind.
 class CallbackThreads {
 public:
     using Task = std::function<void()>;
 
-    /// Whether a task may be dropped where too many are waiting.
-    enum class Keep { always, if_there_is_room };
+    enum class Kind {
+        /// One after the other, in order. One that takes longer than 10 ms loses its monopoly: another
+        /// thread goes on with the next ones, up to eight in all. What comes to a backlog of 100,000 is
+        /// dropped.
+        events,
+        /// Each has to run soon, whatever the others do: while one waits, the threads double every
+        /// 10 ms. None is dropped.
+        losses,
+    };
+
+    explicit CallbackThreads(Kind kind) : kind_(kind) {}
 
     /// Appends a task. Somebody has to call `supervise` soon.
-    void post(Task task, Keep keep) {
+    void post(Task task) {
         {
             const std::lock_guard lock{mutex_};
-            const bool room = tasks_.size() < longest_backlog;
-            if (closing_ || (keep == Keep::if_there_is_room && !room)) return;
-            tasks_.push_back(std::move(task));
+            if (kind_ == Kind::events && (closing_ || tasks_.size() >= longest_backlog)) return;
+            tasks_.push_back({std::move(task), Clock::now()});
         }
         work_.notify_one();
     }
 
-    /// Sees to it that tasks are taken: call it again at the time it returns.
+    /// Has a thread ready, so that a task finds one even if the system has none to give by then.
+    static void prepare(const std::shared_ptr<CallbackThreads>& self) {
+        const std::lock_guard lock{self->mutex_};
+        if (self->threads_ == 0) start(self, 1);
+    }
+
+    /// Sees to it that tasks are taken: call it again at the time it returns. Where the system has no
+    /// thread to give, those there are will get to it, or the next call of this function.
     static TimePoint supervise(const std::shared_ptr<CallbackThreads>& self, TimePoint now) {
         const std::lock_guard lock{self->mutex_};
-        if (self->tasks_.empty() || self->threads_ == most_threads) return TimePoint::max();
+        if (self->tasks_.empty() || self->threads_ >= self->most_threads()) return TimePoint::max();
         if (self->idle_ > 0) return saturating_add(now, patience);  // it is waking up
-        const TimePoint patience_ends = saturating_add(self->last_start_, patience);
+        const TimePoint patience_ends = self->patience_ends();
         if (self->threads_ > 0 && now < patience_ends) return patience_ends;
-        // Out of threads, those there are will get to it, or the next call of this function.
-        if (auto thread = start_service_thread([self] { self->run(); }); thread.joinable()) {
-            thread.detach();
-            ++self->threads_;
-            self->last_start_ = now;
-        }
+        start(self, self->reinforcement());
+        self->last_start_ = now;
         return saturating_add(now, patience);
     }
 
-    /// Lets the tasks so far be run, for `bound` at most. A callback may be what calls this; it is
-    /// not waited for.
-    static void close(const std::shared_ptr<CallbackThreads>& self, Clock::duration bound) {
-        const TimePoint end = saturating_add(Clock::now(), bound);
-        const std::size_t caller = running_here() == self.get() ? 1 : 0;
+    /// Threads end when nothing is left to do. Events are not taken any more.
+    void begin_to_close() {
         {
-            const std::lock_guard lock{self->mutex_};
-            self->closing_ = true;
+            const std::lock_guard lock{mutex_};
+            closing_ = true;
         }
-        self->work_.notify_all();
-        for (TimePoint now = Clock::now(); now < end; now = Clock::now()) {
-            supervise(self, now);  // a callback that hangs does not hold up those behind it
-            std::unique_lock lock{self->mutex_};
-            const auto done = [&] { return self->threads_ <= caller && self->tasks_.empty(); };
-            if (self->finished_.wait_for(lock, std::min<Clock::duration>(end - now, patience),
-                                         done)) {
-                break;
-            }
-        }
-        const std::lock_guard lock{self->mutex_};
-        self->tasks_.clear();
+        work_.notify_all();
     }
 
-private:
+    /// Whether all has run by then. A callback may be what calls this; it is not waited for.
+    bool wait_until_done(Clock::duration bound) {
+        const std::size_t caller = running_here() == this ? 1 : 0;
+        std::unique_lock lock{mutex_};
+        return finished_.wait_for(lock, bound,
+                                  [&] { return threads_ <= caller && tasks_.empty(); });
+    }
+
+    /// Leaves alone what runs. Losses that still wait get a thread each, events are dropped.
+    static void abandon(const std::shared_ptr<CallbackThreads>& self) {
+        std::deque<Waiting> dropped;  // destroyed without the mutex
+        const std::lock_guard lock{self->mutex_};
+        if (self->kind_ == Kind::losses) {
+            start(self, self->tasks_.size());
+        } else {
+            dropped.swap(self->tasks_);
+        }
+    }
+
     static constexpr std::chrono::milliseconds patience{10};
-    static constexpr std::size_t most_threads = 8;
+
+private:
+    struct Waiting {
+        Task task;
+        TimePoint since;
+    };
+
     static constexpr std::size_t longest_backlog = 100'000;
 
     static const CallbackThreads*& running_here() {
         thread_local const CallbackThreads* here = nullptr;
         return here;
+    }
+
+    // With the mutex held.
+
+    std::size_t most_threads() const noexcept {
+        return kind_ == Kind::events ? 8 : std::numeric_limits<std::size_t>::max();
+    }
+
+    TimePoint patience_ends() const noexcept {
+        if (kind_ == Kind::events) return saturating_add(last_start_, patience);
+        if (closing_) return TimePoint::min();
+        return saturating_add(std::max(last_start_, tasks_.front().since), patience);
+    }
+
+    std::size_t reinforcement() const noexcept {
+        if (kind_ == Kind::events) return 1;
+        return std::clamp<std::size_t>(threads_, 1, tasks_.size());
+    }
+
+    static void start(const std::shared_ptr<CallbackThreads>& self, std::size_t count) {
+        for (; count > 0; --count) {
+            auto thread = start_service_thread([self] { self->run(); });
+            if (!thread.joinable()) return;
+            thread.detach();
+            ++self->threads_;
+        }
     }
 
     void run() {
@@ -97,9 +143,9 @@ private:
             work_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
             --idle_;
             if (tasks_.empty()) break;
-            Task task = std::move(tasks_.front());
+            Task task = std::move(tasks_.front().task);
             tasks_.pop_front();
-            last_start_ = Clock::now();
+            if (kind_ == Kind::events) last_start_ = Clock::now();
             lock.unlock();
             run_one(task);
             task = nullptr;
@@ -117,20 +163,21 @@ private:
         }
     }
 
+    const Kind kind_;
     std::mutex mutex_;
     std::condition_variable work_;
     std::condition_variable finished_;
-    std::deque<Task> tasks_;
+    std::deque<Waiting> tasks_;
     std::size_t threads_ = 0;
     std::size_t idle_ = 0;
-    TimePoint last_start_{};
+    TimePoint last_start_{};  // of an event; of further threads for losses
     bool closing_ = false;
 };
 
 /// Watches the clock for holds whose loss somebody wants to hear of, and hands users' callbacks to
-/// their threads. Its own thread starts at the first use, does no I/O and runs no user code, so
-/// that a loss is told on time even if the server is silent and another callback hangs.
-/// Thread-safe.
+/// their threads. Its own thread starts at the first use, does no I/O and runs no user code, and
+/// losses have threads apart from events, so that a loss is told on time even if the server is silent
+/// and other callbacks hang, however many. Thread-safe.
 class Notifier {
 public:
     using Task = CallbackThreads::Task;
@@ -142,13 +189,21 @@ public:
     Notifier& operator=(const Notifier&) = delete;
     ~Notifier() { close(Clock::duration::zero()); }
 
-    /// Runs `task` on a callback thread, after those posted before.
-    void post(Task task, CallbackThreads::Keep keep) {
-        callbacks_->post(std::move(task), keep);
-        const std::lock_guard lock{mutex_};
-        supervise_ = true;
-        wake_up();
+    /// Tells an observer of an event, after those posted before.
+    void post(Task task) {
+        events_->post(std::move(task));
+        supervise_soon();
     }
+
+    /// Tells of a loss, whatever other callbacks do; also after `close`.
+    void post_loss(Task task) {
+        losses_->post(std::move(task));
+        CallbackThreads::supervise(losses_, Clock::now());
+        supervise_soon();
+    }
+
+    /// A loss may have to be told from now on.
+    void prepare_for_loss() { CallbackThreads::prepare(losses_); }
 
     /// Calls `run_out` when the hold's validity ends, unless it is unwatched before.
     void watch(std::shared_ptr<Hold> hold) {
@@ -167,16 +222,34 @@ public:
 
     /// Stops watching, then lets the callbacks posted so far be run, for `bound` at most.
     void close(Clock::duration bound) {
+        const TimePoint end = saturating_add(Clock::now(), bound);
         {
             const std::lock_guard lock{mutex_};
             closing_ = true;
             wake_.notify_one();
         }
         if (thread_.joinable()) thread_.join();
-        CallbackThreads::close(callbacks_, bound);
+        for (const auto& callbacks : {losses_, events_}) callbacks->begin_to_close();
+        for (TimePoint now = Clock::now(); now < end; now = Clock::now()) {
+            supervise(now);  // a callback that hangs does not hold up those behind it
+            const auto step = std::min<Clock::duration>(end - now, CallbackThreads::patience);
+            if (losses_->wait_until_done(step) && events_->wait_until_done(step)) break;
+        }
+        for (const auto& callbacks : {losses_, events_}) CallbackThreads::abandon(callbacks);
     }
 
 private:
+    void supervise_soon() {
+        const std::lock_guard lock{mutex_};
+        supervise_ = true;
+        wake_up();
+    }
+
+    TimePoint supervise(TimePoint now) {
+        return std::min(CallbackThreads::supervise(losses_, now),
+                        CallbackThreads::supervise(events_, now));
+    }
+
     /// With the mutex held.
     void wake_up() {
         if (!thread_.joinable() && !closing_) {
@@ -197,7 +270,7 @@ private:
                 continue;
             }
             if (std::exchange(supervise_, false) || supervise_at <= now) {
-                supervise_at = CallbackThreads::supervise(callbacks_, now);
+                supervise_at = supervise(now);
             }
             sleep_until(lock, std::min(alarms_.next_due(), supervise_at));
         }
@@ -224,7 +297,10 @@ private:
     }
 
     const RunOut run_out_;
-    const std::shared_ptr<CallbackThreads> callbacks_ = std::make_shared<CallbackThreads>();
+    const std::shared_ptr<CallbackThreads> losses_ =
+        std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
+    const std::shared_ptr<CallbackThreads> events_ =
+        std::make_shared<CallbackThreads>(CallbackThreads::Kind::events);
     std::mutex mutex_;
     std::condition_variable wake_;
     Schedule<std::shared_ptr<Hold>> alarms_;

@@ -138,8 +138,7 @@ public:
     template <class Tell>
     void observe(Tell tell) {
         if (!observed()) return;
-        notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); },
-                       CallbackThreads::Keep::if_there_is_room);
+        notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
     }
 
     void tell_error(const Error& error) {
@@ -150,6 +149,9 @@ public:
     void watch_clock(const std::shared_ptr<Hold>& hold) {
         if (!hold->watched_by_notifier.exchange(true)) notifier_.watch(hold);
     }
+
+    /// Somebody wants to be told of a loss.
+    void prepare_for_loss() { notifier_.prepare_for_loss(); }
 
     /// The services that watch over a hold forget it: it is about to end.
     void dismiss(Hold& hold) {
@@ -168,7 +170,7 @@ public:
         if (hold->may_come_to_life()) releases.push_back(too_late());
         if (!releases.empty()) renewal_.bury(hold, std::move(releases));
         gate_.lost(hold);
-        notifier_.post([hold] { hold->tell_lost(); }, CallbackThreads::Keep::always);
+        if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
         observe([key = hold->key(), held_for](Observer& observer) {
             observer.lost({key, held_for});
