@@ -96,8 +96,12 @@ REDLATCH_INLINE bool Handle::try_take(const AcquireOptions& options) {
 
 REDLATCH_INLINE void Handle::unlock() noexcept {
     Session& session = spec_.client->session();
-    Releasing{session}.end(session.gate().end_innermost(spec_.key(), this_thread_serial()),
-                           spec_.options.release_mode);
+    const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
+    if (ending.kind == Gate::Ending::Kind::nothing) {
+        Releasing{session}.tell_not_held(spec_.key());
+    } else {
+        Releasing{session}.end(ending, spec_.options.release_mode);
+    }
 }
 
 REDLATCH_INLINE Result<Held> Handle::acquire(const AcquireOptions& options) noexcept {
@@ -108,7 +112,11 @@ REDLATCH_INLINE Result<Held> Handle::acquire(const AcquireOptions& options) noex
 
 REDLATCH_INLINE Result<Release> Handle::release() noexcept {
     Session& session = spec_.client->session();
-    return Releasing{session}.end(session.gate().end_innermost(spec_.key(), this_thread_serial()));
+    const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
+    if (ending.kind == Gate::Ending::Kind::nothing) {
+        return Releasing{session}.tell_not_held(spec_.key());
+    }
+    return Releasing{session}.end(ending);
 }
 
 REDLATCH_INLINE Result<void> Handle::extend(Lease lease) noexcept {

@@ -27,7 +27,7 @@ namespace redlatch::inline v0 {
 /// |---------------------|---------------------|--------------------------------|-----------------|
 /// | `lock()`            | takes it            | nests, or throws `deadlock`    | waits           |
 /// | `try_lock…()`       | takes it            | nests, or false after the wait | waits, or false |
-/// | `unlock()`          | does nothing        | ends the innermost hold        | does nothing    |
+/// | `unlock()`          | tells the observer  | ends the innermost hold        | as if free      |
 ///
 /// "Nests" is for reentrant policies. Members speak of the calling thread's hold; what `lock()` and
 /// `try_lock()` took is ended by the same thread's `unlock()`, or `release()`, through any handle,

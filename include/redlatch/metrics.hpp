@@ -28,8 +28,7 @@ public:
     void released(const Released& event) override {
         const std::size_t row = row_of(event.outcome);
         ++releases_[row];
-        const bool ended_now = row != static_cast<std::size_t>(Release::still_held) &&
-                               row != static_cast<std::size_t>(Release::expired);
+        const bool ended_now = row == static_cast<std::size_t>(Release::released) || !event.outcome;
         if (ended_now) held_.add(event.held_for);
     }
     void renewed(const Renewed&) override { ++renewed_; }

@@ -30,8 +30,8 @@ public:
     };
     struct Released {
         std::string key;
-        Duration held_for;
-        Result<Release> outcome;
+        Duration held_for;        ///< 0 where nothing was held
+        Result<Release> outcome;  ///< `not_held`, too: the caller has not got what it releases
     };
     struct Renewed {
         std::string key;

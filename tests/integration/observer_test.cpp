@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -305,10 +306,34 @@ TEST_F(ObserverHears, of_a_server_that_went_and_came_back) {
     EXPECT_EQ(seen_->log(2).back(), "reconnected " + server_.socket_path());
 }
 
+TEST_F(ObserverHears, of_a_release_by_who_holds_nothing) {
+    Lock<Simple> free{client_, "free"};
+    Lock<> others{client_, "others"};
+    Lock<Reentrant> wrong{client_, "wrong"};
+    const Held held = others.acquire().value();
+    wrong.lock();
+    const auto release_all = [&] {
+        free.unlock();
+        others.unlock();
+        wrong.unlock();
+        EXPECT_EQ(others.release().value(), Release::not_held);
+    };
+    on_another_thread([&] { return release_all(), true; });
+    const auto released = seen_->released(4);
+    std::multiset<std::string> keys;
+    for (const auto& event : released) {
+        keys.insert(event.key);
+        EXPECT_EQ(event.outcome.value(), Release::not_held);
+        EXPECT_EQ(event.held_for, 0ns);
+    }
+    EXPECT_EQ(keys, (std::multiset<std::string>{"free", "others", "others", "wrong"}));
+    EXPECT_TRUE(held.held());
+    EXPECT_TRUE(wrong.held());
+}
+
 TEST_F(ObserverHears, nothing_of_what_did_not_happen) {
     Lock<Simple> lock{client_, "job"};
-    lock.unlock();
-    EXPECT_EQ(lock.release().value(), Release::not_held);
+    EXPECT_EQ(Held{}.release().value(), Release::not_held);
     EXPECT_TRUE(lock.inspect());
     const std::lock_guard guard{lock};
     EXPECT_EQ(seen_->log(1), std::vector<std::string>{"acquired job"});
@@ -536,6 +561,10 @@ TEST_F(MetricsTest, counts_what_happens) {
     EXPECT_EQ(held.release().value(), Release::expired);
     EXPECT_TRUE(becomes("redlatch_releases_total{outcome=\"expired\"}", "1"));
     EXPECT_TRUE(becomes("redlatch_hold_seconds_count", "2")) << "a lost hold has ended once";
+
+    lock.unlock();
+    EXPECT_TRUE(becomes("redlatch_releases_total{outcome=\"not_held\"}", "1"));
+    EXPECT_EQ(value("redlatch_hold_seconds_count"), "2") << "nothing was held";
 
     redis_.set("nested", "data");
     EXPECT_EQ(code_of(nested.acquire()), Errc::wrong_type);

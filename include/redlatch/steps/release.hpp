@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -38,6 +39,14 @@ public:
         const bool waits = mode == ReleaseMode::confirmed || session_->several() ||
                            ending.kind != Gate::Ending::Kind::last || ending.has_heir;
         if (waits || !send_last(ending.hold)) static_cast<void>(end(ending));
+    }
+
+    /// The caller holds nothing: a mistake that the observer hears of.
+    Release tell_not_held(const std::string& key) {
+        session_->observe([key](Observer& observer) {
+            observer.released({key, {}, Release::not_held});
+        });
+        return Release::not_held;
     }
 
 private:
