@@ -1,5 +1,25 @@
 #pragma once
 
+// What the library cannot do without. Every header comes here first, and the file that is not there ends
+// the compilation, so that this is all that is said.
+
+#if !defined(__linux__)
+#error "redlatch runs on Linux only"
+#include "see the error above"
+#endif
+
+#if __cplusplus < 202002L
+#error "redlatch needs C++20: compile with -std=c++20 or newer"
+#include "see the error above"
+#endif
+
+#include <version>
+
+#if !defined(__cpp_lib_jthread)
+#error "redlatch needs std::stop_token, which this standard library lacks: libstdc++ has it from 11 on, libc++ from 20 on and from 18 on with -fexperimental-library"
+#include "see the error above"
+#endif
+
 // Where the library is compiled. By default it is header-only: each source file compiles what it uses. A
 // program with many such files can compile it once instead: all of them define
 // REDLATCH_SEPARATE_COMPILATION, by which the headers become declarations, and exactly one includes

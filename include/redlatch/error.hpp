@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <string>
 #include <string_view>
 #include <system_error>

@@ -11,6 +11,7 @@
 #include <redlatch/types.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>  // std::lock_guard and its like, which a Lock is made for
 #include <stop_token>
@@ -45,6 +46,9 @@ public:
     /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
     Lock(Client& client, std::string name, LockOptions options = {})
         : handle_(client, std::move(name), options, detail::traits_of<Policy>()) {}
+    Lock(Client& client, const char* name, LockOptions options = {})
+        : Lock(client, detail::string_of(name, "the lock's name"), options) {}
+    Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`

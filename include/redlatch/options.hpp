@@ -100,8 +100,8 @@ struct LockOptions {
     /// The pauses of a waiter that polls, or that a fault made wait. Default: 10 ms to 100 ms.
     Backoff backoff{};
 
-    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it.
-    /// Default: no end.
+    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. Refused
+    /// without one. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
 #include <redlatch/error.hpp>
 
 #include <concepts>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -25,8 +27,26 @@ namespace detail {
 
 struct Nothing {};
 
-[[noreturn]] inline void raise(Error error) {
+// A file without exceptions may read the headers as declarations, so nothing else in these throws.
+[[noreturn]] void raise(Error error);
+
+#if REDLATCH_DEFINITIONS
+[[noreturn]] REDLATCH_INLINE void raise(Error error) {
     throw LockError{std::move(error)};
+}
+#endif
+
+/// `text` as a string. A null pointer is `invalid_argument`: `std::getenv` returns one for a variable
+/// that is not set.
+inline std::string string_of(const char* text, const char* meaning) {
+    if (text == nullptr) {
+        raise({Errc::invalid_argument,
+               {},
+               {},
+               std::string{meaning} + " is a null pointer; is an environment variable unset?",
+               {}});
+    }
+    return text;
 }
 
 }  // namespace detail

@@ -34,7 +34,8 @@ namespace redlatch::inline v0 {
 /// is made of it.
 class Uri {
 public:
-    Uri(const char* text) : text_(text) {}
+    /// Throws `LockError` with `Errc::invalid_argument` for a null pointer.
+    Uri(const char* text) : text_(detail::string_of(text, "the URI")) {}
     Uri(std::string text) : text_(std::move(text)) {}
     Uri(std::string_view text) : text_(text) {}
 

@@ -112,7 +112,7 @@ static_assert(lock_keeps_its_contract<Simple>());
 static_assert(lock_keeps_its_contract<Reentrant>());
 static_assert(lock_keeps_its_contract<Watchdog<Simple>>());
 static_assert(lock_keeps_its_contract<Watchdog<Reentrant>>());
-static_assert(lock_keeps_its_contract<Watchdog<Watchdog<Reentrant>>>());
+static_assert(lock_keeps_its_contract<Watchdog<Fenced<Reentrant>>>());
 static_assert(std::same_as<Lock<>, Lock<Watchdog<Simple>>>);
 
 // The standard library's own scopes take it.
@@ -218,10 +218,10 @@ static_assert(std::is_aggregate_v<ClientOptions>);
 
 // Policies are plain types without state, and nest.
 static_assert(LockPolicy<Simple> && LockPolicy<Reentrant>);
-static_assert(LockPolicy<Watchdog<Simple>> && LockPolicy<Watchdog<Watchdog<Reentrant>>>);
+static_assert(LockPolicy<Watchdog<Simple>> && LockPolicy<Watchdog<Fenced<Reentrant>>>);
 static_assert(!LockPolicy<int> && !LockPolicy<void> && !LockPolicy<Lock<>>);
 static_assert(std::is_empty_v<Simple> && std::is_empty_v<Reentrant>);
-static_assert(std::is_empty_v<Watchdog<Simple>> && std::is_empty_v<Watchdog<Watchdog<Simple>>>);
+static_assert(std::is_empty_v<Watchdog<Simple>> && std::is_empty_v<Watchdog<Fenced<Simple>>>);
 
 template <class P>
 constexpr bool watchdog_changes_the_watching_only() {
@@ -231,7 +231,7 @@ constexpr bool watchdog_changes_the_watching_only() {
 }
 static_assert(watchdog_changes_the_watching_only<Simple>());
 static_assert(watchdog_changes_the_watching_only<Reentrant>());
-static_assert(watchdog_changes_the_watching_only<Watchdog<Reentrant>>());
+static_assert(watchdog_changes_the_watching_only<Fenced<Reentrant>>());
 static_assert(!Simple::watched && !Reentrant::watched);
 static_assert(!Simple::reentrant && Reentrant::reentrant);
 static_assert(sizeof(Lock<Simple>) == sizeof(Lock<Watchdog<Simple>>));

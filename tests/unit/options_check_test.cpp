@@ -1,5 +1,6 @@
 #include <redlatch/client.hpp>
 #include <redlatch/lock.hpp>
+#include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
@@ -303,13 +304,21 @@ TEST(LockOptions, lock_delay_has_limits) {
     }
 }
 
-TEST(LockOptions, max_hold_matters_to_a_watchdog_only) {
+TEST(LockOptions, max_hold_is_at_least_the_shortest_lease) {
     for (const milliseconds bad : {0ms, -1ms, 9ms, milliseconds::min()}) {
-        EXPECT_TRUE(refused(check<Watchdog<Simple>>({.max_hold = bad}), "")) << bad.count();
-        EXPECT_TRUE(accepted(check<Simple>({.max_hold = bad}))) << bad.count();
+        EXPECT_TRUE(refused(check<Watchdog<Simple>>({.max_hold = bad}), "10 ms")) << bad.count();
     }
     EXPECT_TRUE(accepted(check<Watchdog<Simple>>({.max_hold = 10ms})));
     EXPECT_TRUE(accepted(check<Watchdog<Simple>>({.max_hold = std::chrono::years{200}})));
+}
+
+TEST(LockOptions, max_hold_without_a_watchdog_is_refused) {
+    for (const milliseconds any : {0ms, -1ms, 9ms, 10ms, milliseconds{1h}, milliseconds::min()}) {
+        EXPECT_TRUE(refused(check<Simple>({.max_hold = any}), "watchdog")) << any.count();
+        EXPECT_TRUE(refused(check<Reentrant>({.max_hold = any}), "watchdog")) << any.count();
+        EXPECT_TRUE(refused(check<Fenced<Simple>>({.max_hold = any}), "watchdog")) << any.count();
+    }
+    EXPECT_TRUE(accepted(check<Simple>({.max_hold = milliseconds::max()})));
 }
 
 TEST(LockOptions, refusal_names_the_lock) {

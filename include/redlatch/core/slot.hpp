@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

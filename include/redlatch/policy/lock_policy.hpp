@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <concepts>
 #include <string_view>
 

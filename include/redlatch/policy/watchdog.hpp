@@ -9,6 +9,8 @@ namespace redlatch::inline v0 {
 /// how long others wait for a dead holder.
 template <LockPolicy P>
 struct Watchdog : P {
+    static_assert(!P::watched, "Watchdog<P>: P has a watchdog already");
+
     static constexpr bool watched = true;
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <pthread.h>
 #include <sys/types.h>
 #include <unistd.h>

@@ -92,7 +92,12 @@ inline Result<void> check_options(const LockSpec& spec) {
         options.replicas.count() > Replicas::most().count()) {
         return Unexpected{invalid("replicas is more than 1024")};
     }
-    if (spec.traits.watched && options.max_hold < Lease::min().duration()) {
+    if (!spec.traits.watched && options.max_hold != milliseconds::max()) {
+        return Unexpected{invalid(
+            "max_hold is the end of a watchdog, and this policy has none: take Watchdog<…>, "
+            "or set the lease")};
+    }
+    if (options.max_hold < Lease::min().duration()) {
         return Unexpected{invalid("max_hold is shorter than 10 ms")};
     }
     auto lease = check_lease(spec, options.lease);

@@ -57,7 +57,7 @@ public:
         lease_ = dice_.in(habits.lease);
         wait_ =
             dice_.percent(habits.no_wait) ? std::chrono::milliseconds{0} : dice_.in(habits.wait);
-        Lock<Policy> lock{*client_, facts_.lock, options()};
+        Lock<Policy> lock{*client_, facts_.lock, options(Policy::watched)};
         if (dice_.percent(70)) {
             visit_as_object<Policy>(lock);
         } else {
@@ -69,13 +69,15 @@ private:
     using milliseconds = std::chrono::milliseconds;
 
     /// What a handle on the lock does in its own way.
-    [[nodiscard]] LockOptions options() {
+    [[nodiscard]] LockOptions options(bool watched) {
         LockOptions options;
         options.lease = lease_;
         options.backoff = {milliseconds{5}, milliseconds{40}};
         if (dice_.percent(plan_->habits.polls)) options.wait_strategy = WaitStrategy::polling;
         if (dice_.percent(40)) options.release_mode = ReleaseMode::sent;
-        if (dice_.percent(10)) options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
+        if (watched && dice_.percent(10)) {
+            options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
+        }
         if (dice_.percent(10)) {
             options.lock_delay = milliseconds{dice_.between(1, longest_lock_delay.count())};
         }
