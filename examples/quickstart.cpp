@@ -18,8 +18,14 @@ int main(int argc, char** argv) {
             paid = true;
         };
 
+        {
+            // [quickstart]
+            redlatch::Client redis{"redis://127.0.0.1:6379"};
+            // [quickstart]
+        }  // nothing is connected before the first use, and this program has a server of its own
+        redlatch::Client redis{uri};
+
         // [quickstart]
-        redlatch::Client redis{uri};  // such as "redis://127.0.0.1:6379"
         redlatch::Lock<redlatch::Reentrant> lock{redis, "order:pay"};
 
         if (lock.try_lock(10s, 30s)) {                     // wait up to 10 s, lease 30 s

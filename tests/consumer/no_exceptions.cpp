@@ -6,10 +6,6 @@
 #include <cstdio>
 #include <memory>
 
-#if defined(__cpp_exceptions)
-#error "this is to be compiled with -fno-exceptions"
-#endif
-
 int main() {
     using namespace std::chrono_literals;
     const auto metrics = std::make_shared<redlatch::Metrics>();

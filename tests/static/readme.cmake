@@ -1,8 +1,11 @@
-# Fails unless every cpp block of README.md is cut verbatim from an example that is compiled and run.
+# Fails unless every cpp block of README.md is cut verbatim from an example that is compiled and run, and its
+# tables of errors and options name all that the headers in INCLUDE_DIR declare.
 #
 # An example marks what may be cut out with a pair of comments `// [name]`; a name that is used for several
 # pairs of one file means all of them, with an empty line between. The indentation of a pair's first line is
 # taken off all its lines.
+
+cmake_minimum_required(VERSION 3.25)
 
 # next_line(<text variable> <line variable>): takes the first line off a text.
 function(next_line text_variable line_variable)
@@ -109,9 +112,74 @@ foreach(number RANGE 1 ${regions})
     endif()
 endforeach()
 
+# The tables of errors and options have a row for each enumerator or member, and for nothing else.
+
+# compare_with_table(<type> <name>…): with the names in the first column of the table that <type> heads.
+function(compare_with_table type)
+    set(rows "")
+    set(inside FALSE)
+    read_text("${README}" text)
+    while(NOT text STREQUAL "")
+        next_line(text line)
+        if(line MATCHES "^\\| `${type}` \\|")
+            set(inside TRUE)
+        elseif(inside AND NOT line MATCHES "^\\|")
+            break()
+        elseif(inside AND line MATCHES "^\\| ([^|]*) \\|")
+            string(REGEX MATCHALL "`[a-z_]+`" names "${CMAKE_MATCH_1}")
+            list(APPEND rows ${names})
+        endif()
+    endwhile()
+    list(TRANSFORM rows REPLACE "`" "")
+    foreach(name IN LISTS ARGN)
+        if(NOT name IN_LIST rows)
+            string(APPEND wrong "\nREADME.md has no row for ${type}'s ${name}")
+        endif()
+    endforeach()
+    foreach(name IN LISTS rows)
+        if(NOT name IN_LIST ARGN)
+            string(APPEND wrong "\nREADME.md has a row for ${name}, which ${type} has not got")
+        endif()
+    endforeach()
+    set(wrong "${wrong}" PARENT_SCOPE)
+endfunction()
+
+# find_names(<head> <header> <pattern> <variable>): of the enumerators or members of the type that the line
+# <head> begins. Each line that is no comment declares one, by a pattern that finds its name.
+function(find_names head header pattern variable)
+    set(names "")
+    set(inside FALSE)
+    read_text("${INCLUDE_DIR}/redlatch/${header}" text)
+    while(NOT text STREQUAL "")
+        next_line(text line)
+        if(line STREQUAL "${head} {")
+            set(inside TRUE)
+        elseif(inside AND line STREQUAL "};")
+            break()
+        elseif(NOT inside OR line MATCHES "^ *(//.*)?$")
+            continue()
+        elseif(line MATCHES "${pattern}")
+            list(APPEND names "${CMAKE_MATCH_1}")
+        else()
+            message(FATAL_ERROR "${header}: what does this line of ${head} declare?\n${line}")
+        endif()
+    endwhile()
+    if(names STREQUAL "")
+        message(FATAL_ERROR "${header} has no ${head}")
+    endif()
+    set(${variable} "${names}" PARENT_SCOPE)
+endfunction()
+
+find_names("enum class Errc" error.hpp "^    ([a-z_]+)( = [0-9]+)?, *(//.*)?$" names)
+compare_with_table(Errc ${names})
+foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions)
+    find_names("struct ${type}" options.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
+    compare_with_table(${type} ${names})
+endforeach()
+
 if(NOT wrong STREQUAL "")
     message(NOTICE "${wrong}")
-    message(FATAL_ERROR "README.md and the examples differ.")
+    message(FATAL_ERROR "README.md differs from the examples or the headers.")
 endif()
 if(blocks EQUAL 0)
     message(FATAL_ERROR "README.md has no cpp block")
