@@ -16,7 +16,8 @@
 #include <version>
 
 #if !defined(__cpp_lib_jthread)
-#error "redlatch needs std::stop_token, which this standard library lacks: libstdc++ has it from 11 on, libc++ from 20 on and from 18 on with -fexperimental-library"
+#error \
+    "redlatch needs std::stop_token, which this standard library lacks: libstdc++ has it from 11 on, libc++ from 20 on and from 18 on with -fexperimental-library"
 #include "see the error above"
 #endif
 

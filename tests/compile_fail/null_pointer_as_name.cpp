@@ -1,5 +1,5 @@
 // A lock has a name.
-// expect: nullptr_t
+// expect: deleted
 
 #include <redlatch/redlatch.hpp>
 
