@@ -497,6 +497,23 @@ TEST_P(ProxyTest, BlackHoleSwallowsAndKeepsConnections) {
     EXPECT_FALSE(direct_.exists("n"));
 }
 
+TEST_P(ProxyTest, BlackHoleOpensAfterSomeAnswers) {
+    RawRedis redis = through();
+    redis.set_timeout(100ms);
+    proxy_.black_hole_after(2, Way::replies);
+    EXPECT_EQ(redis.command({"INCR", "n"}).integer, 1);
+    EXPECT_EQ(redis.command({"INCR", "n"}).integer, 2);
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "3");
+    proxy_.pass();
+    through().ping();
+    proxy_.black_hole_after(1);
+    RawRedis other = through(100ms);
+    other.ping();
+    EXPECT_THROW(other.command({"INCR", "n"}), std::runtime_error);
+    EXPECT_EQ(direct_.get("n"), "3");
+}
+
 TEST_P(ProxyTest, CutEndsConnectionsAlsoThoseThatAForkedChildHasInherited) {
     RawRedis redis = through();
     redis.ping();

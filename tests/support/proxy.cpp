@@ -177,6 +177,14 @@ void Proxy::black_hole(Way way) {
     change(way, [](Flow& flow) { flow.black_hole = true; });
 }
 
+void Proxy::black_hole_after(int answers, Way way) {
+    if (answers <= 0) return black_hole(way);
+    call([=, this] {
+        faults_.answers_left = answers;
+        faults_.hole = way;
+    });
+}
+
 void Proxy::stall(Way way) {
     change(way, [](Flow& flow) { flow.stall = true; });
 }
@@ -390,6 +398,14 @@ void Proxy::read_replies(Connection& connection) {
         return;
     }
     connection.replies.add(std::move(*bytes), due(faults_.replies));
+    count_answer();
+}
+
+void Proxy::count_answer() {
+    if (!faults_.answers_left || --*faults_.answers_left > 0) return;
+    faults_.answers_left.reset();
+    faults_.requests.black_hole = faults_.requests.black_hole || faults_.hole != Way::replies;
+    faults_.replies.black_hole = faults_.replies.black_hole || faults_.hole != Way::requests;
 }
 
 Proxy::Clock::time_point Proxy::due(const Flow& flow) {

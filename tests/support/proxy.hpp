@@ -88,6 +88,10 @@ public:
     /// pass(), what was swallowed stays lost.
     void black_hole(Way way = Way::both);
 
+    /// The same, but for the next `answers` pieces that come from the server: those go on, and only
+    /// then nothing more does.
+    void black_hole_after(int answers, Way way = Way::both);
+
     /// Nothing more is read from the sender, not even its end, until pass(): what it sends stays in
     /// the buffers of the system, and once they are full it cannot send.
     void stall(Way way = Way::both);
@@ -178,6 +182,8 @@ private:
     struct Faults {
         Flow requests;
         Flow replies;
+        std::optional<int> answers_left;  // before the black hole
+        Way hole = Way::both;
         int drop_replies = 0;
         std::string drop_containing;
         std::optional<std::string> copy_containing;
@@ -197,6 +203,7 @@ private:
     void serve(Connection& connection);
     void read_requests(Connection& connection);
     void read_replies(Connection& connection);
+    void count_answer();
     [[nodiscard]] Clock::time_point due(const Flow& flow);
     void open_listener();
     void cut_connections();

@@ -1,0 +1,432 @@
+// Every call ends by its deadline: all calls, in all situations, with a server that falls silent at each
+// step of them. A call that may wait without limit ends when it is stopped, when the client is closed,
+// and, nested, when the outer hold's validity is over.
+
+#include "fault_tools.hpp"
+#include "support/proxy.hpp"
+#include "support/redis_server.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <sstream>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+constexpr milliseconds patience{200};         // what clients give one command
+constexpr milliseconds generous_slack{3000};  // the machine may be busy
+constexpr milliseconds wait_of_tries{150};
+constexpr milliseconds before_the_end{300};  // how long a call without limit is left alone
+constexpr milliseconds brief_lease{900};     // for a nested wait that ends with it
+constexpr auto client_bound = 3 * patience;
+
+/// How the lock is when the call begins.
+enum class Scene {
+    free,
+    theirs,     ///< another client's
+    local,      ///< held by another thread of this client
+    mine,       ///< held by the calling thread
+    with_heir,  ///< the same, and another thread of this client waits for it
+    nested,     ///< held twice by the calling thread
+};
+
+/// What ends a wait without limit.
+enum class End { none, stop, close, validity };
+
+template <class Policy>
+struct Place {
+    Place(const std::string& uri, const std::string& name, Lease lease)
+        : client{std::make_unique<Client>(options_for(uri, patience))},
+          lock{std::make_unique<Lock<Policy>>(*client, name, LockOptions{.lease = lease})} {}
+
+    std::unique_ptr<Client> client;
+    std::unique_ptr<Lock<Policy>> lock;
+    std::optional<Held> held;
+    std::unique_ptr<LockGuard> guard;
+    std::stop_source stop;
+};
+
+/// A call of the interface.
+struct Call {
+    const char* name;
+    Scene scene;
+    End end = End::none;
+    milliseconds bound = patience;
+};
+
+/// What came of one; `code` where it failed.
+using Outcome = std::optional<Errc>;
+
+template <class T>
+Outcome outcome_of(const Result<T>& result) {
+    return result ? Outcome{} : Outcome{result.error().code};
+}
+
+template <class Function>
+Outcome outcome_of_throwing(Function&& call) {
+    const std::optional<Error> error = thrown_by(call);
+    return error ? Outcome{error->code} : Outcome{};
+}
+
+/// How calls are made, by name. A hold is there as the call wants it: `prepare` saw to that.
+template <class Policy>
+Outcome make(const std::string& name, Place<Policy>& at) {
+    Lock<Policy>& lock = *at.lock;
+    if (name == "lock") return outcome_of_throwing([&] { lock.lock(); });
+    if (name == "lock_with_a_lease") return outcome_of_throwing([&] { lock.lock(20s); });
+    if (name == "acquire") return outcome_of(lock.acquire({.stop = at.stop.get_token()}));
+    if (name == "guard") {
+        at.guard = std::make_unique<LockGuard>(lock);
+        return *at.guard ? Outcome{} : Outcome{at.guard->error().code};
+    }
+    if (name == "try_lock") {
+        return outcome_of_throwing([&] { static_cast<void>(lock.try_lock()); });
+    }
+    if (name == "try_lock_for") {
+        return outcome_of_throwing([&] { static_cast<void>(lock.try_lock_for(wait_of_tries)); });
+    }
+    if (name == "try_lock_until") {
+        const auto end = std::chrono::steady_clock::now() + wait_of_tries;
+        return outcome_of_throwing([&] { static_cast<void>(lock.try_lock_until(end)); });
+    }
+    if (name == "try_lock_with_a_lease") {
+        return outcome_of_throwing([&] { static_cast<void>(lock.try_lock(wait_of_tries, 20s)); });
+    }
+    if (name == "acquire_for") return outcome_of(lock.acquire({.wait = wait_of_tries}));
+    if (name == "acquire_at_once") return outcome_of(lock.acquire({.wait = Wait::none()}));
+    if (name == "guard_for") {
+        at.guard = std::make_unique<LockGuard>(lock, wait_of_tries);
+        return *at.guard ? Outcome{} : Outcome{at.guard->error().code};
+    }
+    if (name == "inspect") return outcome_of(lock.inspect());
+    if (name == "force_unlock") return outcome_of(lock.force_unlock());
+    if (name == "ping") return outcome_of(at.client->ping());
+    if (name == "release") return outcome_of(lock.release());
+    if (name == "extend") return outcome_of(lock.extend(40s));
+    if (name == "held_release") return outcome_of(at.held->release());
+    if (name == "held_extend") return outcome_of(at.held->extend(40s));
+    if (name == "unlock") lock.unlock();
+    if (name == "destroy_held") at.held.reset();
+    if (name == "destroy_guard") at.guard.reset();
+    if (name == "destroy_lock") at.lock.reset();
+    if (name == "destroy_client") at.client.reset();
+    return {};
+}
+
+std::vector<Call> calls_of_who_waits(Scene scene) {
+    std::vector<Call> calls{
+        {"try_lock", scene},
+        {"try_lock_for", scene, End::none, wait_of_tries},
+        {"try_lock_until", scene, End::none, wait_of_tries},
+        {"try_lock_with_a_lease", scene, End::none, wait_of_tries},
+        {"acquire_for", scene, End::none, wait_of_tries},
+        {"acquire_at_once", scene},
+        {"guard_for", scene, End::none, wait_of_tries},
+        {"acquire", scene, End::stop, 50ms},
+        {"acquire", scene, End::close, client_bound},
+        {"lock", scene, End::close, client_bound},
+        {"lock_with_a_lease", scene, End::close, client_bound},
+        {"guard", scene, End::close, client_bound},
+    };
+    // A nested one has no place anywhere: where no answer comes, it has at least one command's time.
+    if (scene == Scene::mine) {
+        for (Call& call : calls) call.bound += patience;
+        calls.push_back({"lock", scene, End::validity, patience});
+        calls.push_back({"acquire", scene, End::validity, patience});
+        calls.push_back({"guard", scene, End::validity, patience});
+    }
+    return calls;
+}
+
+std::vector<Call> calls_of_who_has_it(Scene scene) {
+    return {{"release", scene},       {"unlock", scene},
+            {"extend", scene},        {"held_release", scene},
+            {"held_extend", scene},   {"destroy_held", scene},
+            {"destroy_guard", scene}, {"destroy_lock", scene},
+            {"inspect", scene},       {"force_unlock", scene},
+            {"ping", scene},          {"destroy_client", scene, End::none, client_bound}};
+}
+
+std::vector<Call> all_calls() {
+    std::vector<Call> all;
+    const auto add = [&all](std::vector<Call> calls) {
+        all.insert(all.end(), calls.begin(), calls.end());
+    };
+    for (const Scene scene : {Scene::free, Scene::theirs, Scene::local, Scene::mine}) {
+        add(calls_of_who_waits(scene));
+    }
+    for (const Scene scene : {Scene::mine, Scene::with_heir, Scene::nested}) {
+        add(calls_of_who_has_it(scene));
+    }
+    for (const Scene scene : {Scene::free, Scene::theirs}) {
+        add({{"inspect", scene}, {"force_unlock", scene}, {"ping", scene}});
+    }
+    return all;
+}
+
+std::string name_of(Scene scene) {
+    switch (scene) {
+        case Scene::free: return "free";
+        case Scene::theirs: return "theirs";
+        case Scene::local: return "local";
+        case Scene::mine: return "mine";
+        case Scene::with_heir: return "with_heir";
+        case Scene::nested: return "nested";
+    }
+    return {};
+}
+
+std::string name_of(End end) {
+    switch (end) {
+        case End::none: return "by_itself";
+        case End::stop: return "when_stopped";
+        case End::close: return "when_closed";
+        case End::validity: return "with_the_outer_hold";
+    }
+    return {};
+}
+
+void PrintTo(const Call& call, std::ostream* out) {
+    *out << call.name << ' ' << name_of(call.scene) << ' ' << name_of(call.end);
+}
+
+/// When the server falls silent.
+struct Silence {
+    int answers;  ///< so many come first
+    Way way;      ///< whether commands still arrive there
+    bool known;   ///< the client has been connected before
+
+    friend std::ostream& operator<<(std::ostream& out, const Silence& silence) {
+        return out << "silent after " << silence.answers << " answers to "
+                   << (silence.way == Way::both ? "commands that were lost"
+                                                : "what was carried out")
+                   << (silence.known ? "" : ", on a first connection");
+    }
+};
+
+/// One call, under one silence. Says what was not as it should be.
+template <class Policy>
+class Attempt {
+public:
+    Attempt(RedisServer& server, const Call& call, const Silence& silence, const std::string& name)
+        : call_{call},
+          silence_{silence},
+          proxy_{server.uri()},
+          other_{server.uri()},
+          theirs_{other_, name},
+          at_{proxy_.uri(), name, call.end == End::validity ? brief_lease : 30s} {}
+    ~Attempt() { proxy_.pass(); }
+    Attempt(const Attempt&) = delete;
+    Attempt& operator=(const Attempt&) = delete;
+
+    std::string run() {
+        auto done = in_background([this] {
+            prepare();
+            const Stopwatch watch;
+            ready_.set_value();
+            const Outcome outcome = make(call_.name, at_);
+            const auto took = watch.elapsed();
+            return std::pair{outcome, took};
+        });
+        ready_.get_future().wait();
+        if (call_.end != End::none) end_it();
+        const Stopwatch watch;
+        if (!finishes(done, limit() + generous_slack)) {
+            complain("did not come back");
+            proxy_.pass();
+        }
+        const auto [outcome, took] = done.get();
+        if (call_.end == End::none && took > limit() + generous_slack) complain("came back late");
+        judge(outcome);
+        clean_up();
+        return text_.str();
+    }
+
+private:
+    milliseconds limit() const {
+        return call_.end == End::validity ? brief_lease + call_.bound : call_.bound;
+    }
+
+    static bool destroys_held(const std::string& name) {
+        return name.starts_with("held_") || name == "destroy_held";
+    }
+
+    void prepare() {
+        const std::string name = call_.name;
+        if (silence_.known) at_.client->ping().value();
+        if (call_.scene == Scene::theirs) theirs_hold_ = theirs_.acquire().value();
+        if (call_.scene == Scene::local) {
+            std::thread{[this] { local_hold_ = at_.lock->acquire().value(); }}.join();
+        }
+        if (call_.scene == Scene::nested) at_.lock->lock();
+        const bool mine = call_.scene == Scene::mine || call_.scene == Scene::with_heir ||
+                          call_.scene == Scene::nested;
+        if (mine && destroys_held(name)) {
+            at_.held = at_.lock->acquire().value();
+        } else if (mine && name == "destroy_guard") {
+            at_.guard = std::make_unique<LockGuard>(*at_.lock);
+        } else if (mine) {
+            at_.lock->lock();
+        }
+        if (call_.scene == Scene::with_heir) bring_heir();
+        proxy_.black_hole_after(silence_.answers, silence_.way);
+    }
+
+    void bring_heir() {
+        heirs_lock_.emplace(*at_.client, at_.lock->name());
+        heir_ = in_background(
+            [this] { return outcome_of(heirs_lock_->acquire({.stop = heir_stop_.get_token()})); });
+        // Whether it has come to the gate by then is left to chance: it may come later, too.
+        std::this_thread::sleep_for(20ms);
+    }
+
+    void end_it() {
+        if (call_.end == End::validity) return;
+        std::this_thread::sleep_for(before_the_end);
+        if (call_.end == End::stop) at_.stop.request_stop();
+        if (call_.end == End::close) close();
+    }
+
+    void close() {
+        const Stopwatch watch;
+        at_.client.reset();
+        if (watch.elapsed() > client_bound + generous_slack) complain("~Client came back late");
+    }
+
+    /// Where a wait without limit has failed, it did so for the reason that ended it.
+    void judge(const Outcome& outcome) {
+        if (!outcome) return;
+        // A lock that was had is lost with its validity, and a client that is closed may have been
+        // asked by then.
+        const Errc expected = call_.end == End::validity ? Errc::lost : Errc::cancelled;
+        if (call_.end != End::none && *outcome != expected) {
+            complain("failed with: " + make_error_code(*outcome).message());
+        }
+    }
+
+    void clean_up() {
+        heir_stop_.request_stop();
+        if (heir_ && !finishes(*heir_, 50ms + generous_slack)) {
+            complain("the thread behind did not come back");
+            proxy_.pass();
+        }
+        const Stopwatch watch;
+        local_hold_.reset();
+        at_.held.reset();
+        at_.guard.reset();
+        at_.lock.reset();
+        if (watch.elapsed() > 4 * patience + generous_slack) complain("~Lock came back late");
+        if (at_.client != nullptr) close();
+        if (heir_) heir_->wait();
+    }
+
+    void complain(const std::string& words) { text_ << "  " << silence_ << ": " << words << '\n'; }
+
+    const Call call_;
+    const Silence silence_;
+    Proxy proxy_;
+    Client other_;
+    Lock<Policy> theirs_;
+    std::optional<Held> theirs_hold_;
+    Place<Policy> at_;
+    std::optional<Held> local_hold_;
+    std::stop_source heir_stop_;
+    std::optional<Lock<Policy>> heirs_lock_;
+    std::optional<std::future<Outcome>> heir_;
+    std::promise<void> ready_;
+    std::ostringstream text_;
+};
+
+std::vector<Silence> silences_of(const Call& call) {
+    std::vector<Silence> all;
+    const bool unknown = call.scene == Scene::free || call.scene == Scene::theirs;
+    for (const Way way : {Way::replies, Way::both}) {
+        if (unknown) all.push_back({0, way, false});
+        for (int answers = 0; answers <= 4; ++answers) all.push_back({answers, way, true});
+    }
+    return all;
+}
+
+/// Whether the call waits for anything at all with such a lock.
+template <class Policy>
+bool makes_sense(const Call& call) {
+    const bool waits =
+        std::string{call.name}.find("lock") == 0 || std::string{call.name}.find("acquire") == 0 ||
+        std::string{call.name}.find("guard") == 0 || std::string{call.name}.find("try_") == 0;
+    const bool nests = call.scene == Scene::nested || (call.scene == Scene::mine && waits);
+    return Policy::reentrant || !nests;
+}
+
+/// Runs `tasks`, a number of them at a time.
+void run_all(std::vector<std::function<void()>> tasks) {
+    constexpr std::size_t at_once = 72;
+    std::atomic<std::size_t> next{0};
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < std::min(at_once, tasks.size()); ++i) {
+        threads.emplace_back([&] {
+            for (std::size_t mine = next++; mine < tasks.size(); mine = next++) tasks[mine]();
+        });
+    }
+}
+
+class SilentServer : public testing::TestWithParam<Call> {
+protected:
+    template <class Policy>
+    void add(const char* policy) {
+        if (!makes_sense<Policy>(GetParam())) return;
+        for (const Silence& silence : silences_of(GetParam())) {
+            const std::string name = "job " + std::to_string(tasks_.size());
+            tasks_.push_back([this, policy, silence, name] {
+                const std::string words = Attempt<Policy>{server_, GetParam(), silence, name}.run();
+                if (words.empty()) return;
+                const std::lock_guard lock{mutex_};
+                ADD_FAILURE() << policy << '\n' << words;
+            });
+        }
+    }
+
+    void run() { run_all(std::move(tasks_)); }
+
+private:
+    RedisServer server_;
+    std::mutex mutex_;
+    std::vector<std::function<void()>> tasks_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Calls, SilentServer, testing::ValuesIn(all_calls()), [](const auto& one) {
+    return std::string{one.param.name} + "_" + name_of(one.param.scene) + "_" +
+           name_of(one.param.end);
+});
+
+TEST_P(SilentServer, every_call_ends_by_its_deadline) {
+    add<Simple>("Simple");
+    add<Reentrant>("Reentrant");
+    add<Watchdog<Simple>>("Watchdog<Simple>");
+    add<Watchdog<Reentrant>>("Watchdog<Reentrant>");
+    add<Fenced<Simple>>("Fenced<Simple>");
+    add<Fenced<Reentrant>>("Fenced<Reentrant>");
+    run();
+}
+
+}  // namespace
+}  // namespace redlatch::test
