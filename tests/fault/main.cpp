@@ -3,6 +3,7 @@
 
 #include "lab/controls.hpp"
 #include "lab/run.hpp"
+#include "lab/scenarios.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -23,6 +24,8 @@ constexpr const char* usage = R"(fault_laboratory [option value]...
   --masters N     servers of which a majority decides (1)
   --subject NAME  library, or a seeded bug (library)
   --fault NAME    only this one, may stand several times (all of the class)
+fault_laboratory scenario NAME [seed]
+  a run of its own kind; "all" for all of them
 fault_laboratory controls [seed]
   lets the seeded bugs run, and fails unless the checkers find each of them
 )";
@@ -40,8 +43,8 @@ FaultClass class_named(const std::string& name) {
 
 Arguments read(int argc, char** argv) {
     Arguments arguments;
-    arguments.plan.seed = std::random_device{}();
     arguments.plan.client.subject = "library";
+    std::uint64_t seed = std::random_device{}();
     for (int i = 1; i < argc; i += 2) {
         const std::string option = argv[i];
         if (i + 1 == argc) throw std::invalid_argument{option + " needs a value"};
@@ -49,7 +52,7 @@ Arguments read(int argc, char** argv) {
         if (option == "--seconds") {
             arguments.time = std::chrono::seconds{std::stol(value)};
         } else if (option == "--seed") {
-            arguments.plan.seed = std::stoull(value);
+            seed = std::stoull(value);
         } else if (option == "--class") {
             arguments.plan.faults = class_named(value);
         } else if (option == "--masters") {
@@ -62,6 +65,10 @@ Arguments read(int argc, char** argv) {
             throw std::invalid_argument{"no such option: " + option};
         }
     }
+    const RunPlan common = common_plan(arguments.plan.faults, seed);
+    arguments.plan.seed = seed;
+    arguments.plan.client.slow_observer = common.client.slow_observer;
+    arguments.plan.client.closes = common.client.closes;
     return arguments;
 }
 
@@ -94,6 +101,20 @@ int run_controls(std::uint64_t seed) {
     return missed == 0 ? 0 : 1;
 }
 
+int run_scenarios(const std::string& name, std::uint64_t seed) {
+    if (name != "all") static_cast<void>(scenario(name));  // throws where there is none
+    bool clean = true;
+    for (const Scenario& each : all_scenarios()) {
+        if (name != "all" && name != each.name) continue;
+        RunPlan plan = each.plan;
+        plan.seed = seed;
+        const RunReport report = run(plan);
+        std::cout << each.name << ": " << report;
+        clean = clean && report.violations.empty();
+    }
+    return clean ? 0 : 1;
+}
+
 int run_laboratory(Arguments arguments) {
     share_out(arguments);
     std::cout << "seed " << arguments.plan.seed << std::endl;
@@ -109,6 +130,9 @@ int main(int argc, char** argv) try {
     using namespace redlatch::test::fault;
     if (argc > 1 && std::string{argv[1]} == "controls") {
         return run_controls(argc > 2 ? std::stoull(argv[2]) : std::random_device{}());
+    }
+    if (argc > 2 && std::string{argv[1]} == "scenario") {
+        return run_scenarios(argv[2], argc > 3 ? std::stoull(argv[3]) : std::random_device{}());
     }
     return run_laboratory(read(argc, argv));
 } catch (const std::exception& error) {

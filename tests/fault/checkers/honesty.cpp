@@ -18,7 +18,7 @@ public:
         if (!acquired_) return;
         if (event.op == Op::lost && event.outcome == "not fired") {
             accuse("lost() has not fired for who asked after the end", event, found);
-        } else if (event.op == Op::lost && !lost_) {
+        } else if (event.op == Op::lost && event.outcome.empty() && !lost_) {
             lost_ = event.at;
         }
         if (event.op == Op::probe) probe(event, found);
@@ -98,6 +98,42 @@ void check_notices(const History& history, Time slack, Violations& found) {
     }
 }
 
+/// Somebody looks at `lost()` while the holder may be busy: without a watchdog the end is known.
+void check_asked(const History& history, Time slack, Violations& found) {
+    for (const HoldRecord& hold : holds_of(history)) {
+        if (!hold.asked || hold.policy.find("Watchdog") != std::string::npos) continue;
+        const Time end = std::max(hold.valid_at_most, *hold.asked);
+        const Time until = hold.release_invoke ? hold.release_invoke->at : history.back().at;
+        const Span silence{end, std::min(hold.lost.value_or(until), until)};
+        const Time excused = covered(silence, frozen_spans(history, hold.process));
+        if (killed_at(history, hold.process) || silence.length() - excused <= slack) continue;
+        found.push_back({"honesty",
+                         hold.lock + ", " + hold.name() + ": lost() had not fired " +
+                             in_ms(silence.length() - excused) + " after the validity",
+                         silence.end});
+    }
+}
+
+/// A hold that was released in time was not lost, whoever did it.
+void check_told_lost(const History& history, Violations& found) {
+    std::map<std::pair<int, std::uint64_t>, HoldRecord> holds;
+    for (HoldRecord& hold : holds_of(history)) {
+        holds[{hold.process, hold.number}] = std::move(hold);
+    }
+    for (const Event& event : history) {
+        if (event.op != Op::extend || event.outcome != "lost") continue;
+        const auto hold = holds.find({event.process, event.hold});
+        if (hold == holds.end() || !hold->second.release_end || hold->second.lost) continue;
+        const Event& released = *hold->second.release_end;
+        if (released.outcome != "released" || hold->second.release_invoke->at > event.at) continue;
+        if (hold->second.valid_until <= event.at) continue;
+        found.push_back(
+            {"honesty",
+             event.lock + ", " + hold->second.name() + ": extend() says lost, and it was released",
+             event.at});
+    }
+}
+
 void check_early_end(const HoldRecord& hold, Violations& found) {
     const std::string who = hold.lock + ", " + hold.name();
     const bool released_before =
@@ -125,6 +161,8 @@ Violations check_honesty(const History& history, Time slack) {
         stories[{event.process, event.hold}].tell(event, found);
     }
     check_notices(history, slack, found);
+    check_asked(history, slack, found);
+    check_told_lost(history, found);
     return found;
 }
 

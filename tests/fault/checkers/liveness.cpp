@@ -32,21 +32,16 @@ std::vector<Span> without(Span whole, const std::vector<Span>& spans) {
     return merged(std::move(result));
 }
 
-std::vector<Span> disturbances(const History& history, Time settle) {
-    std::vector<Span> spans;
-    for (const Call& call : calls_of(history)) {
-        if (call.invoke.op != Op::fault) continue;
-        const Time end = call.completion ? call.completion->at + settle : Time::max();
-        spans.push_back({call.invoke.at, end});
-    }
-    return spans;
-}
-
-/// From the moment at which somebody takes a lock to the one at which it is certainly free.
+/// From the moment at which somebody takes a lock to the one at which it is certainly free. A hold that
+/// is over is no excuse, however late its holder comes to release it; but what a watchdog was told
+/// last is not known.
 Span occupied(const HoldRecord& hold) {
-    const Time released = hold.release_end ? hold.release_end->at : Time::max();
     const bool freed = hold.release_end && hold.release_end->stage == Stage::ok;
-    return {hold.acquired, freed ? released : std::max(hold.valid_at_most, hold.acquired)};
+    const Time released = freed ? hold.release_end->at : Time::max();
+    const bool renewed_unseen = freed && hold.policy.find("Watchdog") != std::string::npos;
+    const Time expired = renewed_unseen ? hold.lost.value_or(Time::max())
+                                        : std::max(hold.valid_at_most, hold.acquired);
+    return {hold.acquired, std::min(released, expired)};
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include "../history/recorder.hpp"
 #include "../lab/dice.hpp"
 #include "../lab/plan.hpp"
+#include "loss_watch.hpp"
 #include "seeded_bugs.hpp"
+#include "slow_observer.hpp"
 #include "support/wait.hpp"
 #include "worker.hpp"
 #include <redlatch/redlatch.hpp>
@@ -19,6 +21,8 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -58,6 +62,10 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"relative count", {choice<RelativeCount>("RelativeCount (Reentrant)")}},
         {"fence from a counter alone", {choice<CounterAlone>("CounterAlone (Fenced)")}},
         {"silent release", {choice<SilentRelease>("SilentRelease")}},
+        {"mixed", {choice<Reentrant>("Reentrant")}},
+        {"watched", {choice<Watchdog<Simple>>("Watchdog<Simple>")}},
+        {"deaf", {choice<Deaf>("Deaf")}},
+        {"unwatched", {choice<Unwatched>("Watchdog<Simple>, so it says")}},
         {"vote after a restart", {choice<Simple>("Simple")}},
     };
     const auto found = subjects.find(subject);
@@ -100,21 +108,47 @@ ClientOptions options_of(const ClientPlan& plan) {
     options.connect_timeout = command_timeout;
     options.command_timeout = command_timeout;
     options.longest_lease = plan.longest_lease();
+    if (plan.slow_observer) options.observer = std::make_shared<SlowObserver>();
     return options;
+}
+
+/// Ends the client, with all that its threads are doing with it.
+void close(ClientDoor& door, Recorder& recorder, std::chrono::milliseconds command_timeout) {
+    Event event;
+    event.op = Op::close;
+    event.stage = Stage::invoke;
+    event.call = recorder.next_number();
+    std::unique_ptr<Client> client;
+    {
+        const std::lock_guard lock{door.mutex};
+        client = std::move(door.client);
+        event.at = now();
+        event.limit = event.at + 3 * command_timeout;
+        recorder.write(event);
+    }
+    client.reset();
+    event.at = now();
+    event.stage = Stage::ok;
+    event.limit.reset();
+    recorder.write(event);
 }
 
 void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     constexpr std::chrono::seconds warm_up{2};
     const std::vector<Choice> choices = choices_of(plan.subject);
     const ClientOptions options = options_of(plan);
-    Client client{options};
-    const Worker::Place place{&client, &recorder, &plan, options.command_timeout};
+    ClientDoor door;
+    door.client = std::make_unique<Client>(options);
+    LossWatch losses{recorder};
+    const Worker::Place place{&door, &recorder, &losses, &plan, options.command_timeout};
     std::stop_source over;
+    // Whose client is to be ended under it does not end its calls by itself.
+    const std::stop_token calls_stop = plan.closes ? std::stop_token{} : over.get_token();
     std::vector<std::jthread> threads;
     for (int i = 0; i < plan.threads; ++i) {
         const std::uint64_t seed = plan.seed * 1000 + static_cast<std::uint64_t>(i);
         threads.emplace_back([&, seed] {
-            Worker worker{place, seed, over.get_token()};
+            Worker worker{place, seed, over.get_token(), calls_stop};
             while (!over.stop_requested()) {
                 const Choice& next = choices[worker.dice().below(choices.size())];
                 (worker.*next.visit)(next.name);
@@ -128,6 +162,7 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     std::string line;
     std::getline(std::cin, line);
     over.request_stop();
+    if (plan.closes) close(door, recorder, options.command_timeout);
     threads.clear();
     observer.join();
     note_usage(recorder, "end");
@@ -148,7 +183,7 @@ int run(const ClientPlan& plan) {
     note_usage(recorder, "before");
     work_until_told(plan, recorder);
     static_cast<void>(eventually([&] { return in_use().at("threads") == before.at("threads"); },
-                                 std::chrono::seconds{2}));
+                                 std::chrono::seconds{6}));
     note_usage(recorder, "after");
     return 0;
 }

@@ -10,14 +10,24 @@
 
 namespace redlatch::test::fault {
 
-/// What a client relies on while it has a lock: the library's word, as `Held` or `Lock` gives it. Of
-/// `CountsFromReply` it is what a client would believe that has not read the clock before it asked.
+/// What a client gets wrong by itself.
+enum class Mistake {
+    none,
+    counts_from_reply,  ///< of `CountsFromReply`: it has not read the clock before it asked
+    deaf,               ///< of `Deaf`: it is never told by `lost()`
+};
+
+/// What a client relies on while it has a lock: the library's word, as `Held` or `Lock` gives it, or what
+/// it mistakes for that.
 template <class View>
 class Reliance {
 public:
-    /// `mistaken`: counts from `answered`, when the call was back.
-    Reliance(View& view, bool mistaken, Time answered, Lease lease)
-        : view_{&view}, mistaken_{mistaken}, believed_end_{answered + lease.duration()} {}
+    /// `answered`: when the call was back.
+    Reliance(View& view, Mistake mistake, Time answered, Lease lease)
+        : view_{&view},
+          mistaken_{mistake == Mistake::counts_from_reply},
+          deaf_{mistake == Mistake::deaf},
+          believed_end_{answered + lease.duration()} {}
 
     [[nodiscard]] bool held() const { return mistaken_ ? now() < believed_end_ : view_->held(); }
 
@@ -29,6 +39,7 @@ public:
 
     /// Tells of the loss. Who counts in another way than the library is not told by it.
     [[nodiscard]] std::stop_token lost() const {
+        if (deaf_) return silence_.get_token();
         return mistaken_ ? std::stop_token{} : view_->lost();
     }
 
@@ -52,6 +63,8 @@ private:
 
     View* view_;
     bool mistaken_;
+    bool deaf_;
+    std::stop_source silence_;
     Time believed_end_;
 };
 

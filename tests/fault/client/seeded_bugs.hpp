@@ -131,6 +131,12 @@ struct CounterAlone : Fenced<Simple> {
     }
 };
 
+/// Its losses are told to nobody: see `Reliance`.
+struct Deaf : Simple {};
+
+/// Says that it is renewed, and is not.
+struct Unwatched : Simple {};
+
 /// Nothing wrong at the server, but the client counts its validity from the answer: see `Reliance`.
 struct CountsFromReply : Simple {};
 

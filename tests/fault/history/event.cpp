@@ -15,6 +15,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Op, {
                                      {Op::probe, "probe"},
                                      {Op::lost, "lost"},
                                      {Op::write, "write"},
+                                     {Op::close, "close"},
                                      {Op::fault, "fault"},
                                      {Op::snapshot, "snapshot"},
                                  })

@@ -22,8 +22,9 @@ enum class Op {
     extend,    ///< a lease set anew
     release,   ///< the end of one acquisition
     probe,     ///< a look at `held()` and `remaining()`: no I/O
-    lost,      ///< `lost()` has fired; or "not fired", for who asked after the end
+    lost,      ///< `lost()` has fired; or "asked" for, or "not fired" for who asked after the end
     write,     ///< a change of the resource that the lock protects, as the store saw it
+    close,     ///< the end of a client: all its waits end, and it has no lock any more
     fault,     ///< something that the injector did
     snapshot,  ///< what a process, or the server, has in use
 };

@@ -82,6 +82,16 @@ Time covered(Span whole, std::vector<Span> spans) {
     return sum;
 }
 
+std::vector<Span> disturbances(const History& history, Time settle) {
+    std::vector<Span> spans;
+    for (const Call& call : calls_of(history)) {
+        if (call.invoke.op != Op::fault) continue;
+        const Time end = call.completion ? call.completion->at + settle : Time::max();
+        spans.push_back({call.invoke.at, end});
+    }
+    return spans;
+}
+
 std::vector<Span> frozen_spans(const History& history, int process) {
     std::vector<Span> spans;
     for (const Call& call : calls_of(history)) {
@@ -89,6 +99,24 @@ std::vector<Span> frozen_spans(const History& history, int process) {
         spans.push_back({call.invoke.at, call.completion ? call.completion->at : Time::max()});
     }
     return spans;
+}
+
+History until_closed(const History& history) {
+    std::map<int, std::uint64_t> closing;  // the call, by process
+    History result;
+    for (const Event& event : history) {
+        if (event.op == Op::close && event.stage == Stage::invoke) {
+            closing[event.process] = event.call;
+            result.push_back(event);
+            continue;
+        }
+        const auto closed = closing.find(event.process);
+        const bool after = closed != closing.end() && event.call != closed->second;
+        const bool own_word =
+            event.op != Op::snapshot && event.op != Op::fault && event.op != Op::write;
+        if (!(after && own_word)) result.push_back(event);
+    }
+    return result;
 }
 
 std::optional<Time> killed_at(const History& history, int process) {

@@ -40,8 +40,14 @@ struct Span {
 /// Sorted, and those that touch each other made one.
 [[nodiscard]] std::vector<Span> merged(std::vector<Span> spans);
 
+/// The injector's faults, each with `settle` of time for what follows it.
+[[nodiscard]] std::vector<Span> disturbances(const History& history, Time settle);
+
 /// When a process stood still (the injector's "freeze client").
 [[nodiscard]] std::vector<Span> frozen_spans(const History& history, int process);
+
+/// What clients were told before they were closed: holds that were left then ended with it.
+[[nodiscard]] History until_closed(const History& history);
 
 /// When the injector killed the process, if it did (the injector's "kill client").
 [[nodiscard]] std::optional<Time> killed_at(const History& history, int process);

@@ -35,6 +35,16 @@ void note_validity(Draft& draft, const Event& event) {
     }
 }
 
+using Drafts = std::map<std::pair<int, std::uint64_t>, Draft>;
+
+/// The end of a client ends what it holds.
+void end_all(Drafts& drafts, const Event& close) {
+    for (auto& [hold, draft] : drafts) {
+        std::optional<Event>& end = draft.record.release_invoke;
+        if (hold.first == close.process && !end) end = close;
+    }
+}
+
 HoldRecord finish(Draft draft) {
     HoldRecord& record = draft.record;
     Time end = Time::max();
@@ -48,10 +58,11 @@ HoldRecord finish(Draft draft) {
 }  // namespace
 
 std::vector<HoldRecord> holds_of(const History& history) {
-    std::map<std::pair<int, std::uint64_t>, Draft> drafts;
+    Drafts drafts;
     std::map<std::pair<int, std::uint64_t>, const Event*> invokes;
     std::vector<std::pair<int, std::uint64_t>> order;
     for (const Event& event : history) {
+        if (event.op == Op::close && event.stage == Stage::invoke) end_all(drafts, event);
         if (event.hold == 0 || event.op == Op::write) continue;
         const std::pair call{event.process, event.call};
         const std::pair hold{event.process, event.hold};
@@ -66,10 +77,12 @@ std::vector<HoldRecord> holds_of(const History& history) {
         note_validity(draft, event);
         const bool takes = event.op == Op::acquire || event.op == Op::nest;
         if (takes && event.stage == Stage::ok) ++draft.acquisitions;
+        if (event.op == Op::lost && event.outcome == "asked") draft.record.asked = event.at;
         const bool lost = event.op == Op::lost && event.outcome.empty();
         if (lost && !draft.record.lost) draft.record.lost = event.at;
         if (event.op != Op::release) continue;
-        if (event.stage == Stage::invoke && --draft.acquisitions == 0) {
+        if (event.stage == Stage::invoke && --draft.acquisitions == 0 &&
+            !draft.record.release_invoke) {
             draft.record.release_invoke = event;
         } else if (draft.record.release_invoke && event.call == draft.record.release_invoke->call) {
             draft.record.release_end = event;

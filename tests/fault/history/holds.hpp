@@ -29,7 +29,8 @@ struct HoldRecord {
 
     std::optional<Event> release_invoke;  ///< of the last release
     std::optional<Event> release_end;
-    std::optional<Time> lost;  ///< when `lost()` fired
+    std::optional<Time> lost;   ///< when `lost()` fired
+    std::optional<Time> asked;  ///< since when somebody looks whether it does
 
     [[nodiscard]] std::string name() const {
         return std::to_string(process) + "/" + std::to_string(number) + " (" + policy + ")";

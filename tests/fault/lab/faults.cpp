@@ -19,6 +19,7 @@ using End = std::function<void()>;
 constexpr Range at_once{};
 constexpr Range a_while{milliseconds{20}, milliseconds{500}};
 constexpr Range short_time{milliseconds{20}, milliseconds{200}};
+constexpr Range long_time{milliseconds{3000}, milliseconds{4500}};
 constexpr Range up_to_some_leases{milliseconds{30}, milliseconds{1500}};
 
 /// A fault of a link: on until the link passes everything again.
@@ -117,6 +118,13 @@ std::vector<Fault> faults_of_clients() {
         freeze_client(short_time),
         freeze_client(a_while),
         freeze_client(up_to_some_leases),
+        {"close client", Victim::client, FaultClass::inside, a_while,
+         [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
+             constexpr milliseconds limit{20'000};
+             Station& station = laboratory.station(attack.station);
+             station.client->write_line("stop");
+             return [&laboratory, &station] { laboratory.replace_client(station, limit); };
+         }},
         {"kill client", Victim::client, FaultClass::inside, at_once,
          [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
              Station& station = laboratory.station(attack.station);
@@ -164,6 +172,12 @@ std::vector<Fault> faults_of_the_server() {
     using enum FaultClass;
     return {
         {"freeze server", Victim::server, inside, a_while,
+         [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
+             RedisServer& server = laboratory.server(attack.server);
+             server.freeze();
+             return [&server] { server.thaw(); };
+         }},
+        {"freeze server for long", Victim::server, inside, long_time,
          [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
              RedisServer& server = laboratory.server(attack.server);
              server.freeze();

@@ -33,6 +33,8 @@ TEST(Plan, survives_the_way_through_an_argument) {
                     .command_timeout = {52ms, 66ms},
                     .only_fences = true,
                     .trusts_masters = true,
+                    .slow_observer = true,
+                    .closes = true,
                     .habits = {.lease = {53ms, 54ms},
                                .wait = {55ms, 56ms},
                                .work = {57ms, 58ms},
@@ -42,7 +44,15 @@ TEST(Plan, survives_the_way_through_an_argument) {
                                .extends = 62,
                                .at_the_end = 63,
                                .listens = 64,
-                               .lingers = 65}};
+                               .lingers = 65,
+                               .hangs = 67,
+                               .shares = 68,
+                               .mixes = 69,
+                               .endless = 70,
+                               .brief = {71ms, 72ms},
+                               .briefly = 73,
+                               .lasting = {74ms, 75ms},
+                               .lastingly = 76}};
     EXPECT_EQ(plan_from_text(to_text(plan)), plan) << to_text(plan);
 }
 

@@ -33,6 +33,7 @@ Laboratory::Laboratory(const Setup& setup)
         station.plan = setup.client;
         for (const RedisServer& server : servers_) {
             station.links.push_back(std::make_unique<Proxy>(server.uri()));
+            if (setup.latency.count() > 0) station.links.back()->delay(setup.latency);
             station.plan.servers.push_back(station.links.back()->uri());
         }
         station.plan.store = store_.uri();
@@ -66,21 +67,27 @@ void Laboratory::start_client(Station& station) {
 
 std::vector<std::string> Laboratory::stop_clients(std::chrono::milliseconds limit) {
     for (Station& station : stations_) station.client->write_line("stop");
-    std::vector<std::string> trouble;
-    for (Station& station : stations_) {
-        const auto status = station.client->wait(limit);
-        if (status && status->success()) continue;
-        std::ostringstream text;
-        text << "client " << station.client->pid();
-        if (status) {
-            text << " ended with " << *status;
-        } else {
-            text << " did not end";
-            station.client->kill();
-        }
-        trouble.push_back(text.str());
+    for (Station& station : stations_) await_end(station, limit);
+    return std::exchange(trouble_, {});
+}
+
+void Laboratory::replace_client(Station& station, std::chrono::milliseconds limit) {
+    await_end(station, limit);
+    start_client(station);
+}
+
+void Laboratory::await_end(Station& station, std::chrono::milliseconds limit) {
+    const auto status = station.client->wait(limit);
+    if (status && status->success()) return;
+    std::ostringstream text;
+    text << "client " << station.client->pid();
+    if (status) {
+        text << " ended with " << *status;
+    } else {
+        text << " did not end";
+        station.client->kill();
     }
-    return trouble;
+    trouble_.push_back(text.str());
 }
 
 void Laboratory::note_servers(std::chrono::milliseconds limit) {

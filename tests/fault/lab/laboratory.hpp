@@ -39,6 +39,8 @@ public:
         std::size_t stations = 3;
         std::size_t masters = 1;  ///< servers that know nothing of each other
         ClientPlan client{};      ///< what all clients have in common
+        std::chrono::milliseconds latency{
+            0};  ///< of all links, each way, as long as no fault passes by
     };
 
     explicit Laboratory(const Setup& setup);
@@ -55,6 +57,10 @@ public:
     /// Starts a client, also in the place of one that was killed.
     void start_client(Station& station);
 
+    /// Waits for a client that was told to stop, and starts another in its place. What did not end in
+    /// order is told by `stop_clients`.
+    void replace_client(Station& station, std::chrono::milliseconds limit);
+
     /// Tells all clients to stop, and waits for their end. What did not end in order.
     [[nodiscard]] std::vector<std::string> stop_clients(std::chrono::milliseconds limit);
 
@@ -67,6 +73,7 @@ public:
 
 private:
     [[nodiscard]] RedisServerOptions server_options() const;
+    void await_end(Station& station, std::chrono::milliseconds limit);
 
     Setup setup_;
     Recorder recorder_;
@@ -75,6 +82,7 @@ private:
     std::deque<RedisServer> servers_;
     RedisServer store_;
     std::vector<Station> stations_;
+    std::vector<std::string> trouble_;
     int started_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -28,6 +29,19 @@ struct Habits {
     int at_the_end = 20;  ///< of those: when it is nearly over
     int listens = 70;     ///< asks to be told by `lost()`
     int lingers = 4;      ///< works on until the lease is over
+    int hangs = 2;        ///< sleeps until long after that
+    int shares = 5;       ///< gives a `Held` to another thread, and extends meanwhile
+    int mixes = 0;        ///< nests with and without a watchdog
+    int endless = 0;      ///< waits without limit
+    Range brief{std::chrono::milliseconds{10}, std::chrono::milliseconds{90}};
+    int briefly = 0;  ///< has one of these leases
+    Range lasting{std::chrono::milliseconds{2000}, std::chrono::milliseconds{2500}};
+    int lastingly = 0;  ///< or one of these
+
+    [[nodiscard]] std::chrono::milliseconds longest_lease() const {
+        const bool lasts = lastingly > 0 || mixes > 0;
+        return lasts ? std::max(lease.most, lasting.most) : lease.most;
+    }
 
     friend bool operator==(const Habits&, const Habits&) = default;
 };
@@ -47,12 +61,14 @@ struct ClientPlan {
     Range command_timeout{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
     bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
     bool trusts_masters = false;  ///< several of them, when they restart: a seeded bug
+    bool slow_observer = false;   ///< it sleeps at each event, and hangs at some
+    bool closes = false;  ///< ends its client while threads of its own use it, and not after them
     Habits habits{};
 
     /// How long a master that has restarted may have forgotten a lock for.
     [[nodiscard]] std::chrono::milliseconds longest_lease() const {
         if (trusts_masters) return std::chrono::milliseconds{0};
-        return habits.lease.most + longest_lock_delay;
+        return habits.longest_lease() + longest_lock_delay;
     }
 
     friend bool operator==(const ClientPlan&, const ClientPlan&) = default;

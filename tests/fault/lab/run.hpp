@@ -23,8 +23,9 @@ struct RunPlan {
     std::chrono::milliseconds calm{1000};   ///< without, behind them
     int rounds = 1;                         ///< of both
     std::size_t stations = 3;
-    std::size_t masters = 1;  ///< servers of which a majority decides
-    ClientPlan client{};      ///< the subject, the threads, their habits
+    std::size_t masters = 1;               ///< servers of which a majority decides
+    ClientPlan client{};                   ///< the subject, the threads, their habits
+    std::chrono::milliseconds latency{0};  ///< of all links, each way
     Range pause{std::chrono::milliseconds{5}, std::chrono::milliseconds{120}};
     std::vector<std::string> only{};  ///< names of faults; empty: all of the class
     bool keep = true;                 ///< the histories of a run with violations

@@ -1,0 +1,65 @@
+#include "renewal.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace redlatch::test::fault {
+namespace {
+
+long long count_of(const Event& event, const char* name) {
+    const auto found = event.counts.find(name);
+    return found == event.counts.end() ? 0 : found->second;
+}
+
+bool ended_unwanted(const Event& event) {
+    if (event.op == Op::lost) return event.outcome.empty();
+    if (event.op == Op::probe) return event.held == false;
+    return event.op == Op::release && event.outcome == "expired";
+}
+
+/// One hold, and how many of its acquisitions are watched.
+class Watch {
+public:
+    /// The first sign that it is over while it is watched.
+    bool ends_with(const Event& event) {
+        if (over_) return false;
+        const bool watched = count_of(event, "watched") > 0;
+        const bool takes = event.op == Op::acquire || event.op == Op::nest;
+        if (takes && event.stage == Stage::ok && watched) ++watched_;
+        if (event.op == Op::release && event.stage == Stage::invoke && watched) --watched_;
+        if (takes && event.stage == Stage::ok && count_of(event, "ends_itself") > 0) over_ = true;
+        if (!ended_unwanted(event)) return false;
+        over_ = true;
+        return watched_ > 0;
+    }
+
+private:
+    int watched_ = 0;
+    bool over_ = false;
+};
+
+}  // namespace
+
+Violations check_renewal(const History& history, const RenewalLimits& limits) {
+    const std::vector<Span> disturbed = disturbances(history, limits.settle);
+    std::map<std::pair<int, std::uint64_t>, Watch> watches;
+    Violations found;
+    for (const Event& event : history) {
+        if (event.hold == 0 || event.op == Op::write) continue;
+        if (!watches[{event.process, event.hold}].ends_with(event)) continue;
+        const Time lease = std::chrono::milliseconds{count_of(event, "lease_ms")};
+        const Span renewable{event.at - lease, event.at};
+        if (lease < limits.shortest || covered(renewable, disturbed) > Time{0}) continue;
+        found.push_back({"renewal",
+                         event.lock + " of " + std::to_string(event.process) + "/" +
+                             std::to_string(event.hold) + " (" + event.policy +
+                             ") was watched and is over, lease " + in_ms(lease),
+                         event.at});
+    }
+    return found;
+}
+
+}  // namespace redlatch::test::fault
