@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -221,7 +222,7 @@ private:
         facts_.token = call.token = outer->token();
         succeed(call, reliance);
         losses_->add(facts_, outer->lost());
-        chain(*watched, reliance, static_cast<int>(dice_.between(1, 4)));
+        chain(*watched, reliance, static_cast<int>(dice_.between(2, 4)));
         release(*outer);
     }
 
@@ -230,12 +231,15 @@ private:
         facts_.counts["watched"] = 1;
         std::optional<Held> last = take_watched(watched, reliance);
         for (int i = 1; i < links && last; ++i) {
-            std::jthread other{[this, &last] {
+            std::latch both{2};
+            std::jthread other{[this, &last, &both] {
+                both.arrive_and_wait();
                 Event call = begin(Op::release, now() + command_timeout_);
                 const Result<Release> outcome = last->release();
                 call.at = now();
                 outcome ? complete(call, name_of(*outcome)) : fail(call, outcome.error());
             }};
+            both.arrive_and_wait();
             std::optional<Held> next = take_watched(watched, reliance);
             other.join();
             last = std::move(next);

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace redlatch::test::fault {
@@ -19,7 +21,7 @@ using End = std::function<void()>;
 constexpr Range at_once{};
 constexpr Range a_while{milliseconds{20}, milliseconds{500}};
 constexpr Range short_time{milliseconds{20}, milliseconds{200}};
-constexpr Range long_time{milliseconds{3000}, milliseconds{4500}};
+constexpr Range long_time{milliseconds{5000}, milliseconds{6500}};
 constexpr Range up_to_some_leases{milliseconds{30}, milliseconds{1500}};
 
 /// A fault of a link: on until the link passes everything again.
@@ -113,11 +115,31 @@ Fault freeze_client(Range duration) {
             }};
 }
 
+/// It is stopped for longer than short leases last, again and again, and runs for moments between.
+End stop_and_go(Laboratory& laboratory, const Attack& attack, Dice& dice) {
+    ChildProcess& client = *laboratory.station(attack.station).client;
+    auto run = [&client, seed = dice.between(0, 1'000'000)](const std::stop_token& over) {
+        Dice own{static_cast<std::uint64_t>(seed)};
+        while (!over.stop_requested()) {
+            client.freeze();
+            std::this_thread::sleep_for(milliseconds{own.between(15, 70)});
+            client.thaw();
+            std::this_thread::sleep_for(milliseconds{own.between(2, 15)});
+        }
+    };
+    const auto stopper = std::make_shared<std::jthread>(run);
+    return [stopper] {
+        stopper->request_stop();
+        stopper->join();
+    };
+}
+
 std::vector<Fault> faults_of_clients() {
     return {
         freeze_client(short_time),
         freeze_client(a_while),
         freeze_client(up_to_some_leases),
+        {"stop and go", Victim::client, FaultClass::inside, up_to_some_leases, stop_and_go},
         {"close client", Victim::client, FaultClass::inside, a_while,
          [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
              constexpr milliseconds limit{20'000};

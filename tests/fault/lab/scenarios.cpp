@@ -26,9 +26,12 @@ RunPlan hanging_threads() {
     plan.stations = 1;
     plan.client.threads = 5;
     Habits& habits = plan.client.habits;
-    habits.lease = {milliseconds{150}, milliseconds{250}};
+    plan.client.subject = "simple";
+    habits.lease = {milliseconds{200},
+                    milliseconds{200}};  // the same, so that locks pass in memory
     habits.wait = {milliseconds{6000}, milliseconds{8000}};
-    habits.no_wait = 5;
+    habits.no_wait = 0;
+    habits.polls = 0;
     habits.hangs = 40;
     return plan;
 }
@@ -65,14 +68,15 @@ RunPlan shared_holds() {
 RunPlan short_beside_long_leases() {
     RunPlan plan = undisturbed(milliseconds{8000});
     plan.latency = milliseconds{8};
-    plan.stations = 2;
+    plan.stations = 1;
     plan.client.subject = "watched";
-    plan.client.threads = 8;
-    plan.client.names = 16;
+    plan.client.threads = 20;
+    plan.client.names = 40;
     Habits& habits = plan.client.habits;
-    habits.briefly = 70;
+    habits.briefly = 95;  // they come and go, while those that last add up
     habits.lastingly = 100;
-    habits.brief = {milliseconds{30}, milliseconds{90}};
+    habits.brief = {milliseconds{30}, milliseconds{60}};
+    habits.shares = 0;
     habits.nests = 0;
     habits.extends = 0;
     habits.lingers = 80;
@@ -83,7 +87,7 @@ RunPlan short_beside_long_leases() {
 RunPlan stopped_again_and_again() {
     RunPlan plan = undisturbed(milliseconds{8000});
     plan.storm = milliseconds{5000};
-    plan.only = {"freeze client"};
+    plan.only = {"stop and go"};
     plan.pause = {milliseconds{1}, milliseconds{3}};
     plan.stations = 1;
     plan.client.slow_observer = true;
@@ -91,8 +95,11 @@ RunPlan stopped_again_and_again() {
     Habits& habits = plan.client.habits;
     habits.lease = {milliseconds{10}, milliseconds{60}};
     habits.wait = {milliseconds{6000}, milliseconds{8000}};
+    habits.no_wait = 0;
     habits.work = {};
     habits.hangs = 0;
+    habits.lingers = 0;
+    habits.shares = 0;
     habits.nests = 0;
     habits.extends = 0;
     return plan;
@@ -102,7 +109,7 @@ RunPlan mixed_nests() {
     RunPlan plan = undisturbed(milliseconds{9000});
     plan.stations = 2;
     plan.client.subject = "mixed";
-    plan.client.threads = 12;
+    plan.client.threads = 30;
     plan.client.habits.mixes = 100;
     plan.client.habits.lasting = {milliseconds{1500}, milliseconds{1600}};
     return plan;
@@ -112,13 +119,16 @@ RunPlan mixed_nests() {
 RunPlan ends_amid_calls() {
     RunPlan plan = undisturbed(milliseconds{500});
     plan.storm = milliseconds{10'000};
-    plan.only = {"close client", "freeze server for long", "black hole", "late replies"};
+    plan.only = {"close client", "freeze server for long"};
+    plan.pause = {milliseconds{300}, milliseconds{600}};
     plan.client.closes = true;
-    plan.client.threads = 4;
+    plan.client.names = 3;
+    plan.client.threads = 6;
     Habits& habits = plan.client.habits;
-    habits.lease = {milliseconds{150}, milliseconds{400}};
+    habits.lease = {milliseconds{200}, milliseconds{400}};
     habits.endless = 60;
-    habits.nests = 70;
+    habits.nests = 100;
+    habits.hangs = 0;
     return plan;
 }
 
