@@ -7,6 +7,7 @@
 #include "liveness.hpp"
 #include "ownership.hpp"
 #include "reentrant.hpp"
+#include "renewal.hpp"
 #include "store.hpp"
 #include "story.hpp"
 
@@ -299,6 +300,94 @@ TEST(IdleLocks, the_dead_do_not_wait) {
     EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
 }
 
+TEST(Deadlines, a_wait_without_limit_ends_with_its_client) {
+    Story story;
+    story.waits(1, 0, 500, 0);
+    EXPECT_TRUE(clean(check_deadlines(story.history(), 10ms)));
+    story.closes(1, 480, 495, 520);
+    EXPECT_TRUE(clean(check_deadlines(story.history(), 10ms)));
+    story.waits(1, 0, 600, 0);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "105 ms late"));
+    story.waits(1, 0, 0, 0);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "never came back"));
+}
+
+TEST(Deadlines, finds_a_client_that_takes_long_to_end) {
+    Story story;
+    story.closes(1, 480, 900, 520);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "end of a client"));
+}
+
+TEST(IdleLocks, a_hold_that_is_released_late_lasts_as_long_as_its_validity) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 900, 901, "expired");
+    story.waits(1, 10, 902, 1000);
+    EXPECT_TRUE(finds(check_idle_locks(story.history(), idle_limits), "lay free for 800 ms"));
+}
+
+TEST(IdleLocks, what_a_watchdog_does_is_not_known) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100, .policy = "Watchdog<Simple>"});
+    story.releases(1, 1, 900, 901).waits(1, 10, 902, 1000);
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+    story.loses(1, 1, 110);
+    EXPECT_TRUE(finds(check_idle_locks(story.history(), idle_limits), "lay free for 792 ms"));
+}
+
+// ---- Renewal
+
+constexpr RenewalLimits renewal_limits{.shortest = 50ms, .settle = 20ms};
+
+/// A watched hold, and when it was seen to be over.
+Story story_of_a_watched_hold(int over) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100, .policy = "Watchdog<Simple>"})
+        .watched(2, 100);
+    story.loses(1, 1, over).watched(1, 100);
+    return story;
+}
+
+TEST(Renewal, finds_a_watched_hold_that_runs_out) {
+    EXPECT_TRUE(finds(check_renewal(story_of_a_watched_hold(400).history(), renewal_limits),
+                      "was watched and is over, lease 100 ms"));
+}
+
+TEST(Renewal, sees_an_end_in_each_of_its_signs) {
+    Story released;
+    released.takes({.process = 1, .to = 5}).watched(2, 100);
+    released.releases(1, 1, 400, 405, "released").watched(2, 100);
+    EXPECT_TRUE(clean(check_renewal(released.history(), renewal_limits)));
+    Story probed;
+    probed.takes({.process = 1, .to = 5}).watched(2, 100).probes(1, 1, 400, false).watched(1, 100);
+    EXPECT_TRUE(finds(check_renewal(probed.history(), renewal_limits), "is over"));
+}
+
+TEST(Renewal, a_fault_within_the_lease_before_is_an_excuse) {
+    Story story = story_of_a_watched_hold(400);
+    story.fault("delay", 150, 250);
+    EXPECT_TRUE(finds(check_renewal(story.history(), renewal_limits), "is over"));
+    story.fault("delay", 150, 290);
+    EXPECT_TRUE(clean(check_renewal(story.history(), renewal_limits)));
+}
+
+TEST(Renewal, asks_nothing_of_leases_that_are_too_short) {
+    EXPECT_TRUE(clean(check_renewal(story_of_a_watched_hold(400).history(),
+                                    {.shortest = 200ms, .settle = 20ms})));
+}
+
+TEST(Renewal, lasts_as_long_as_one_acquisition_is_watched) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .policy = "Reentrant"});
+    story.nests(1, 1, 6, 10, 100).watched(2, 100).nests(1, 1, 11, 12, 100).watched(2, 100);
+    story.releases(1, 1, 20, 21, "still_held").watched(2, 100);
+    Story other = story;
+    story.loses(1, 1, 400).watched(1, 100);
+    EXPECT_TRUE(finds(check_renewal(story.history(), renewal_limits), "is over"));
+    other.releases(1, 1, 30, 31, "still_held").watched(2, 100);
+    other.loses(1, 1, 400).watched(1, 100);
+    EXPECT_TRUE(clean(check_renewal(other.history(), renewal_limits)));
+}
+
 // ---- Hygiene
 
 TEST(Hygiene, accepts_what_is_as_before) {
@@ -407,6 +496,43 @@ TEST(Honesty, finds_a_late_question_without_an_answer) {
     History history = story.history();
     history.back().outcome = "not fired";
     EXPECT_TRUE(finds(check_honesty(history, 1s), "asked after the end"));
+}
+
+TEST(Honesty, finds_a_loss_that_is_told_late_while_the_holder_does_nothing) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100})
+        .asks(1, 1, 6)
+        .releases(1, 1, 300, 301, "expired");
+    EXPECT_TRUE(finds(check_honesty(story.history(), 20ms), "198 ms after the validity"));
+    EXPECT_TRUE(clean(check_honesty(story.history(), 250ms)));
+    story.fault("freeze client", 105, 295, 1);
+    EXPECT_TRUE(clean(check_honesty(story.history(), 20ms)));
+    Story told;
+    told.takes({.process = 1, .to = 5, .valid = 100}).asks(1, 1, 6).loses(1, 1, 110);
+    told.releases(1, 1, 300, 301, "expired");
+    EXPECT_TRUE(clean(check_honesty(told.history(), 20ms)));
+}
+
+TEST(Honesty, finds_a_release_that_is_called_a_loss) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).releases(1, 1, 20, 30);
+    Story late = story;
+    story.fails(Op::extend, 1, 1, 10, 40, "not_held");
+    EXPECT_TRUE(clean(check_honesty(story.history(), 20ms)));
+    story.fails(Op::extend, 1, 1, 10, 40, "lost");
+    EXPECT_TRUE(finds(check_honesty(story.history(), 20ms), "says lost, and it was released"));
+    late.fails(Op::extend, 1, 1, 10, 120, "lost");
+    EXPECT_TRUE(clean(check_honesty(late.history(), 20ms))) << "by then it would have been";
+}
+
+TEST(HonestEnds, the_end_of_a_client_is_that_of_its_holds) {
+    Story story;
+    story.takes({.process = 1, .to = 5, .valid = 100}).closes(1, 50, 60, 80).loses(1, 1, 55);
+    EXPECT_TRUE(clean(check_honest_ends(until_closed(story.history()))));
+    story.takes({.process = 2, .from = 40, .to = 62, .valid = 250});
+    EXPECT_TRUE(clean(check_exclusion(until_closed(story.history()))));
+    story.takes({.process = 3, .from = 40, .to = 45, .valid = 60});
+    EXPECT_TRUE(finds(check_exclusion(until_closed(story.history())), "1/1 (Simple) and 3/1"));
 }
 
 TEST(HonestEnds, accepts_releases_in_time_and_after) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,8 +17,26 @@ const char* name_of(Op op) {
         case Op::nest: return "nested acquire";
         case Op::extend: return "extend";
         case Op::release: return "release";
+        case Op::close: return "end of a client, with its use";
         default: return "call";
     }
+}
+
+/// When the clients were closed, by process.
+std::map<int, Time> closes_of(const History& history) {
+    std::map<int, Time> closes;
+    for (const Event& event : history) {
+        if (event.op == Op::close && event.stage == Stage::ok) closes[event.process] = event.at;
+    }
+    return closes;
+}
+
+/// A wait without limit ends with its client.
+std::optional<Time> limit_of(const Event& invoke, const std::map<int, Time>& closed) {
+    const bool waits = invoke.op == Op::acquire || invoke.op == Op::nest;
+    const auto close = closed.find(invoke.process);
+    if (invoke.limit || !waits || close == closed.end()) return invoke.limit;
+    return std::max(close->second, invoke.at);
 }
 
 /// What is left of `whole` without `spans`.
@@ -55,8 +74,10 @@ Violations check_deadlines(const History& history, Time slack) {
         frozen[event.process] = frozen_spans(history, event.process);
         if (killed_at(history, event.process)) killed.insert(event.process);
     }
+    const std::map<int, Time> closed = closes_of(history);
     for (const Call& call : calls_of(history)) {
-        if (!call.invoke.limit) continue;
+        const auto limit = limit_of(call.invoke, closed);
+        if (!limit) continue;
         const std::string who = std::to_string(call.invoke.process) + "/" +
                                 std::to_string(call.invoke.hold) + " " + name_of(call.invoke.op) +
                                 " of " + call.invoke.lock;
@@ -67,7 +88,7 @@ Violations check_deadlines(const History& history, Time slack) {
         }
         const Span whole{call.invoke.at, call.completion->at};
         const Time excused = covered(whole, frozen[call.invoke.process]);
-        const Time late = call.completion->at - *call.invoke.limit - excused;
+        const Time late = call.completion->at - *limit - excused;
         if (late > slack) {
             found.push_back({"deadline", who + " came back " + in_ms(late) + " late", whole.end});
         }

@@ -59,12 +59,12 @@ public:
         events_.push_back(about(terms(process, hold), Op::lost, Stage::note, at));
         return *this;
     }
-    /// A call that waits until `limit`; `to` 0: it never comes back.
+    /// A call that waits until `limit`, 0: for ever; `to` 0: it never comes back.
     Story& waits(int process, int from, int to, int limit, const std::string& lock = "a") {
         Event event = about({.process = process, .hold = ++waits_, .lock = lock}, Op::acquire,
                             Stage::invoke, from);
         event.call = ++calls_;
-        event.limit = ms(limit);
+        if (limit != 0) event.limit = ms(limit);
         events_.push_back(event);
         if (to == 0) return *this;
         event.at = ms(to);
@@ -72,6 +72,33 @@ public:
         event.outcome = "timed_out";
         event.limit.reset();
         events_.push_back(event);
+        return *this;
+    }
+    /// The end of a process's client.
+    Story& closes(int process, int from, int to, int limit) {
+        Event event =
+            about({.process = process, .hold = 0, .lock = ""}, Op::close, Stage::invoke, from);
+        event.call = ++calls_;
+        event.limit = ms(limit);
+        events_.push_back(event);
+        event.at = ms(to);
+        event.stage = Stage::ok;
+        event.limit.reset();
+        events_.push_back(event);
+        return *this;
+    }
+    /// Somebody looks from now on whether `lost()` fires.
+    Story& asks(int process, std::uint64_t hold, int at) {
+        Event event = about(terms(process, hold), Op::lost, Stage::note, at);
+        event.outcome = "asked";
+        events_.push_back(event);
+        return *this;
+    }
+    /// The last calls, acquisitions or releases, are those of a watchdog's, with such a lease.
+    Story& watched(int events, int lease) {
+        for (auto event = events_.end() - events; event != events_.end(); ++event) {
+            event->counts = {{"watched", 1}, {"lease_ms", lease}};
+        }
         return *this;
     }
     Story& fault(const std::string& name, int from, int to, int target = 0) {

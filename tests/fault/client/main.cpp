@@ -62,6 +62,7 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"relative count", {choice<RelativeCount>("RelativeCount (Reentrant)")}},
         {"fence from a counter alone", {choice<CounterAlone>("CounterAlone (Fenced)")}},
         {"silent release", {choice<SilentRelease>("SilentRelease")}},
+        {"reentrant", {choice<Reentrant>("Reentrant")}},
         {"mixed", {choice<Reentrant>("Reentrant")}},
         {"watched", {choice<Watchdog<Simple>>("Watchdog<Simple>")}},
         {"deaf", {choice<Deaf>("Deaf")}},

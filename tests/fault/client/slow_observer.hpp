@@ -21,7 +21,7 @@ public:
 
 private:
     void rest() {
-        constexpr int seldom = 20;
+        constexpr int seldom = 12;
         const bool hangs = ++events_ % seldom == 0;
         std::this_thread::sleep_for(std::chrono::milliseconds{hangs ? 4000 : 2});
     }

@@ -369,7 +369,7 @@ private:
     template <class View>
     void hang(const Reliance<View>& reliance) {
         if (facts_.counts.contains("watched")) return;
-        const Time end = now() + reliance.remaining() + milliseconds{dice_.between(500, 6000)};
+        const Time end = now() + reliance.remaining() + milliseconds{dice_.between(2500, 6000)};
         while (now() < end && !stop_.stop_requested()) rest(milliseconds{20});
     }
 

@@ -86,6 +86,21 @@ std::vector<Control> make_controls() {
     silent.plan.storm = milliseconds{0};
     silent.plan.calm = milliseconds{3500};
     controls.push_back(std::move(silent));
+
+    habits = hasty();
+    habits.hangs = 100;
+    Control deaf = control("deaf", "honesty", habits, {});
+    deaf.plan.storm = milliseconds{0};
+    deaf.plan.calm = milliseconds{6000};
+    controls.push_back(std::move(deaf));
+
+    habits = hasty();
+    habits.lastingly = 100;
+    habits.lingers = 100;
+    Control unwatched = control("unwatched", "renewal", habits, {});
+    unwatched.plan.storm = milliseconds{0};
+    unwatched.plan.calm = milliseconds{4500};
+    controls.push_back(std::move(unwatched));
     return controls;
 }
 

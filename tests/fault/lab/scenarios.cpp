@@ -24,7 +24,7 @@ RunPlan undisturbed(milliseconds time) {
 RunPlan hanging_threads() {
     RunPlan plan = undisturbed(milliseconds{9000});
     plan.stations = 1;
-    plan.client.threads = 5;
+    plan.client.threads = 8;
     Habits& habits = plan.client.habits;
     plan.client.subject = "simple";
     habits.lease = {milliseconds{200},
@@ -32,15 +32,21 @@ RunPlan hanging_threads() {
     habits.wait = {milliseconds{6000}, milliseconds{8000}};
     habits.no_wait = 0;
     habits.polls = 0;
-    habits.hangs = 40;
+    habits.hangs = 20;
+    habits.nests = 0;
+    habits.extends = 0;
     return plan;
 }
 
 RunPlan slow_observers() {
     RunPlan plan = undisturbed(milliseconds{7000});
     plan.client.slow_observer = true;
+    plan.client.names = 8;
+    plan.client.threads = 6;
     Habits& habits = plan.client.habits;
     habits.lease = {milliseconds{100}, milliseconds{200}};
+    habits.work = {milliseconds{0}, milliseconds{5}};
+    habits.shares = 0;
     habits.listens = 100;
     habits.hangs = 10;
     habits.lingers = 10;
@@ -70,12 +76,13 @@ RunPlan short_beside_long_leases() {
     plan.latency = milliseconds{8};
     plan.stations = 1;
     plan.client.subject = "watched";
-    plan.client.threads = 20;
-    plan.client.names = 40;
+    plan.client.threads = 28;
+    plan.client.names = 60;
     Habits& habits = plan.client.habits;
-    habits.briefly = 95;  // they come and go, while those that last add up
+    habits.briefly = 98;  // they come and go, while those that last add up
     habits.lastingly = 100;
-    habits.brief = {milliseconds{30}, milliseconds{60}};
+    habits.brief = {milliseconds{36}, milliseconds{42}};
+    habits.lasting = {milliseconds{1500}, milliseconds{1600}};
     habits.shares = 0;
     habits.nests = 0;
     habits.extends = 0;
@@ -121,6 +128,8 @@ RunPlan ends_amid_calls() {
     plan.storm = milliseconds{10'000};
     plan.only = {"close client", "freeze server for long"};
     plan.pause = {milliseconds{300}, milliseconds{600}};
+    plan.latency = milliseconds{8};
+    plan.client.subject = "reentrant";
     plan.client.closes = true;
     plan.client.names = 3;
     plan.client.threads = 6;
