@@ -2,6 +2,7 @@
 // may stay behind.
 
 #include "lock_test.hpp"
+#include <redlatch/metrics.hpp>
 
 #include <algorithm>
 #include <atomic>
