@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <ostream>
 #include <sstream>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -241,14 +243,19 @@ public:
 
     std::string run() {
         auto done = in_background([this] {
-            prepare();
+            try {
+                prepare();
+            } catch (...) {
+                ready_.set_exception(std::current_exception());
+                throw;
+            }
             const Stopwatch watch;
             ready_.set_value();
             const Outcome outcome = make(call_.name, at_);
             const auto took = watch.elapsed();
             return std::pair{outcome, took};
         });
-        ready_.get_future().wait();
+        ready_.get_future().get();
         if (call_.end != End::none) end_it();
         const Stopwatch watch;
         if (!finishes(done, limit() + generous_slack)) {
@@ -273,7 +280,10 @@ private:
 
     void prepare() {
         const std::string name = call_.name;
-        if (silence_.known) at_.client->ping().value();
+        // A busy machine may need longer than a client's patience.
+        if (silence_.known && !eventually([this] { return at_.client->ping().has_value(); })) {
+            throw std::runtime_error{"no server"};
+        }
         if (call_.scene == Scene::theirs) theirs_hold_ = theirs_.acquire().value();
         if (call_.scene == Scene::local) {
             std::thread{[this] { local_hold_ = at_.lock->acquire().value(); }}.join();
@@ -397,7 +407,12 @@ protected:
         for (const Silence& silence : silences_of(GetParam())) {
             const std::string name = "job " + std::to_string(tasks_.size());
             tasks_.push_back([this, policy, silence, name] {
-                const std::string words = Attempt<Policy>{server_, GetParam(), silence, name}.run();
+                std::string words;
+                try {
+                    words = Attempt<Policy>{server_, GetParam(), silence, name}.run();
+                } catch (const std::exception& error) {
+                    words = error.what();
+                }
                 if (words.empty()) return;
                 const std::lock_guard lock{mutex_};
                 ADD_FAILURE() << policy << '\n' << words;
