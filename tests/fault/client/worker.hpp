@@ -72,7 +72,7 @@ public:
         lease_ = draw_lease();
         wait_ =
             dice_.percent(habits.no_wait) ? std::chrono::milliseconds{0} : dice_.in(habits.wait);
-        const LockOptions options = this->options();
+        const LockOptions options = this->options(Policy::watched);
         note_terms(options, facts_.policy.find("Watchdog") != std::string::npos);
         if constexpr (std::is_same_v<Policy, Reentrant>) {
             if (dice_.percent(habits.mixes)) return visit_mixed(options);
@@ -112,13 +112,15 @@ private:
     }
 
     /// What a handle on the lock does in its own way.
-    [[nodiscard]] LockOptions options() {
+    [[nodiscard]] LockOptions options(bool watched) {
         LockOptions options;
         options.lease = lease_;
         options.backoff = {milliseconds{5}, milliseconds{40}};
         if (dice_.percent(plan_->habits.polls)) options.wait_strategy = WaitStrategy::polling;
         if (dice_.percent(40)) options.release_mode = ReleaseMode::sent;
-        if (dice_.percent(10)) options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
+        if (watched && dice_.percent(10)) {
+            options.max_hold = lease_ + milliseconds{dice_.between(0, 500)};
+        }
         if (dice_.percent(10)) {
             options.lock_delay = milliseconds{dice_.between(1, longest_lock_delay.count())};
         }
@@ -207,9 +209,7 @@ private:
         facts_.policy = "Reentrant and Watchdog<Reentrant>";
         facts_.lock += ":" + std::to_string(::gettid());  // waiting for others is for other visits
         facts_.counts["lease_ms"] = lease_.count();
-        facts_.counts.erase("ends_itself");
         LockOptions mine = options;
-        mine.max_hold = LockOptions{}.max_hold;
         mine.lease = lease_;
         auto plain = lock_of<Reentrant>(mine);
         auto watched = lock_of<Watchdog<Reentrant>>(mine);
