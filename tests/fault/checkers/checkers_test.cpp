@@ -472,6 +472,10 @@ TEST(Honesty, finds_a_lost_hold_that_was_extended) {
 TEST(Honesty, finds_a_loss_that_nobody_was_told_of) {
     Story story;
     story.takes({.process = 1, .to = 5, .valid = 100}).probes(1, 1, 104, false);
+    Story unasked = story;
+    unasked.releases(1, 1, 300, 301, "expired");
+    EXPECT_TRUE(clean(check_honesty(unasked.history(), 20ms)));
+    story.asks(1, 1, 6);
     story.releases(1, 1, 300, 301, "expired");
     EXPECT_TRUE(finds(check_honesty(story.history(), 20ms), "did not fire for 196 ms"));
     story.fault("freeze client", 105, 295, 1);

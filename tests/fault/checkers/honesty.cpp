@@ -84,7 +84,7 @@ void check_notices(const History& history, Time slack, Violations& found) {
     const auto ends = seen_ends(history);
     for (const HoldRecord& hold : holds_of(history)) {
         const auto end = ends.find({hold.process, hold.number});
-        if (end == ends.end()) continue;
+        if (end == ends.end() || !hold.asked) continue;
         const Time until = hold.release_invoke ? hold.release_invoke->at : history.back().at;
         const Time heard = hold.lost.value_or(until);
         if (hold.lost && *hold.lost <= end->second) continue;
