@@ -10,8 +10,8 @@ namespace redlatch::test::fault {
 ///   is over that the client was told of last (of holds without a watchdog);
 /// - `state()` and `remaining()` say nothing else than `held()` before them;
 /// - nothing is extended or nested in a hold that is lost;
-/// - a client that asked for `lost()`, saw the end of the validity and waits for `slack` hears of it by `lost()`, the
-///   time for which its process stood still left out; who asks after the end is told at once.
+/// - a client that asked for `lost()`, saw the end of the validity and waits for `slack` hears of it by
+///   `lost()`, the time for which its process stood still left out; who asks after the end is told at once;
 /// - who asked for `lost()` of a hold without a watchdog and did not release it is told within `slack`
 ///   after the validity, whatever the holder and its callbacks do; the same time is left out;
 /// - `extend()` does not say "lost" of a hold that another thread has released in time.
