@@ -18,6 +18,7 @@
 namespace redlatch::test {
 
 /// A thread, and how to know that it waits: the system says that it sleeps, and goes on sleeping.
+/// One whose wait was over sooner does not sleep any more.
 class Waiter {
 public:
     explicit Waiter(std::function<void()> run)
@@ -39,7 +40,7 @@ public:
             const std::string now = sleep_signature();
             same = !now.empty() && now == last ? same + 1 : 0;
             last = now;
-            return same == 5;
+            return same == 5 || done_;
         }));
     }
 
