@@ -118,4 +118,10 @@ TEST_F(RenewalOf, what_is_buried_is_released_again_until_its_key_is_gone_however
     EXPECT_TRUE(asks(3)) << "as nobody has answered";
 }
 
+TEST_F(RenewalOf, what_is_buried_twice_is_released_at_both_times) {
+    ASSERT_TRUE(renewal_.bury(hold_, {50ms}));
+    ASSERT_TRUE(renewal_.bury(hold_, {1h}));
+    EXPECT_TRUE(asks(1));
+}
+
 }  // namespace

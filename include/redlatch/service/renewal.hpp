@@ -188,8 +188,11 @@ private:
     /// With the mutex held.
     void put(TimePoint due, Job job) {
         const Hold* const hold = job.hold.get();
-        Schedule<Job>& jobs = job.kind == Job::Kind::bury ? burials_ : renewals_;
-        jobs.put(hold, due, std::move(job));
+        if (job.kind == Job::Kind::bury) {
+            burials_.emplace(due, std::move(job));
+        } else {
+            renewals_.put(hold, due, std::move(job));
+        }
         // Most holds are over before the thread would have to look at them: it is left asleep.
         if (due < wakes_at_) wake_.ring();
     }
@@ -228,11 +231,17 @@ private:
         std::vector<Job> jobs =
             renewals_.take_early(now, widest_renewal_window, largest_batch, early);
         while (jobs.size() < largest_batch) {
-            auto job = burials_.take_due(now);
+            auto job = take_burial(now);
             if (!job) break;
             jobs.push_back(*std::move(job));
         }
         return jobs;
+    }
+
+    /// With the mutex held.
+    std::optional<Job> take_burial(TimePoint due) {
+        if (burials_.empty() || burials_.begin()->first > due) return std::nullopt;
+        return std::move(burials_.extract(burials_.begin()).mapped());
     }
 
     void begin(Job job) {
@@ -552,7 +561,8 @@ private:
         {
             const std::lock_guard lock{mutex_};
             if (closing_) return;
-            until = std::min({until, renewals_.next_due(), burials_.next_due()});
+            until = std::min(until, renewals_.next_due());
+            if (!burials_.empty()) until = std::min(until, burials_.begin()->first);
             wakes_at_ = until;
         }
         wait_until(until);
@@ -593,7 +603,7 @@ private:
         if (!running_) return std::nullopt;
         std::vector<Job> jobs;
         while (jobs.size() < largest_batch) {
-            auto job = burials_.take_due(TimePoint::max());
+            auto job = take_burial(TimePoint::max());
             if (!job) break;
             job->pauses.clear();
             jobs.push_back(*std::move(job));
@@ -609,7 +619,8 @@ private:
     WakeDescriptor wake_;
     std::mutex mutex_;
     Schedule<Job> renewals_;
-    Schedule<Job> burials_;  // apart: one of a hold that is lost has to outlive its dismissal
+    // Apart: one of a hold that is lost outlives its dismissal. A hold may have several.
+    std::multimap<TimePoint, Job> burials_;
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
     bool running_ = false;                   // the thread takes what is put into the schedule
     bool closing_ = false;
