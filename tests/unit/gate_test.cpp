@@ -1,18 +1,14 @@
+#include "gate_tools.hpp"
 #include "service_tools.hpp"
 #include "support/wait.hpp"
 #include <redlatch/service/gate.hpp>
 
 #include <gtest/gtest.h>
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -107,54 +103,6 @@ Kind unlock(Gate& gate, const std::string& key = "key") {
     }
     return ending.kind;
 }
-
-/// A thread, and how to know that it waits: the system says that it sleeps, and goes on sleeping.
-class Waiter {
-public:
-    explicit Waiter(std::function<void()> run)
-        : thread_([this, run = std::move(run)] {
-              id_ = ::syscall(SYS_gettid);
-              run();
-              done_ = true;
-          }) {}
-    Waiter(const Waiter&) = delete;
-    Waiter& operator=(const Waiter&) = delete;
-    ~Waiter() {
-        if (thread_.joinable()) thread_.join();
-    }
-
-    void wait_until_asleep() {
-        std::string last;
-        int same = 0;
-        ASSERT_TRUE(eventually([&] {
-            const std::string now = sleep_signature();
-            same = !now.empty() && now == last ? same + 1 : 0;
-            last = now;
-            return same == 5;
-        }));
-    }
-
-    void join() { thread_.join(); }
-    bool done() const { return done_; }
-
-private:
-    /// Which of its sleeps the thread is in; empty where it is awake.
-    std::string sleep_signature() const {
-        if (id_ == 0) return {};
-        std::ifstream status{"/proc/self/task/" + std::to_string(id_) + "/status"};
-        std::string signature;
-        bool asleep = false;
-        for (std::string line; std::getline(status, line);) {
-            if (line.starts_with("State:")) asleep = line.find('S', 6) != std::string::npos;
-            if (line.find("ctxt_switches") != std::string::npos) signature += line;
-        }
-        return asleep ? signature : std::string{};
-    }
-
-    std::atomic<long> id_{0};
-    std::atomic<bool> done_{false};
-    std::thread thread_;
-};
 
 TEST(Gate, free_name_gives_a_turn_at_once) {
     Gate gate;
