@@ -189,7 +189,7 @@ TEST_F(Tls, options_that_cannot_work_are_refused_with_the_systems_reason) {
         {{.key_password = "open sesame"}, {"key_password", "certificate_file"}},
     };
     for (const auto& [options, words] : cases) {
-        const auto error = thrown_by([&] { static_cast<void>(tls(options)); });
+        const auto error = thrown_by([&refused = options] { static_cast<void>(tls(refused)); });
         ASSERT_TRUE(is_error(error, Errc::invalid_argument)) << words.front();
         for (const std::string& word : words) {
             EXPECT_TRUE(speaks_of(*error, word)) << error->describe() << " lacks " << word;
