@@ -11,6 +11,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -174,8 +175,11 @@ private:
     static void check_readable(const char* option, const std::string& path) {
         if (path.empty()) return;
         const Descriptor file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+        struct stat status {};
+        if (!file.valid() || ::fstat(file.get(), &status) != 0) refuse_path(option, path);
         char byte = 0;
-        if (!file.valid() || ::read(file.get(), &byte, 1) < 0) refuse_path(option, path);
+        const bool once = S_ISFIFO(status.st_mode);  // what is read of a pipe is gone
+        if (!once && ::read(file.get(), &byte, 1) < 0) refuse_path(option, path);
     }
 
     /// For the reason that `errno` says.

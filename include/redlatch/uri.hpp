@@ -293,6 +293,10 @@ private:
             service = service.substr(0, end);
             if (!db.empty() && !parse_db(db)) return false;
         }
+        // A password with a `/` in it that is not encoded looks like this.
+        if (service.find('@') != std::string_view::npos) {
+            return fail("the service has an @ in it: write %40, and %2F for a / in a password");
+        }
         const auto name = decode(service);
         if (!name || name->empty()) return fail("the service is empty or badly encoded");
         parts_.service = *name;

@@ -198,6 +198,18 @@ TEST_F(FrozenUnderAHold, a_nested_try_gives_up_and_the_outer_hold_goes_on) {
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 
+TEST_F(FrozenUnderAHold, a_nested_try_returns_by_its_deadline_however_patient_commands_are) {
+    Client patient{options_for(server.uri(), 20s)};
+    Lock<Reentrant> lock{patient, "job", {.lease = 60s}};
+    lock.lock();
+    server.freeze();
+    const auto error = within(
+        100ms, [&] { return thrown_by([&] { static_cast<void>(lock.try_lock_for(100ms)); }); });
+    EXPECT_TRUE(is_error(error, Errc::unavailable));
+    server.thaw();
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
 TEST_F(FrozenUnderAHold, a_nested_lock_ends_with_the_outer_holds_validity) {
     Lock<Reentrant> lock{*client, "job", {.lease = 1s}};
     lock.lock();

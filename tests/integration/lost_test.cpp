@@ -333,6 +333,19 @@ TEST_F(LateAnswer, to_an_extension_of_a_hold_that_was_passed_on_leaves_the_next_
     EXPECT_TRUE(redis_.exists("job")) << "the next holder's";
 }
 
+TEST_F(LateAnswer, to_an_extension_that_was_given_up_leaves_no_key_behind) {
+    Client hasty{{.uris = {proxy_.uri()}, .command_timeout = 300ms}};
+    Lock<Simple> lock{hasty, "job", {.lease = 1s}};
+    Held held = lock.acquire().value();
+    const std::stop_token lost = held.lost();
+    proxy_.hold_replies();
+    EXPECT_EQ(code_of(held.extend(std::chrono::hours{1})), Errc::unavailable);
+    EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 60'000; }));
+    EXPECT_TRUE(fires(lost));
+    proxy_.pass();
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
 TEST_F(LateAnswer, to_a_nested_acquire_revives_nothing_and_leaves_no_key) {
     Lock<Reentrant> lock{slow_client_, "job", {.lease = 1s}};
     std::promise<std::stop_token> outer_lost;

@@ -1101,6 +1101,25 @@ TEST_F(NestingPause, ends_when_validity_does) {
     EXPECT_GE(Clock::now(), brief->valid_until());
 }
 
+TEST(Gate, extended_hold_is_not_passed_on_without_a_command) {
+    // The next one would block others for the longer lease, should it die.
+    const std::vector<std::function<void(Hold&)>> prolong{
+        [](Hold& hold) { hold.confirm(Clock::now(), 2h); },
+        [](Hold& hold) { hold.may_be_prolonged = true; }};
+    for (const auto& change : prolong) {
+        Gate gate;
+        const auto hold = taken_hold();
+        const Guest guest{.lease = 1h, .local_handoffs = 100};
+        guest.take(gate, hold);
+        Waiter next{[&] { guest.from_here().ask(gate); }};
+        next.wait_until_asleep();
+        hold->confirm(Clock::now(), 1h);
+        change(*hold);
+        EXPECT_EQ(gate.end_innermost("key", guest.thread).kind, Kind::last);
+        static_cast<void>(gate.close());
+    }
+}
+
 TEST(Gate, another_shape_is_refused_at_once) {
     Gate gate;
     Guest{}.take(gate, taken_hold());

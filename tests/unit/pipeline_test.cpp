@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -101,6 +102,15 @@ TEST_F(PipelineOf, commands_matches_answers_in_their_order) {
     answer("0\r\n");
     EXPECT_EQ(next(), "3: 30");
     EXPECT_TRUE(pipeline_.idle());
+}
+
+TEST_F(PipelineOf, commands_waits_to_write_what_was_added_behind_a_flush) {
+    ASSERT_TRUE(pipeline_.flush());
+    EXPECT_EQ(pipeline_.more_to_come().events & POLLOUT, 0);
+    pipeline_.add("command", 1);
+    EXPECT_NE(pipeline_.more_to_come().events & POLLOUT, 0);
+    ASSERT_TRUE(pipeline_.flush());
+    EXPECT_EQ(pipeline_.more_to_come().events & POLLOUT, 0);
 }
 
 TEST_F(PipelineOf, commands_gives_back_those_that_will_have_no_answer) {

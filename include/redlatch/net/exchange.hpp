@@ -94,8 +94,10 @@ private:
         message += " (the ACL has to allow" + call_->key_patterns() + " too)";
     }
 
+    /// Whether it is about the lock's own key. Of another one, the script names it.
     bool is_of_wrong_type(const Fault& fault) const noexcept {
-        return fault.error.code == Errc::wrong_type && !call_->type().empty();
+        return fault.error.code == Errc::wrong_type && !call_->type().empty() &&
+               fault.error.message.find(" (redlatch:") == std::string::npos;
     }
 
     void name_type(Fault& fault) const {

@@ -87,7 +87,7 @@ public:
     pollfd more_to_come() const noexcept {
         pollfd entry = connection_.more_to_come();
         entry.events |= POLLIN;
-        if (written_ < writing_.size()) entry.events |= POLLOUT;
+        if (written_ < writing_.size() || !unwritten_.empty()) entry.events |= POLLOUT;
         return entry;
     }
 

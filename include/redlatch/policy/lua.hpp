@@ -202,7 +202,7 @@ local function join()
   if endless then
     redis.call('PEXPIRE', waiters, 2 * stay)
   end
-  return last and redis.call('ZRANK', queue, token) or 0
+  return last and tonumber(redis.pcall('ZRANK', queue, token)) or 0
 end
 
 -- The answer to a token that has to wait. A token of this library's begins with its client's id, and is

@@ -665,8 +665,12 @@ private:
     }
 
     static bool passes_silently(const Entry& here, const Hold& hold) {
-        if (hold.terms().traits.fenced) return false;  // the next one needs a number of its own
+        const HoldTerms& terms = hold.terms();
+        if (terms.traits.fenced) return false;  // the next one needs a number of its own
         const TimePoint now = Clock::now();
+        // One that was extended lasts longer at the server than the next one asks for.
+        const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
+        if (hold.valid_until() > end || hold.may_be_prolonged) return false;
         return hold.valid(now) && may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now,
                                                     hold.terms().lease);
     }

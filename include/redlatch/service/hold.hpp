@@ -213,6 +213,10 @@ public:
     // Where several masters decide; null where one does. Shared by the holds of one token.
     std::shared_ptr<Votes> votes{};
 
+    /// A command that makes the lock last longer got no answer: the server may have it for longer than
+    /// the validity tells.
+    std::atomic<bool> may_be_prolonged = false;
+
     /// Whether a command that asked for the lock may be carried out after its release.
     bool may_come_to_life() const noexcept {
         return unclear_try || (votes != nullptr && votes->unsettled.load() != 0);

@@ -209,7 +209,7 @@ public:
     void watch(std::shared_ptr<Hold> hold) {
         const std::lock_guard lock{mutex_};
         const TimePoint end = hold->valid_until();
-        const bool sooner = end < alarms_.next_due();
+        const bool sooner = end < alarms_.next_due() || !thread_.joinable();
         const Hold* const key = hold.get();
         alarms_.put(key, end, std::move(hold));
         if (sooner) wake_up();

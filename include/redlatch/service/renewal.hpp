@@ -151,8 +151,9 @@ private:
     /// An errand's command at one server.
     struct Order {
         std::shared_ptr<Errand> errand;
-        bool whole = false;     // the server does not know the script
-        bool repeated = false;  // the connection before had died while it lay idle
+        bool whole = false;           // the server does not know the script
+        bool repeated = false;        // the connection before had died while it lay idle
+        bool first_key_only = false;  // the ACL forbids the others
     };
 
     /// The way to one server.
@@ -169,6 +170,8 @@ private:
     // Of several masters, one that is out of reach is connected to by another thread.
     static constexpr std::chrono::milliseconds quick_retry_pause{100};
     static constexpr int most_moves = 8;
+    // A command for another server, for once, is waited for: all of one round together so long.
+    static constexpr std::chrono::milliseconds time_to_redirect{50};
 
     /// With the mutex held.
     Result<void> start() {
@@ -303,11 +306,13 @@ private:
         errand.sent = std::min(errand.sent, now);
         Wiring wiring = node.wiring_for(pipe.connection());
         wiring.form = order.whole ? Wiring::Form::whole : Wiring::Form::by_sha;
+        wiring.first_key_only = wiring.first_key_only || order.first_key_only;
         pipe.add(errand.call().wire(wiring), std::move(order));
     }
 
     /// Sends and reads as much as goes without waiting.
     void exchange() {
+        redirect_by_ = saturating_add(Clock::now(), time_to_redirect);
         for (auto& [node, link] : links_) {
             if (auto connected = link.connect.take()) take_up(*node, link, *std::move(connected));
             flush(*node, link);
@@ -416,6 +421,11 @@ private:
             order.whole = true;
             return write(node, link, std::move(order));
         }
+        const bool denied = fault.error.code == Errc::denied && !order.first_key_only;
+        if (denied && order.errand->call().can_omit_keys()) {
+            order.first_key_only = true;
+            return write(node, link, std::move(order));
+        }
         const auto to = topology_->voters() == 1 ? redirection_of(fault) : std::nullopt;
         if (to && !order.errand->concluded && order.errand->moves++ < most_moves) {
             return redirect(node, std::move(order), *to, fault);
@@ -440,8 +450,8 @@ private:
             errand.silent = {&next};
             return post(next, {order.errand});
         }
-        const Limit limit =
-            Limit::in(renewal_patience(errand.job.hold->terms().lease, command_timeout_));
+        const Limit limit{redirect_by_};
+        if (limit.over()) return cast(order.errand, node, Vote::none, true);
         const Call call = errand.call();
         auto reply = node.run(call, limit);
         if (!reply) return refused(order.errand, node, reply.error());
@@ -630,6 +640,7 @@ private:
     std::multimap<TimePoint, std::shared_ptr<Errand>> overdue_at_;
     std::vector<std::shared_ptr<Errand>> concluded_;
     std::size_t burying_ = 0;  // releases under way
+    TimePoint redirect_by_{};
     std::thread thread_;
 };
 

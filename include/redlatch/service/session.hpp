@@ -166,8 +166,10 @@ public:
         if (!hold->advance(Phase::held, Phase::lost)) return;
         dismiss(*hold);
         std::vector<Clock::duration> releases;
-        if (several()) releases.push_back(Clock::duration::zero());  // a minority may still have it
-        if (hold->may_come_to_life()) releases.push_back(too_late());
+        const bool prolonged = hold->may_be_prolonged;
+        // Of several masters, a minority may still have it.
+        if (several() || prolonged) releases.push_back(Clock::duration::zero());
+        if (hold->may_come_to_life() || prolonged) releases.push_back(too_late());
         if (!releases.empty()) renewal_.bury(hold, std::move(releases));
         gate_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });

@@ -109,9 +109,16 @@ private:
         return Grip{std::move(hold), acquisition_.id};
     }
 
+    /// Ends an acquisition that nobody gets, without waiting for the server. Its count of a nest is
+    /// there for people.
     void let_go(const Hold& hold) {
         const auto ending = session_->gate().end_acquisition(hold, acquisition_.id);
-        static_cast<void>(Releasing{*session_}.end(ending));
+        if (ending.watched) session_->renewal().dismiss_one(*ending.hold);
+        if (ending.kind != Gate::Ending::Kind::last) return;
+        session_->dismiss(*ending.hold);
+        session_->release_later(ending.hold, ending.hold->may_come_to_life());
+        ending.hold->advance(Phase::releasing, Phase::released);
+        session_->gate().released(*ending.hold);
     }
 
     /// Asks the server until the core is content or gives up.
@@ -463,7 +470,10 @@ private:
         const Call call = nest_call(*hold, count, hold->server_ttl(nested_lease(*hold)));
         const auto reply = session_->run(hold->key(), call, limit);
         const TimePoint now = Clock::now();
-        if (!reply) return core_.fault(now, told(*hold, reply.error()));
+        if (!reply) {
+            if (reply.error().maybe_executed) hold->may_be_prolonged = true;
+            return core_.fault(now, told(*hold, reply.error()));
+        }
         const auto done = reply->view().integer();
         if (done == 1) return core_.taken(sent_, now);
         if (done != 0) return core_.fault(now, told(*hold, unexpected_reply()));

@@ -52,6 +52,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         }
         Fault fault = reply ? unexpected_reply() : std::move(reply).error();
         fault.error.key = hold->key();
+        if (fault.maybe_executed) hold->may_be_prolonged = true;
         session.tell_error(fault.error);
         if (!fault.transient || saturating_add(Clock::now(), retry_pause) >= limit.at) {
             return Unexpected{std::move(fault.error)};

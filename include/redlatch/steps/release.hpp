@@ -23,14 +23,7 @@ public:
     explicit Releasing(Session& session) : session_(&session) {}
 
     Result<Release> end(const Gate::Ending& ending) {
-        switch (ending.kind) {
-            case Gate::Ending::Kind::nothing: return Release::not_held;
-            case Gate::Ending::Kind::past: return tell(*ending.hold, Release::expired);
-            case Gate::Ending::Kind::nested: return end_nested(ending);
-            case Gate::Ending::Kind::handed: return end_handed(*ending.hold);
-            case Gate::Ending::Kind::last: return end_last(ending);
-        }
-        return Release::not_held;
+        return end(ending, Limit::in(session_->command_timeout()));
     }
 
     /// The same for who does not wait for the outcome. With `ReleaseMode::sent` the release of the
@@ -38,7 +31,8 @@ public:
     void end(const Gate::Ending& ending, ReleaseMode mode) {
         const bool waits = mode == ReleaseMode::confirmed || session_->several() ||
                            ending.kind != Gate::Ending::Kind::last || ending.has_heir;
-        if (waits || !send_last(ending.hold)) static_cast<void>(end(ending));
+        const Limit limit = Limit::in(session_->command_timeout());
+        if (waits || !send_last(ending.hold, limit)) static_cast<void>(end(ending, limit));
     }
 
     /// The caller holds nothing: a mistake that the observer hears of.
@@ -50,13 +44,24 @@ public:
     }
 
 private:
+    Result<Release> end(const Gate::Ending& ending, const Limit& limit) {
+        switch (ending.kind) {
+            case Gate::Ending::Kind::nothing: return Release::not_held;
+            case Gate::Ending::Kind::past: return tell(*ending.hold, Release::expired);
+            case Gate::Ending::Kind::nested: return end_nested(ending, limit);
+            case Gate::Ending::Kind::handed: return end_handed(*ending.hold);
+            case Gate::Ending::Kind::last: return end_last(ending, limit);
+        }
+        return Release::not_held;
+    }
+
     /// The inner hold has ended whatever the server says; the count there is for people.
-    Result<Release> end_nested(const Gate::Ending& ending) {
+    Result<Release> end_nested(const Gate::Ending& ending, const Limit& limit) {
         Hold& hold = *ending.hold;
         if (ending.watched) session_->renewal().dismiss_one(hold);
         constexpr std::int64_t ttl_as_it_is = 0;
         const Call call = nest_call(hold, ending.count, ttl_as_it_is);
-        auto reply = run(hold, call, Limit::in(session_->command_timeout()));
+        auto reply = run(hold, call, limit);
         if (reply && reply->view().integer() == 0) {
             session_->declare_lost(ending.hold);
             return tell(hold, Release::expired);
@@ -70,10 +75,9 @@ private:
         return tell(hold, Release::released);
     }
 
-    Result<Release> end_last(const Gate::Ending& ending) {
+    Result<Release> end_last(const Gate::Ending& ending, const Limit& limit) {
         const std::shared_ptr<Hold>& hold = ending.hold;
         session_->dismiss(*hold);
-        const Limit limit = Limit::in(session_->command_timeout());
         ReleaseCore core{Clock::now() < hold->valid_until()};
         const bool can_move = ending.has_heir && !session_->several();
         if (can_move && Clock::now() < hold->valid_until()) {
@@ -98,13 +102,12 @@ private:
     }
 
     /// False where it was not sent.
-    bool send_last(const std::shared_ptr<Hold>& hold) {
+    bool send_last(const std::shared_ptr<Hold>& hold, const Limit& limit) {
         session_->dismiss(*hold);
         auto awaiting = [session = session_, hold,
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             Releasing{*session}.answered(hold, reply, ended);
         };
-        const Limit limit = Limit::in(session_->command_timeout());
         if (!session_->collector().post(session_->master_of(hold->key()), release_call(*hold),
                                         std::move(awaiting), limit)) {
             return false;

@@ -142,7 +142,7 @@ std::vector<Fault> faults_of_clients() {
         {"stop and go", Victim::client, FaultClass::inside, up_to_some_leases, stop_and_go},
         {"close client", Victim::client, FaultClass::inside, a_while,
          [](Laboratory& laboratory, const Attack& attack, Dice&) -> End {
-             constexpr milliseconds limit{20'000};
+             static constexpr milliseconds limit{20'000};
              Station& station = laboratory.station(attack.station);
              station.client->write_line("stop");
              return [&laboratory, &station] { laboratory.replace_client(station, limit); };
