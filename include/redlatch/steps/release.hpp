@@ -173,7 +173,7 @@ private:
 
     /// The server gave the lock to `next`, for a thread here that has left meanwhile.
     Result<Release> release_unwanted(const std::shared_ptr<Hold>& next, const Limit& limit) {
-        const auto outcome = send_until_answered(*next, ReleaseCore{true}, limit);
+        auto outcome = send_until_answered(*next, ReleaseCore{true}, limit);
         if (!outcome || next->may_come_to_life()) {
             session_->release_later(next, true);
         }

@@ -33,7 +33,7 @@ public:
         : seeds_(std::move(seeds)),
           common_(std::move(common)),
           dial_(std::move(dial)),
-          use_(use),
+          use_(std::move(use)),
           on_reconnect_(std::move(on_reconnect)),
           on_move_(std::move(on_move)) {}
 
