@@ -91,7 +91,7 @@ set(REDLATCH_HEADERS
     # steps: what a lock does with a client
     include/redlatch/steps/lock_spec.hpp
     include/redlatch/steps/check_lock.hpp
-    include/redlatch/steps/grip.hpp
+    include/redlatch/steps/hold_ref.hpp
     include/redlatch/steps/release.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
@@ -99,7 +99,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/inspect.hpp
     # front ends
     include/redlatch/held.hpp
-    include/redlatch/handle.hpp
+    include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp
     include/redlatch/lock_guard.hpp
     include/redlatch/metrics.hpp

@@ -167,7 +167,7 @@ struct Place {
 void buy_in_threads(const Place& place, Way way, Rush& rush, int process) {
     redlatch::Client redis{example::options_for(place.locks)};
     const auto strategy =
-        way == Way::polling ? redlatch::WaitStrategy::polling : redlatch::WaitStrategy::granted;
+        way == Way::polling ? redlatch::WaitStrategy::polling : redlatch::WaitStrategy::queued;
     redlatch::Lock<redlatch::Reentrant> lock{redis, "coupon_rush", {.wait_strategy = strategy}};
     std::vector<std::jthread> running;
     for (int i = 0; i < threads; ++i) {

@@ -4,7 +4,7 @@
 #include <redlatch/compilation.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/result.hpp>
-#include <redlatch/steps/grip.hpp>
+#include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/types.hpp>
 
 #include <chrono>
@@ -39,13 +39,13 @@ public:
     Held() = default;
     Held(Held&& other) noexcept
         : client_(std::move(other.client_)),
-          grip_(std::exchange(other.grip_, {})),
+          ref_(std::exchange(other.ref_, {})),
           release_mode_(other.release_mode_) {}
     Held& operator=(Held&& other) noexcept {
         if (this != &other) {
             end();
             client_ = std::move(other.client_);
-            grip_ = std::exchange(other.grip_, {});
+            ref_ = std::exchange(other.ref_, {});
             release_mode_ = other.release_mode_;
         }
         return *this;
@@ -93,14 +93,15 @@ public:
 private:
     friend struct detail::Access;
 
-    Held(std::shared_ptr<detail::SharedClient> client, detail::Grip grip, ReleaseMode release_mode)
-        : client_(std::move(client)), grip_(std::move(grip)), release_mode_(release_mode) {}
+    Held(std::shared_ptr<detail::SharedClient> client, detail::HoldRef ref,
+         ReleaseMode release_mode)
+        : client_(std::move(client)), ref_(std::move(ref)), release_mode_(release_mode) {}
 
-    static bool is_ours(const detail::Grip& grip) noexcept;
+    static bool is_ours(const detail::HoldRef& ref) noexcept;
     void end() noexcept;
 
     std::shared_ptr<detail::SharedClient> client_;
-    detail::Grip grip_;
+    detail::HoldRef ref_;
     ReleaseMode release_mode_ = ReleaseMode::confirmed;
 };
 
@@ -111,8 +112,8 @@ struct Access {
     static const std::shared_ptr<SharedClient>& shared(const Client& client) {
         return client.shared_;
     }
-    static Held held(std::shared_ptr<SharedClient> client, Grip grip, ReleaseMode release_mode) {
-        return Held{std::move(client), std::move(grip), release_mode};
+    static Held held(std::shared_ptr<SharedClient> client, HoldRef ref, ReleaseMode release_mode) {
+        return Held{std::move(client), std::move(ref), release_mode};
     }
 };
 
@@ -121,56 +122,56 @@ struct Access {
 #if REDLATCH_DEFINITIONS
 
 REDLATCH_INLINE Result<Release> Held::release() noexcept {
-    const detail::Grip grip = std::exchange(grip_, {});
-    if (!is_ours(grip)) return Release::not_held;
+    const detail::HoldRef ref = std::exchange(ref_, {});
+    if (!is_ours(ref)) return Release::not_held;
     detail::Session& session = client_->session();
-    return detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id));
+    return detail::Releasing{session}.end(session.gate().end_acquisition(*ref.hold, ref.id));
 }
 
 REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
-    if (!is_ours(grip_)) {
+    if (!is_ours(ref_)) {
         return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
     }
-    const detail::HoldTerms& terms = grip_.hold->terms();
+    const detail::HoldTerms& terms = ref_.hold->terms();
     if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
-    return detail::extend_hold(client_->session(), grip_.hold, lease);
+    return detail::extend_hold(client_->session(), ref_.hold, lease);
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {
-    return is_ours(grip_) && grip_.hold->valid(Clock::now());
+    return is_ours(ref_) && ref_.hold->valid(Clock::now());
 }
 
 REDLATCH_INLINE std::chrono::milliseconds Held::remaining() const noexcept {
-    if (!is_ours(grip_)) return std::chrono::milliseconds::zero();
-    return grip_.hold->remaining(Clock::now());
+    if (!is_ours(ref_)) return std::chrono::milliseconds::zero();
+    return ref_.hold->remaining(Clock::now());
 }
 
 REDLATCH_INLINE HoldState Held::state() const noexcept {
-    return is_ours(grip_) ? grip_.hold->state(Clock::now()) : HoldState::none;
+    return is_ours(ref_) ? ref_.hold->state(Clock::now()) : HoldState::none;
 }
 
 REDLATCH_INLINE std::stop_token Held::lost() const {
-    if (!is_ours(grip_)) return detail::stopped_token();
-    return detail::lost_token(client_->session(), grip_.hold);
+    if (!is_ours(ref_)) return detail::stopped_token();
+    return detail::lost_token(client_->session(), ref_.hold);
 }
 
 REDLATCH_INLINE std::uint64_t Held::fence() const noexcept {
-    return is_ours(grip_) ? grip_.hold->fence : 0;
+    return is_ours(ref_) ? ref_.hold->fence : 0;
 }
 
 REDLATCH_INLINE std::string Held::token() const {
-    return is_ours(grip_) ? grip_.hold->token().bytes : std::string{};
+    return is_ours(ref_) ? ref_.hold->token().bytes : std::string{};
 }
 
-REDLATCH_INLINE bool Held::is_ours(const detail::Grip& grip) noexcept {
-    return grip.hold != nullptr && grip.hold->is_of_this_process();
+REDLATCH_INLINE bool Held::is_ours(const detail::HoldRef& ref) noexcept {
+    return ref.hold != nullptr && ref.hold->is_of_this_process();
 }
 
 REDLATCH_INLINE void Held::end() noexcept {
-    const detail::Grip grip = std::exchange(grip_, {});
-    if (!is_ours(grip)) return;
+    const detail::HoldRef ref = std::exchange(ref_, {});
+    if (!is_ours(ref)) return;
     detail::Session& session = client_->session();
-    detail::Releasing{session}.end(session.gate().end_acquisition(*grip.hold, grip.id),
+    detail::Releasing{session}.end(session.gate().end_acquisition(*ref.hold, ref.id),
                                    release_mode_);
 }
 

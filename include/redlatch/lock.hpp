@@ -1,8 +1,8 @@
 #pragma once
 
 #include <redlatch/client.hpp>
-#include <redlatch/handle.hpp>
 #include <redlatch/held.hpp>
+#include <redlatch/lock_impl.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/policy/simple.hpp>
@@ -45,7 +45,7 @@ public:
     /// No I/O. Throws `LockError` with `Errc::invalid_argument` for a name that is empty, longer than
     /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
     Lock(Client& client, std::string name, LockOptions options = {})
-        : handle_(client, std::move(name), options, detail::traits_of<Policy>()) {}
+        : impl_(client, std::move(name), options, detail::traits_of<Policy>()) {}
     Lock(Client& client, const char* name, LockOptions options = {})
         : Lock(client, detail::string_of(name, "the lock's name"), options) {}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
@@ -55,24 +55,24 @@ public:
     /// does.
     ~Lock() = default;
 
-    const std::string& name() const noexcept { return handle_.name(); }
+    const std::string& name() const noexcept { return impl_.name(); }
 
     /// Waits without limit, through faults of the server too; the observer hears of those. Throws
     /// `LockError` if it can never be had: `denied`, `wrong_type`, `deadlock`, `protocol`,
     /// `invalid_argument`; if the outer hold of a nested one turns out to be `lost`; and with
     /// `cancelled` if the client is closed.
-    void lock() { handle_.take({}); }
+    void lock() { impl_.take({}); }
 
     /// The same with this acquisition's lease.
-    void lock(Lease lease) { handle_.take({.lease = lease}); }
+    void lock(Lease lease) { impl_.take({.lease = lease}); }
 
     /// Tries once. False only where somebody else holds the lock; a fault throws `LockError`. Blocks
     /// for at most `command_timeout`.
-    [[nodiscard]] bool try_lock() { return handle_.try_take({.wait = Wait::none()}); }
+    [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
     /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where somebody
     /// else held the lock until then; a fault that lasted until then throws `LockError`.
-    [[nodiscard]] bool try_lock_for(Wait wait) { return handle_.try_take({.wait = wait}); }
+    [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock.
     template <class AnyClock, class Duration>
@@ -80,58 +80,58 @@ public:
         using Wide = std::chrono::duration<long double, std::nano>;
         const Wide left =
             Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
-        return handle_.try_take({.wait = left});
+        return impl_.try_take({.wait = left});
     }
 
     /// The same as `try_lock_for(wait)` with this acquisition's lease.
     [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
-        return handle_.try_take({.wait = wait, .lease = lease});
+        return impl_.try_take({.wait = wait, .lease = lease});
     }
 
     /// Ends the calling thread's innermost hold, as `release()` does, and waits as
     /// `LockOptions::release_mode` says: for at most `command_timeout`. The outcome goes to the
     /// observer.
-    void unlock() noexcept { handle_.unlock(); }
+    void unlock() noexcept { impl_.unlock(); }
 
     /// Takes the lock as an object that owns it. Never throws; the error tells contention
     /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.
     [[nodiscard]] Result<Held> acquire(const AcquireOptions& options = {}) noexcept {
-        return handle_.acquire(options);
+        return impl_.acquire(options);
     }
 
     /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors
     /// and bounds are those of `Held::release()`.
-    Result<Release> release() noexcept { return handle_.release(); }
+    Result<Release> release() noexcept { return impl_.release(); }
 
     /// Makes the calling thread's hold last longer; see `Held::extend()`.
-    Result<void> extend(Lease lease) noexcept { return handle_.extend(lease); }
+    Result<void> extend(Lease lease) noexcept { return impl_.extend(lease); }
 
     /// Whether the calling thread holds the lock now, with its validity running. No I/O.
-    bool held() const noexcept { return handle_.held(); }
+    bool held() const noexcept { return impl_.held(); }
 
     /// How much of the calling thread's validity is left, rounded down; 0 without a hold. No I/O.
-    std::chrono::milliseconds remaining() const noexcept { return handle_.remaining(); }
+    std::chrono::milliseconds remaining() const noexcept { return impl_.remaining(); }
 
     /// The state of the calling thread's hold. No I/O.
-    HoldState state() const noexcept { return handle_.state(); }
+    HoldState state() const noexcept { return impl_.state(); }
 
     /// Fires when the calling thread's hold is lost; see `Held::lost()`.
-    std::stop_token lost() const { return handle_.lost(); }
+    std::stop_token lost() const { return impl_.lost(); }
 
     /// The fencing token of the calling thread's hold, also after its validity has ended; 0 without a
     /// hold. Greater than that of every earlier holder; see `Fenced`. No I/O.
-    std::uint64_t fence() const noexcept requires is_fenced<Policy> { return handle_.fence(); }
+    std::uint64_t fence() const noexcept requires is_fenced<Policy> { return impl_.fence(); }
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
-    Result<LockInfo> inspect() const noexcept { return handle_.inspect(); }
+    Result<LockInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
     /// its lease ends: until then two may believe that they hold the lock.
-    Result<Forced> force_unlock() noexcept { return handle_.force_unlock(); }
+    Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
 
 private:
-    detail::Handle handle_;
+    detail::LockImpl impl_;
 };
 
 }  // namespace redlatch::inline v0

@@ -35,10 +35,12 @@ enum class WaitStrategy {
     /// keep their places and ask; where it doesn't allow the queue's keys, they poll (an observer gets a
     /// `warning`), until after a minute they try the queue again. So they do where
     /// several masters decide, as no queue is common to these.
-    granted,
+    queued,
     /// A waiter asks again and again, with the pauses of `backoff`. While others queue for the lock,
     /// it is theirs.
     polling,
+    /// The former name of `queued`.
+    granted [[deprecated("use WaitStrategy::queued")]] = queued,
 };
 
 /// How a lock is released where nobody asks for the outcome: by `unlock()`, and by destructors.
@@ -85,8 +87,8 @@ struct LockOptions {
     /// How long the server keeps the lock for a silent holder. Default: 30 s.
     Lease lease = std::chrono::seconds{30};
 
-    /// How to wait for another process. Default: `WaitStrategy::granted`.
-    WaitStrategy wait_strategy = WaitStrategy::granted;
+    /// How to wait for another process. Default: `WaitStrategy::queued`.
+    WaitStrategy wait_strategy = WaitStrategy::queued;
 
     /// How often in a row the lock may pass from thread to thread inside this process while other
     /// processes wait in the queue; while none do, there is no limit. With `WaitStrategy::polling`

@@ -4,7 +4,7 @@
 #include <redlatch/redlatch.hpp>
 
 struct Policy {
-    static constexpr redlatch::Shape shape = redlatch::Shape::string;
+    static constexpr redlatch::KeyType key_type = redlatch::KeyType::string;
     static constexpr bool reentrant = false;
     static constexpr bool watched = false;
 #ifndef REDLATCH_EXPECT_FAIL

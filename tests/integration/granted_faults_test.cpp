@@ -484,11 +484,11 @@ protected:
         EXPECT_EQ(heard.integer, 1);
     }
 
-    std::string grant_of(const std::string& token, char shape) {
+    std::string grant_of(const std::string& token, char key_type) {
         const auto time = redis_.command({"TIME"});
         const std::string micros = time.elements[0].text + "999999";
-        return "100000 " + micros + " " + redis_.info("server").at("run_id") + " " + shape + " 0 " +
-               std::to_string(token.size()) + " " + token + "job";
+        return "100000 " + micros + " " + redis_.info("server").at("run_id") + " " + key_type +
+               " 0 " + std::to_string(token.size()) + " " + token + "job";
     }
 
     std::string token_of_client() {

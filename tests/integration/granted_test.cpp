@@ -275,7 +275,7 @@ TYPED_TEST(Granted, wait_that_ended_tells_who_has_the_lock) {
         return result ? std::string{} : result.error().message;
     };
     EXPECT_EQ(message(this->client_, {.wait = 0s}), "held by web-3:4711");
-    for (const WaitStrategy strategy : {WaitStrategy::granted, WaitStrategy::polling}) {
+    for (const WaitStrategy strategy : {WaitStrategy::queued, WaitStrategy::polling}) {
         const std::string told =
             message(this->client_, {.wait = 100ms}, {.wait_strategy = strategy});
         EXPECT_TRUE(told.starts_with("held by web-3:4711 after ")) << told;

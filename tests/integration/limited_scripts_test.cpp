@@ -98,7 +98,7 @@ protected:
             steps.push_back(
                 {"acquire by a waiter, stay " + stay, [=, this] { return ask(b, stay, "1"); }, b});
         }
-        if (GetParam() == Shape::hash) {
+        if (GetParam() == KeyType::hash) {
             steps.push_back(
                 {"nest", [this] {
                      return eval(scripts_.nest, {keys_.lock, keys_.fence}, {holder, "2", "60000"});
@@ -140,7 +140,7 @@ protected:
 
     /// Somebody holds the lock. In front waits one who cannot be told just now, and behind one who
     /// can, if any waits at all.
-    void set_the_scene(bool waiting, Shape waiter, bool fenced) {
+    void set_the_scene(bool waiting, KeyType waiter, bool fenced) {
         redis_.flushall();
         if (waiting) {
             hold_by_hand(waiter);
@@ -183,9 +183,9 @@ protected:
     RawRedis limited_{server_};
 };
 
-INSTANTIATE_TEST_SUITE_P(On, LimitedScripts, ::testing::Values(Shape::string, Shape::hash),
-                         [](const auto& shape) -> std::string {
-                             return shape.param == Shape::string ? "string" : "hash";
+INSTANTIATE_TEST_SUITE_P(On, LimitedScripts, ::testing::Values(KeyType::string, KeyType::hash),
+                         [](const auto& key_type) -> std::string {
+                             return key_type.param == KeyType::string ? "string" : "hash";
                          });
 
 TEST_P(LimitedScripts, make_no_two_owners_and_leave_no_key_for_ever_whatever_command_is_forbidden) {
@@ -197,13 +197,13 @@ TEST_P(LimitedScripts, make_no_two_owners_and_leave_no_key_for_ever_whatever_com
         for (const bool free : {false, true}) {
             for (const Step& step : free ? steps_on_free() : steps_on_held()) {
                 for (const bool waiting : {false, true}) {
-                    for (const Shape waiter : {Shape::string, Shape::hash}) {
+                    for (const KeyType waiter : {KeyType::string, KeyType::hash}) {
                         for (const bool fenced : {false, true}) {
                             SCOPED_TRACE(step.name + " without " + command +
                                          (free ? ", free" : "") + (waiting ? ", waiting" : "") +
-                                         (waiter == Shape::string ? " s" : " h") +
+                                         (waiter == KeyType::string ? " s" : " h") +
                                          (fenced ? ", fenced" : ""));
-                            if (!waiting && (fenced || waiter == Shape::hash)) continue;
+                            if (!waiting && (fenced || waiter == KeyType::hash)) continue;
                             set_the_scene(waiting, waiter, fenced);
                             if (free) redis_.del(keys_.lock);
                             expect_sane(step, command, step.run(), ear);
@@ -254,9 +254,9 @@ protected:
     std::string dump_;
 };
 
-INSTANTIATE_TEST_SUITE_P(On, OccupiedCompanion, ::testing::Values(Shape::string, Shape::hash),
-                         [](const auto& shape) -> std::string {
-                             return shape.param == Shape::string ? "string" : "hash";
+INSTANTIATE_TEST_SUITE_P(On, OccupiedCompanion, ::testing::Values(KeyType::string, KeyType::hash),
+                         [](const auto& key_type) -> std::string {
+                             return key_type.param == KeyType::string ? "string" : "hash";
                          });
 
 TEST_P(OccupiedCompanion, does_not_keep_a_lock_from_being_released) {
@@ -271,7 +271,7 @@ TEST_P(OccupiedCompanion, does_not_keep_a_lock_from_being_released) {
         EXPECT_EQ(force(), 1);
         expect_free();
     });
-    if (GetParam() == Shape::string) return;
+    if (GetParam() == KeyType::string) return;
     for_each_occupant([this] {
         EXPECT_EQ(number(lua::on_hash_for_redisson().release, {holder, run_id}), 1);
         expect_free();
@@ -333,7 +333,7 @@ TEST_P(OccupiedCompanion, that_counts_the_fences_is_overwritten) {
             set_the_scene(true, GetParam(), true);
             redis_.del(keys_.fence);
             redis_.command(write);
-            if (GetParam() == Shape::hash) {
+            if (GetParam() == KeyType::hash) {
                 EXPECT_EQ(
                     eval(scripts_.nest, {keys_.lock, keys_.fence}, {holder, "2", "60000"}).integer,
                     1);

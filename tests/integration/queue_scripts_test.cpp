@@ -9,9 +9,9 @@
 namespace redlatch::test {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(On, Queue, ::testing::Values(Shape::string, Shape::hash),
-                         [](const auto& shape) -> std::string {
-                             return shape.param == Shape::string ? "string" : "hash";
+INSTANTIATE_TEST_SUITE_P(On, Queue, ::testing::Values(KeyType::string, KeyType::hash),
+                         [](const auto& key_type) -> std::string {
+                             return key_type.param == KeyType::string ? "string" : "hash";
                          });
 
 TEST_P(Queue, refused_wait_in_the_order_of_their_coming) {
@@ -59,7 +59,7 @@ TEST_P(Queue, asking_again_keeps_the_place_and_updates_the_terms) {
     const std::string before = score(a);
     EXPECT_EQ(terms(a).lease, 60'000);
     EXPECT_EQ(terms(a).hears, "0");
-    EXPECT_EQ(terms(a).shape, to_string(GetParam()));
+    EXPECT_EQ(terms(a).key_type, to_string(GetParam()));
 
     const Answered refused = acquire({.token = a, .lease = 5'000, .stay = 90'000, .hears = true});
     EXPECT_EQ(refused.place, 0);
@@ -90,7 +90,7 @@ TEST_P(Queue, release_gives_the_lock_to_the_first_for_exactly_its_lease) {
     EXPECT_EQ(release(holder), 1);
     expect_owner(a, 20'000);
     expect_queue({b});
-    EXPECT_EQ(redis_.type(keys_.lock), GetParam() == Shape::string ? "string" : "hash");
+    EXPECT_EQ(redis_.type(keys_.lock), GetParam() == KeyType::string ? "string" : "hash");
     EXPECT_EQ(release(a), 1);
     expect_owner(b, 90'000);
     EXPECT_EQ(redis_.keys(), Tokens{"job"}) << "nothing else is left";
@@ -112,7 +112,7 @@ TEST_P(Queue, release_tells_the_one_who_has_the_lock_now) {
     EXPECT_EQ(grant->key, "job");
     EXPECT_EQ(grant->ttl, 20s);
     EXPECT_EQ(grant->server, run_id);
-    EXPECT_EQ(std::string{grant->shape}, to_string(GetParam()));
+    EXPECT_EQ(std::string{grant->key_type}, to_string(GetParam()));
     EXPECT_GT(grant->time.count(), refused.time);
     EXPECT_LE(grant->time.count(), now());
     EXPECT_TRUE(ear.silent()) << "once";
@@ -158,7 +158,7 @@ TEST_P(Queue, who_cannot_be_told_just_now_is_passed_over_and_keeps_the_place) {
     EXPECT_LE(terms(a).seen_until, after + 5'000'000);
     EXPECT_EQ(terms(a).lease, 20'000);
     EXPECT_EQ(terms(a).hears, "1");
-    EXPECT_EQ(terms(a).shape, to_string(GetParam()));
+    EXPECT_EQ(terms(a).key_type, to_string(GetParam()));
     EXPECT_EQ(terms(b).seen_until, hurried.seen_until) << "never lengthened";
 
     Listener ear{server_, a};
@@ -497,30 +497,31 @@ TEST_P(Queue, forgotten_queue_vanishes_by_itself) {
 }
 
 TEST_P(Queue, each_is_given_the_lock_in_its_own_shape) {
-    for (const auto& [waiter, shape] :
-         {std::pair{a, Shape::hash}, std::pair{b, Shape::string}, std::pair{c, Shape::hash}}) {
-        hold_by_hand(shape);
-        acquire({.token = waiter}, shape);
+    for (const auto& [waiter, key_type] :
+         {std::pair{a, KeyType::hash}, std::pair{b, KeyType::string},
+          std::pair{c, KeyType::hash}}) {
+        hold_by_hand(key_type);
+        acquire({.token = waiter}, key_type);
     }
     hold_by_hand(GetParam());
     EXPECT_EQ(release(holder), 1);
     for (const std::string& next : {a, b, c}) {
-        EXPECT_EQ(shape(), next == b ? Shape::string : Shape::hash);
+        EXPECT_EQ(key_type(), next == b ? KeyType::string : KeyType::hash);
         expect_owner(next, 60'000);
-        EXPECT_EQ(number(scripts_on(shape()).release, {next, run_id}), 1);
+        EXPECT_EQ(number(scripts_on(key_type()).release, {next, run_id}), 1);
     }
     EXPECT_TRUE(redis_.keys().empty());
 }
 
 TEST_P(Queue, acquire_of_an_absent_key_serves_one_of_the_other_shape_too) {
-    const Shape other = GetParam() == Shape::string ? Shape::hash : Shape::string;
+    const KeyType other = GetParam() == KeyType::string ? KeyType::hash : KeyType::string;
     hold_by_hand(other);
     acquire({.token = a, .lease = 20'000}, other);
     redis_.del(keys_.lock);
     const Answered refused = acquire({.token = b});
     EXPECT_FALSE(refused.ours);
     EXPECT_EQ(refused.ttl, 20'000);
-    EXPECT_EQ(shape(), other);
+    EXPECT_EQ(key_type(), other);
     expect_owner(a, 20'000);
 }
 
@@ -592,7 +593,7 @@ TEST_P(Queue, waits_for_a_foreign_lock_and_is_served_when_it_is_gone) {
 }
 
 TEST_P(Queue, release_gives_nothing_away_while_another_owns_the_hash_too) {
-    if (GetParam() == Shape::string) return;  // a string has one owner
+    if (GetParam() == KeyType::string) return;  // a string has one owner
     hold();
     redis_.command({"HSET", keys_.lock, "foreign:1", "2"});
     acquire({.token = a});
@@ -677,7 +678,7 @@ TEST_P(Queue, scripts_of_the_holder_do_not_disturb_it) {
     EXPECT_TRUE(acquire({.token = holder}).ours);
     EXPECT_EQ(number(scripts_.extend, {holder, "90000"}), 1);
     EXPECT_EQ(number(scripts_.extend, {a, "90000"}), 0);
-    if (GetParam() == Shape::hash) {
+    if (GetParam() == KeyType::hash) {
         EXPECT_EQ(number(scripts_.nest, {a, "2", "60000"}), 0);
         EXPECT_EQ(number(scripts_.nest, {holder, "2", "60000"}), 1);
         EXPECT_EQ(number(scripts_.nest, {holder, "1", "60000"}), 1);
@@ -795,9 +796,9 @@ protected:
     }
 };
 
-INSTANTIATE_TEST_SUITE_P(On, QueueOfTheLimited, ::testing::Values(Shape::string, Shape::hash),
-                         [](const auto& shape) -> std::string {
-                             return shape.param == Shape::string ? "string" : "hash";
+INSTANTIATE_TEST_SUITE_P(On, QueueOfTheLimited, ::testing::Values(KeyType::string, KeyType::hash),
+                         [](const auto& key_type) -> std::string {
+                             return key_type.param == KeyType::string ? "string" : "hash";
                          });
 
 TEST_P(QueueOfTheLimited, is_served_without_a_word_where_publish_is_forbidden) {

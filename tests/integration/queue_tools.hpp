@@ -58,19 +58,19 @@ struct Answered {
 };
 
 struct Terms {
-    std::string shape;
+    std::string key_type;
     long long lease = 0;
     long long seen_until = 0;
     std::string hears;
     std::string fenced;
 };
 
-inline std::string to_string(Shape shape) {
-    return shape == Shape::string ? "s" : "h";
+inline std::string to_string(KeyType key_type) {
+    return key_type == KeyType::string ? "s" : "h";
 }
 
-inline const LockScripts& scripts_on(Shape shape) {
-    return shape == Shape::string ? lua::on_string() : lua::on_hash();
+inline const LockScripts& scripts_on(KeyType key_type) {
+    return key_type == KeyType::string ? lua::on_string() : lua::on_hash();
 }
 
 /// A client's ear: subscribed to the channel of a token.
@@ -103,7 +103,7 @@ private:
     RawRedis connection_;
 };
 
-class Queue : public ::testing::TestWithParam<Shape> {
+class Queue : public ::testing::TestWithParam<KeyType> {
 protected:
     RawReply run(const Script& script, const std::vector<std::string>& arguments) {
         RawRedis::Command command{
@@ -119,9 +119,9 @@ protected:
     }
 
     Answered acquire(const Asking& asking) { return acquire(asking, GetParam()); }
-    Answered acquire(const Asking& asking, Shape shape) {
+    Answered acquire(const Asking& asking, KeyType key_type) {
         const RawReply reply =
-            run(scripts_on(shape).acquire,
+            run(scripts_on(key_type).acquire,
                 {asking.token, std::to_string(asking.lease), std::to_string(asking.stay),
                  asking.hears ? "1" : "0", run_id, "0", asking.fenced ? "1" : "0"});
         const auto& answer = reply.elements;
@@ -141,10 +141,10 @@ protected:
     }
     /// Somebody holds the lock.
     void hold() { ASSERT_TRUE(acquire({.token = holder}).ours); }
-    /// The same in any shape, whatever was there.
-    void hold_by_hand(Shape shape, const std::string& token = holder) {
+    /// The same in any key_type, whatever was there.
+    void hold_by_hand(KeyType key_type, const std::string& token = holder) {
         redis_.del(keys_.lock);
-        if (shape == Shape::string) {
+        if (key_type == KeyType::string) {
             redis_.set(keys_.lock, token);
         } else {
             redis_.command({"HSET", keys_.lock, token, "1"});
@@ -157,9 +157,11 @@ protected:
     long long force() { return number(scripts_.force, {owner(), run_id}); }
     long long waiters() { return run(scripts_.inspect, {""}).elements.at(3).integer; }
 
-    Shape shape() { return redis_.type(keys_.lock) == "hash" ? Shape::hash : Shape::string; }
+    KeyType key_type() {
+        return redis_.type(keys_.lock) == "hash" ? KeyType::hash : KeyType::string;
+    }
     std::string owner() {
-        if (shape() == Shape::string) return redis_.get(keys_.lock).value_or("");
+        if (key_type() == KeyType::string) return redis_.get(keys_.lock).value_or("");
         const auto fields = redis_.hgetall(keys_.lock);
         return fields.size() == 1 ? fields.begin()->first : "several";
     }
@@ -167,7 +169,7 @@ protected:
         EXPECT_EQ(owner(), token);
         EXPECT_LE(redis_.pttl(keys_.lock), lease);
         EXPECT_GT(redis_.pttl(keys_.lock), lease - 8000);
-        if (shape() == Shape::hash) {
+        if (key_type() == KeyType::hash) {
             EXPECT_EQ(redis_.hgetall(keys_.lock).at(token), "1");
         }
     }
@@ -189,7 +191,7 @@ protected:
     Terms terms(const std::string& token) {
         std::istringstream words{redis_.hgetall(keys_.waiters)[token]};
         Terms terms;
-        words >> terms.shape >> terms.lease >> terms.seen_until >> terms.hears >> terms.fenced;
+        words >> terms.key_type >> terms.lease >> terms.seen_until >> terms.hears >> terms.fenced;
         return terms;
     }
     /// In the queue, in that order, with terms, and nobody else.
@@ -232,10 +234,10 @@ protected:
         std::ostringstream out;
         out << redis_.type(keys_.lock) << ' ' << owner() << " ttl "
             << (redis_.pttl(keys_.lock) > 0);
-        if (shape() == Shape::hash) out << ' ' << redis_.hgetall(keys_.lock).begin()->second;
+        if (key_type() == KeyType::hash) out << ' ' << redis_.hgetall(keys_.lock).begin()->second;
         for (const std::string& waiter : queue()) {
             const Terms known = terms(waiter);
-            out << '\n' << score(waiter) << waiter << known.shape << known.lease << known.hears;
+            out << '\n' << score(waiter) << waiter << known.key_type << known.lease << known.hears;
         }
         for (const std::string& key : redis_.keys()) out << '\n' << key;
         return out.str();

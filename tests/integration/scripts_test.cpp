@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, const Script*>> scripts_of(const LockScripts&
     return all;
 }
 
-class Scripts : public ::testing::TestWithParam<Shape> {
+class Scripts : public ::testing::TestWithParam<KeyType> {
 protected:
     RawReply run(const Script& script, const std::vector<std::string>& arguments) {
         RawRedis::Command command{"EVAL", std::string{script.source()}, "1", "job"};
@@ -41,7 +41,7 @@ protected:
         return {reply.elements[0].integer == 1, reply.elements[1].integer};
     }
     std::string owner() {
-        if (GetParam() == Shape::string) return redis_.get("job").value_or("");
+        if (GetParam() == KeyType::string) return redis_.get("job").value_or("");
         const auto fields = redis_.hgetall("job");
         return fields.size() == 1 ? fields.begin()->first : "";
     }
@@ -59,12 +59,12 @@ protected:
 
     RedisServer server_;
     RawRedis redis_{server_};
-    const LockScripts& scripts_ = GetParam() == Shape::string ? lua::on_string() : lua::on_hash();
+    const LockScripts& scripts_ = GetParam() == KeyType::string ? lua::on_string() : lua::on_hash();
 };
 
-INSTANTIATE_TEST_SUITE_P(On, Scripts, ::testing::Values(Shape::string, Shape::hash),
-                         [](const auto& shape) -> std::string {
-                             return shape.param == Shape::string ? "string" : "hash";
+INSTANTIATE_TEST_SUITE_P(On, Scripts, ::testing::Values(KeyType::string, KeyType::hash),
+                         [](const auto& key_type) -> std::string {
+                             return key_type.param == KeyType::string ? "string" : "hash";
                          });
 
 TEST_P(Scripts, are_known_to_the_server_by_the_sha_that_is_computed_here) {
@@ -79,7 +79,7 @@ TEST_P(Scripts, acquire_takes_a_free_key) {
     EXPECT_EQ(owner(), "me");
     EXPECT_GT(redis_.pttl("job"), 3000);
     EXPECT_LE(redis_.pttl("job"), 5000);
-    EXPECT_EQ(redis_.type("job"), GetParam() == Shape::string ? "string" : "hash");
+    EXPECT_EQ(redis_.type("job"), GetParam() == KeyType::string ? "string" : "hash");
 }
 
 TEST_P(Scripts, acquire_run_again_is_ours_with_a_full_lease_and_never_shorter) {
@@ -220,7 +220,7 @@ TEST_P(Scripts, force_removes_the_owner_that_was_seen_and_no_other) {
 }
 
 TEST_P(Scripts, nest_sets_the_count_however_often_it_runs) {
-    if (GetParam() == Shape::string) return;  // a string doesn't nest
+    if (GetParam() == KeyType::string) return;  // a string doesn't nest
     acquire("me", "5000");
     for (int i = 0; i < 2; ++i) {
         EXPECT_EQ(number(scripts_.nest, {"me", "2", "60000"}), 1);
@@ -241,7 +241,7 @@ TEST_P(Scripts, lease_of_zero_ends_no_lock_whose_key_never_expires) {
     redis_.command({"PERSIST", "job"});
     EXPECT_EQ(number(scripts_.extend, {"me", "0"}), 1);
     EXPECT_EQ(owner(), "me");
-    if (GetParam() == Shape::hash) {
+    if (GetParam() == KeyType::hash) {
         EXPECT_EQ(number(scripts_.nest, {"me", "1", "0"}), 1);
     }
     EXPECT_EQ(owner(), "me");
@@ -249,7 +249,7 @@ TEST_P(Scripts, lease_of_zero_ends_no_lock_whose_key_never_expires) {
 }
 
 TEST_P(Scripts, nest_run_late_writes_nothing) {
-    if (GetParam() == Shape::string) return;
+    if (GetParam() == KeyType::string) return;
     EXPECT_EQ(number(scripts_.nest, {"me", "2", "60000"}), 0);
     EXPECT_TRUE(absent());
     acquire("other", "5000");
@@ -262,7 +262,7 @@ TEST_P(Scripts, nest_run_late_writes_nothing) {
 TEST_P(Scripts, on_a_key_of_another_type_say_wrongtype_and_change_nothing) {
     const std::vector<RawRedis::Command> others{{"RPUSH", "job", "data"},
                                                 {"SADD", "job", "data"},
-                                                GetParam() == Shape::string
+                                                GetParam() == KeyType::string
                                                     ? RawRedis::Command{"HSET", "job", "data", "1"}
                                                     : RawRedis::Command{"SET", "job", "data"}};
     for (const RawRedis::Command& other : others) {

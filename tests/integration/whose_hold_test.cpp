@@ -138,7 +138,7 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_ends_all_waits) {
         waiters.push_back(
             std::async(std::launch::async, [&lock] { return code_of(lock.acquire()); }));
     };
-    if constexpr (TypeParam::shape == Shape::string) {
+    if constexpr (TypeParam::key_type == KeyType::string) {
         wait_for(foreign);
         wait_for(foreign);
     }

@@ -226,7 +226,7 @@ static_assert(std::is_empty_v<Watchdog<Simple>> && std::is_empty_v<Watchdog<Fenc
 template <class P>
 constexpr bool watchdog_changes_the_watching_only() {
     using W = Watchdog<P>;
-    return W::shape == P::shape && W::reentrant == P::reentrant && W::watched &&
+    return W::key_type == P::key_type && W::reentrant == P::reentrant && W::watched &&
            sizeof(W) == sizeof(P) && std::same_as<decltype(&W::scripts), decltype(&P::scripts)>;
 }
 static_assert(watchdog_changes_the_watching_only<Simple>());
@@ -247,7 +247,7 @@ static_assert(LockPolicy<Audited> && LockPolicy<Watchdog<Audited>>);
 static_assert(lock_keeps_its_contract<Watchdog<Audited>>());
 
 struct WithoutScripts {
-    static constexpr Shape shape = Shape::string;
+    static constexpr KeyType key_type = KeyType::string;
     static constexpr bool reentrant = false;
     static constexpr bool watched = false;
 };
@@ -280,7 +280,7 @@ TEST(Contracts, policies_nest_in_any_order) {
     for (const auto& traits : {detail::traits_of<Watchdog<Fenced<Reentrant>>>(),
                                detail::traits_of<Fenced<Watchdog<Reentrant>>>()}) {
         EXPECT_TRUE(traits.fenced && traits.watched && traits.reentrant);
-        EXPECT_EQ(traits.shape, Shape::hash);
+        EXPECT_EQ(traits.key_type, KeyType::hash);
     }
     EXPECT_FALSE(detail::takes_plain_set(detail::traits_of<Fenced<Simple>>()))
         << "it has no fencing token";

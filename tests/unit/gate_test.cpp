@@ -422,7 +422,7 @@ TEST(Gate, late_message_about_a_lock_on_its_way_to_the_next_thread_is_no_strange
         const auto admission = Guest{.thread = another_thread()}.enter(gate);
         if (admission.answer != Answer::handed) return;
         const detail::Grant late{
-            .ttl = 1s, .time = 1us, .server = "-", .shape = 's', .token = "t", .key = "key"};
+            .ttl = 1s, .time = 1us, .server = "-", .key_type = 's', .token = "t", .key = "key"};
         known = gate.deliver(late);
     }};
     heir.wait_until_asleep();
@@ -473,7 +473,7 @@ Grant grant_for(std::string token, std::string key = "key") {
     return {.ttl = 1h,
             .time = 1s,
             .server = "-",
-            .shape = 's',
+            .key_type = 's',
             .token = std::move(token),
             .key = std::move(key)};
 }
@@ -1124,15 +1124,15 @@ TEST(Gate, another_shape_is_refused_at_once) {
     Gate gate;
     Guest{}.take(gate, taken_hold());
     const Guest other{.traits = nesting(), .thread = another_thread()};
-    EXPECT_EQ(other.ask(gate), Answer::wrong_shape);
+    EXPECT_EQ(other.ask(gate), Answer::wrong_key_type);
     EXPECT_EQ(unlock(gate), Kind::last);
-    EXPECT_EQ(other.ask(gate), Answer::turn) << "a free name has no shape";
+    EXPECT_EQ(other.ask(gate), Answer::turn) << "a free name has no key type";
 }
 
 TEST(Gate, another_shape_is_refused_during_a_turn_too) {
     Gate gate;
     const auto admission = Guest{}.enter(gate);
-    EXPECT_EQ((Guest{.traits = nesting()}.ask(gate)), Answer::wrong_shape);
+    EXPECT_EQ((Guest{.traits = nesting()}.ask(gate)), Answer::wrong_key_type);
 }
 
 TEST(Gate, forgotten_hold_blocks_nobody_after_its_validity) {

@@ -20,7 +20,7 @@ namespace {
 using namespace redlatch;
 using namespace std::chrono_literals;
 using namespace std::string_literals;
-using detail::Anchor;
+using detail::ClockSample;
 using detail::Grant;
 using detail::granted_at;
 using detail::longest_grant;
@@ -34,7 +34,7 @@ constexpr std::string_view run_id = "6d6cb1f0e3a4b5c6d7e8f90123456789abcdef01";
 /// As the Lua writes it: string.format('%s %.0f %s %s %.0f %d ', …) .. token .. lock.
 std::string message(const Grant& grant) {
     return std::to_string(grant.ttl.count()) + ' ' + std::to_string(grant.time.count()) + ' ' +
-           grant.server + ' ' + grant.shape + ' ' + std::to_string(grant.fence) + ' ' +
+           grant.server + ' ' + grant.key_type + ' ' + std::to_string(grant.fence) + ' ' +
            std::to_string(grant.token.size()) + ' ' + grant.token + grant.key;
 }
 
@@ -42,7 +42,7 @@ Grant grant(std::string token = "token", std::string key = "key") {
     return {.ttl = 30s,
             .time = 1'700'000'000'000'000us,
             .server = std::string{run_id},
-            .shape = 's',
+            .key_type = 's',
             .fence = 1'700'000'000'000'001,
             .token = std::move(token),
             .key = std::move(key)};
@@ -54,7 +54,7 @@ void expect_round_trip(const Grant& sent) {
     EXPECT_EQ(got->ttl, sent.ttl);
     EXPECT_EQ(got->time, sent.time);
     EXPECT_EQ(got->server, sent.server);
-    EXPECT_EQ(got->shape, sent.shape);
+    EXPECT_EQ(got->key_type, sent.key_type);
     EXPECT_EQ(got->fence, sent.fence);
     EXPECT_EQ(got->token, sent.token);
     EXPECT_EQ(got->key, sent.key);
@@ -68,7 +68,7 @@ TEST(ParseGrant, understands_what_the_script_writes) {
     EXPECT_EQ(got->ttl, 30s);
     EXPECT_EQ(got->time, 1'700'000'000'000'000us);
     EXPECT_EQ(got->server, run_id);
-    EXPECT_EQ(got->shape, 'h');
+    EXPECT_EQ(got->key_type, 'h');
     EXPECT_EQ(got->fence, 17U);
     EXPECT_EQ(got->token, "token");
     EXPECT_EQ(got->key, "key");
@@ -137,7 +137,7 @@ TEST(ParseGrant, garbage_is_nothing) {
         "9223372036854775807 17 - s 0 5 tokenkey",
         "30000 inf - s 0 5 tokenkey",
         "30000\0 17 - s 0 5 tokenkey"s,
-        // no such shape
+        // no such key type
         "30000 17 - x 0 5 tokenkey",
         "30000 17 - S 0 5 tokenkey",
         "30000 17 - sh 0 5 tokenkey",
@@ -197,14 +197,14 @@ TEST(ParseGrant, no_message_is_read_past_its_end) {
 constexpr TimePoint sent{1000s};
 constexpr TimePoint late = sent + 50s;
 
-Anchor anchor() {
+ClockSample sample() {
     return {.sent = sent,
             .time = 1'700'000'000'000'000us,
             .ttl = 30s,
             .server = std::make_shared<const std::string>(run_id)};
 }
 
-/// Given so long after the anchor's answer.
+/// Given so long after the sample's answer.
 Grant given_after(microseconds elapsed) {
     Grant given = grant();
     given.time += elapsed;
@@ -212,36 +212,36 @@ Grant given_after(microseconds elapsed) {
 }
 
 TEST(GrantedAt, counts_the_servers_time_from_the_question) {
-    EXPECT_EQ(granted_at(anchor(), given_after(1s), late, 0), sent + 1s);
-    EXPECT_EQ(granted_at(anchor(), given_after(1us), late, 0), sent + 1us);
-    EXPECT_EQ(granted_at(anchor(), given_after(49s), late, 0), sent + 49s);
+    EXPECT_EQ(granted_at(sample(), given_after(1s), late, 0), sent + 1s);
+    EXPECT_EQ(granted_at(sample(), given_after(1us), late, 0), sent + 1us);
+    EXPECT_EQ(granted_at(sample(), given_after(49s), late, 0), sent + 49s);
 }
 
 TEST(GrantedAt, is_earlier_by_the_drift) {
-    EXPECT_EQ(granted_at(anchor(), given_after(10s), late, 0.01), sent + 9900ms);
-    EXPECT_EQ(granted_at(anchor(), given_after(10s), late, 0.5), sent + 5s);
-    EXPECT_EQ(granted_at(anchor(), given_after(10s), late, 1), sent);
+    EXPECT_EQ(granted_at(sample(), given_after(10s), late, 0.01), sent + 9900ms);
+    EXPECT_EQ(granted_at(sample(), given_after(10s), late, 0.5), sent + 5s);
+    EXPECT_EQ(granted_at(sample(), given_after(10s), late, 1), sent);
 }
 
 TEST(GrantedAt, is_never_later_than_the_arrival) {
     const TimePoint arrived = sent + 2s;
-    EXPECT_EQ(granted_at(anchor(), given_after(2s), arrived, 0), arrived);
-    EXPECT_EQ(granted_at(anchor(), given_after(2s + 1us), arrived, 0), arrived);
-    EXPECT_EQ(granted_at(anchor(), given_after(24h), arrived, 0), arrived)
+    EXPECT_EQ(granted_at(sample(), given_after(2s), arrived, 0), arrived);
+    EXPECT_EQ(granted_at(sample(), given_after(2s + 1us), arrived, 0), arrived);
+    EXPECT_EQ(granted_at(sample(), given_after(24h), arrived, 0), arrived)
         << "the server's clock was set forward";
-    EXPECT_EQ(granted_at(anchor(), given_after(24h), sent, 0), sent);
+    EXPECT_EQ(granted_at(sample(), given_after(24h), sent, 0), sent);
 }
 
 TEST(GrantedAt, another_server_or_an_unknown_one_is_not_believed) {
     Grant other = given_after(1s);
     other.server.back() = '2';
-    EXPECT_EQ(granted_at(anchor(), other, late, 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), other, late, 0), std::nullopt);
     other.server = "-";
-    EXPECT_EQ(granted_at(anchor(), other, late, 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), other, late, 0), std::nullopt);
     other.server = "";
-    EXPECT_EQ(granted_at(anchor(), other, late, 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), other, late, 0), std::nullopt);
 
-    Anchor unknown = anchor();
+    ClockSample unknown = sample();
     unknown.server = nullptr;
     for (const std::string& server : {std::string{run_id}, "-"s, ""s}) {
         other.server = server;
@@ -253,27 +253,27 @@ TEST(GrantedAt, another_lease_is_not_believed) {
     for (const milliseconds ttl : {29'999ms, 30'001ms, 0ms, milliseconds::max()}) {
         Grant other = given_after(1s);
         other.ttl = ttl;
-        EXPECT_EQ(granted_at(anchor(), other, late, 0), std::nullopt) << ttl.count();
+        EXPECT_EQ(granted_at(sample(), other, late, 0), std::nullopt) << ttl.count();
     }
 }
 
 TEST(GrantedAt, one_not_younger_than_the_last_answer_is_not_believed) {
     for (const microseconds elapsed : {0us, -1us, microseconds{-1h}}) {
-        EXPECT_EQ(granted_at(anchor(), given_after(elapsed), late, 0), std::nullopt)
+        EXPECT_EQ(granted_at(sample(), given_after(elapsed), late, 0), std::nullopt)
             << elapsed.count();
     }
 }
 
 TEST(GrantedAt, an_answer_too_long_ago_is_no_measure) {
     const Grant given = given_after(1s);
-    EXPECT_EQ(granted_at(anchor(), given, sent + 60s, 0), sent + 1s);
-    EXPECT_EQ(granted_at(anchor(), given, sent + 60s + 1ns, 0), std::nullopt);
-    EXPECT_EQ(granted_at(anchor(), given, sent + 24h, 0), std::nullopt);
-    EXPECT_EQ(granted_at(anchor(), given, TimePoint::max(), 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), given, sent + 60s, 0), sent + 1s);
+    EXPECT_EQ(granted_at(sample(), given, sent + 60s + 1ns, 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), given, sent + 24h, 0), std::nullopt);
+    EXPECT_EQ(granted_at(sample(), given, TimePoint::max(), 0), std::nullopt);
 }
 
 TEST(GrantedAt, does_not_overflow_at_extremes) {
-    Anchor oldest = anchor();
+    ClockSample oldest = sample();
     oldest.time = 0us;
     for (const TimePoint at : {TimePoint::min(), TimePoint{}, TimePoint{-1ns}, sent,
                                TimePoint::max() - 1ns, TimePoint::max()}) {
@@ -292,7 +292,7 @@ TEST(GrantedAt, does_not_overflow_at_extremes) {
             }
         }
     }
-    Anchor youngest = anchor();
+    ClockSample youngest = sample();
     youngest.time = microseconds::max();
     EXPECT_EQ(granted_at(youngest, grant(), late, 0), std::nullopt);
 }

@@ -13,7 +13,7 @@ namespace {
 
 using namespace redlatch;
 using namespace std::chrono_literals;
-using detail::Anchor;
+using detail::ClockSample;
 using detail::Grant;
 using detail::Standing;
 using detail::TimePoint;
@@ -24,7 +24,7 @@ constexpr milliseconds leave{-1};
 constexpr TimePoint sent{1000s};
 constexpr TimePoint arrived = sent + 2s;
 
-Anchor anchor() {
+ClockSample sample() {
     return {.sent = sent,
             .time = 5s,
             .ttl = 30s,
@@ -35,7 +35,7 @@ Grant grant(std::string token = "mine") {
     return {.ttl = 30s,
             .time = 6s,
             .server = "run id",
-            .shape = 's',
+            .key_type = 's',
             .token = std::move(token),
             .key = "key"};
 }
@@ -62,7 +62,7 @@ void expect(const Standing& standing, const Known& known) {
 
 Standing queued() {
     Standing standing{"mine"};
-    standing.refused(3, anchor());
+    standing.refused(3, sample());
     return standing;
 }
 
@@ -75,7 +75,7 @@ TEST(Standing, begins_fresh) {
 TEST(Standing, refused_with_a_place_is_queued) {
     for (const std::int64_t place : {0, 1, 1000}) {
         Standing standing{"mine"};
-        standing.refused(place, anchor());
+        standing.refused(place, sample());
         expect(standing, {.queued = true});
         EXPECT_EQ(granted(standing), sent + 1s);
     }
@@ -154,7 +154,7 @@ TEST(Standing, failed_that_may_have_brought_a_place_counts_as_queued) {
     expect(standing, {.queued = true, .unclear = true});
     EXPECT_EQ(granted(standing), std::nullopt) << "there is nothing to measure a grant by";
     EXPECT_EQ(standing.stay(true, false, silence), leave);
-    standing.refused(2, anchor());
+    standing.refused(2, sample());
     expect(standing, {.queued = true, .unclear = true});
     EXPECT_EQ(granted(standing), sent + 1s);
 }
@@ -163,7 +163,7 @@ TEST(Standing, unclear_stays_unclear) {
     Standing standing = queued();
     standing.repeated();
     expect(standing, {.queued = true, .unclear = true});
-    standing.refused(1, anchor());
+    standing.refused(1, sample());
     expect(standing, {.queued = true, .unclear = true});
     standing.refused(-1);
     expect(standing, {.unclear = true});
@@ -191,7 +191,7 @@ TEST(Standing, inherited_has_a_place_and_nothing_to_measure_by) {
         expect(standing, {.queued = true, .unclear = unclear});
         EXPECT_EQ(granted(standing), std::nullopt);
         EXPECT_EQ(standing.stay(true, false, silence), leave);
-        standing.refused(0, anchor());
+        standing.refused(0, sample());
         expect(standing, {.queued = true, .unclear = unclear});
         EXPECT_EQ(granted(standing), sent + 1s);
     }
@@ -205,7 +205,7 @@ TEST(Standing, believes_a_grant_of_its_own_token_only) {
 
 TEST(Standing, believes_a_grant_by_the_latest_answer) {
     Standing standing = queued();
-    Anchor later = anchor();
+    ClockSample later = sample();
     later.sent += 10s;
     later.time += 500ms;
     standing.refused(0, later);

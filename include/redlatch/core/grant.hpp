@@ -19,7 +19,7 @@ struct Grant {
     std::chrono::milliseconds ttl;   ///< how long the server keeps the lock for it
     std::chrono::microseconds time;  ///< the server's clock when it gave the lock
     std::string server;              ///< the server's run id, `-` if unknown
-    char shape;                      ///< `s` for a string, `h` for a hash
+    char key_type;                   ///< `s` for a string, `h` for a hash
     std::uint64_t fence = 0;         ///< the fencing token; 0 for a lock without
     std::string token;
     std::string key;
@@ -29,7 +29,7 @@ struct Grant {
 /// that says more was not sent by a script of ours.
 inline constexpr std::chrono::milliseconds longest_grant = 2 * Lease::max().duration();
 
-/// Takes a grant's message apart, `ttl time server shape fence length token key`, of which the last two
+/// Takes a grant's message apart, `ttl time server key_type fence length token key`, of which the last two
 /// are any bytes, without a space between them. Nothing for what is none.
 inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto next_word = [&message] {
@@ -48,17 +48,17 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto ttl = next_number();
     const auto time = next_number();
     const std::string_view server = next_word();
-    const std::string_view shape = next_word();
+    const std::string_view key_type = next_word();
     const auto fence = next_number();
     const auto length = next_number();
     if (!ttl || *ttl > longest_grant.count()) return std::nullopt;
-    if (!time || (shape != "s" && shape != "h") || !fence || !length) return std::nullopt;
+    if (!time || (key_type != "s" && key_type != "h") || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},
                  .time = std::chrono::microseconds{*time},
                  .server = std::string{server},
-                 .shape = shape.front(),
+                 .key_type = key_type.front(),
                  .fence = static_cast<std::uint64_t>(*fence),
                  .token = std::string{message.substr(0, token_size)},
                  .key = std::string{message.substr(token_size)}};
@@ -66,14 +66,14 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
 
 /// One moment on two clocks: what the server's showed when it answered, and ours just before the
 /// question was sent. With it goes what was asked for and who answered.
-struct Anchor {
+struct ClockSample {
     TimePoint sent;
     std::chrono::microseconds time;             ///< the server's clock; zero if unknown
     std::chrono::milliseconds ttl;              ///< what the token wants to be given
     std::shared_ptr<const std::string> server;  ///< the run id; null if unknown
 };
 
-inline constexpr std::chrono::seconds oldest_anchor{60};
+inline constexpr std::chrono::seconds oldest_sample{60};
 
 /// A moment on our clock that is not after the one at which the server gave the lock, told by a
 /// message that arrived at `arrived`: from there the validity counts. The server's clock is trusted
@@ -83,15 +83,15 @@ inline constexpr std::chrono::seconds oldest_anchor{60};
 /// it is about another lease than the one asked for last, it comes from another server or a
 /// restarted one, it is older than the last answer, which said "not yours", or that is too long ago or
 /// told no time.
-inline std::optional<TimePoint> granted_at(const Anchor& anchor, const Grant& grant,
+inline std::optional<TimePoint> granted_at(const ClockSample& sample, const Grant& grant,
                                            TimePoint arrived, double drift_factor) noexcept {
-    if (anchor.server == nullptr || *anchor.server != grant.server) return std::nullopt;
-    if (anchor.ttl != grant.ttl || grant.time <= anchor.time) return std::nullopt;
-    if (anchor.time <= std::chrono::microseconds::zero()) return std::nullopt;
-    if (saturating_sub(arrived, anchor.sent) > oldest_anchor) return std::nullopt;
+    if (sample.server == nullptr || *sample.server != grant.server) return std::nullopt;
+    if (sample.ttl != grant.ttl || grant.time <= sample.time) return std::nullopt;
+    if (sample.time <= std::chrono::microseconds::zero()) return std::nullopt;
+    if (saturating_sub(arrived, sample.sent) > oldest_sample) return std::nullopt;
     const std::chrono::duration<double, std::micro> certain =
-        std::chrono::duration<double, std::micro>{grant.time - anchor.time} * (1 - drift_factor);
-    return std::min(saturating_add(anchor.sent, saturating_cast<Clock::duration>(certain)),
+        std::chrono::duration<double, std::micro>{grant.time - sample.time} * (1 - drift_factor);
+    return std::min(saturating_add(sample.sent, saturating_cast<Clock::duration>(certain)),
                     arrived);
 }
 

@@ -57,9 +57,9 @@ public:
     void refused(std::int64_t place) noexcept { queued_ = place >= 0; }
 
     /// With a place, the answer is also what a grant will be measured by.
-    void refused(std::int64_t place, Anchor anchor) {
+    void refused(std::int64_t place, ClockSample sample) {
         refused(place);
-        anchor_ = std::move(anchor);
+        sample_ = std::move(sample);
     }
 
     /// The lock is ours.
@@ -86,13 +86,13 @@ public:
     /// try has to tell.
     std::optional<TimePoint> granted(const Grant& grant, TimePoint arrived,
                                      double drift_factor) const {
-        if (dead_ || !queued_ || grant.token != token_ || !anchor_) return std::nullopt;
-        return granted_at(*anchor_, grant, arrived, drift_factor);
+        if (dead_ || !queued_ || grant.token != token_ || !sample_) return std::nullopt;
+        return granted_at(*sample_, grant, arrived, drift_factor);
     }
 
 private:
     std::string token_;
-    std::optional<Anchor> anchor_;
+    std::optional<ClockSample> sample_;
     bool queued_ = false;
     bool unclear_ = false;
     bool dead_ = false;

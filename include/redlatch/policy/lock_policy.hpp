@@ -9,8 +9,8 @@ namespace redlatch::inline v0 {
 
 struct LockScripts;
 
-/// The type of the key that a lock lives in. One name has one shape at a time.
-enum class Shape {
+/// The Redis type of the key that a lock lives in. One name has one at a time.
+enum class KeyType {
     string,  ///< the owner's token
     hash,    ///< the owner's token → its hold count
 };
@@ -18,16 +18,16 @@ enum class Shape {
 namespace detail {
 
 /// The server's word for the type of such a key.
-constexpr std::string_view type_of(Shape shape) noexcept {
-    return shape == Shape::string ? "string" : "hash";
+constexpr std::string_view type_of(KeyType key_type) noexcept {
+    return key_type == KeyType::string ? "string" : "hash";
 }
 
 }  // namespace detail
 
-/// Says how a lock is stored: in a key of which shape, changed by which scripts.
+/// Says how a lock is stored: in a key of which type, changed by which scripts.
 template <class P>
 concept StoresLock = requires {
-    { P::shape } -> std::convertible_to<Shape>;
+    { P::key_type } -> std::convertible_to<KeyType>;
     { P::scripts() } -> std::same_as<const LockScripts&>;
 };
 
@@ -62,7 +62,7 @@ namespace detail {
 
 /// A policy as a value, for the code below `Lock` that is no template.
 struct PolicyTraits {
-    Shape shape;
+    KeyType key_type;
     bool reentrant;
     bool watched;
     bool fenced;
@@ -71,7 +71,7 @@ struct PolicyTraits {
 
 template <LockPolicy P>
 PolicyTraits traits_of() {
-    return {.shape = P::shape,
+    return {.key_type = P::key_type,
             .reentrant = P::reentrant,
             .watched = P::watched,
             .fenced = is_fenced<P>,

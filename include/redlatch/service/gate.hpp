@@ -132,7 +132,7 @@ private:
     };
 
     struct Entry {
-        Shape shape{};
+        KeyType key_type{};
         std::shared_ptr<Hold> current{};          // acquired, and not over as far as is known
         Holds past{};                             // lost, with acquisitions not yet returned
         bool contended = false;                   // a thread has its turn at the server
@@ -232,14 +232,14 @@ public:
     };
 
     enum class Answer {
-        turn,         ///< contend for it at the server
-        handed,       ///< the thread before us has passed it on
-        nested,       ///< this thread holds it already, and may hold it again
-        deadlock,     ///< this thread holds it already, may not again, and would wait for ever
-        busy,         ///< the wait ended first
-        cancelled,    ///< the stop token ended the wait
-        closed,       ///< the client has been closed
-        wrong_shape,  ///< it is in use with a policy of another shape
+        turn,            ///< contend for it at the server
+        handed,          ///< the thread before us has passed it on
+        nested,          ///< this thread holds it already, and may hold it again
+        deadlock,        ///< this thread holds it already, may not again, and would wait for ever
+        busy,            ///< the wait ended first
+        cancelled,       ///< the stop token ended the wait
+        closed,          ///< the client has been closed
+        wrong_key_type,  ///< it is in use with a policy of another key type
     };
 
     struct Admission {
@@ -293,7 +293,7 @@ public:
                          });
     }
 
-    /// Ends one of the acquisitions made through one `Handle`, whichever thread made it.
+    /// Ends one of the acquisitions made through one `LockImpl`, whichever thread made it.
     Ending end_one_through(const std::string& key, const void* through) {
         return end_where(key, [through](const Hold&, const Acquisition& acquisition) {
             return acquisition.through == through;
@@ -435,11 +435,11 @@ private:
         Admission admission{Answer::busy};
         // Where threads wait, the one in front takes it out, and has its turn at once.
         if (here.queue.empty()) take_run_out(here, admission.run_out);
-        if (here.free() && here.queue.empty()) here.shape = visit.terms.traits.shape;
+        if (here.free() && here.queue.empty()) here.key_type = visit.terms.traits.key_type;
         const bool ours = here.current != nullptr && here.current->thread() == visit.thread &&
                           here.current->valid(Clock::now());
-        if (here.shape != visit.terms.traits.shape) {
-            admission.answer = Answer::wrong_shape;
+        if (here.key_type != visit.terms.traits.key_type) {
+            admission.answer = Answer::wrong_key_type;
         } else if (ours && visit.owner == Owner::thread && visit.terms.traits.reentrant) {
             nest(here.current, visit.acquisition, admission);
         } else if (ours && visit.wait.is_unlimited()) {

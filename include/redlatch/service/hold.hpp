@@ -55,7 +55,8 @@ enum class Phase : std::uint8_t {
 /// One acquisition inside a hold: the outermost, or a nested one.
 struct Acquisition {
     std::uint64_t id;
-    const void* through;  ///< the `Handle` whose `take()` or `try_take()` it was; null for a `Held`
+    const void*
+        through;  ///< the `LockImpl` whose `take()` or `try_take()` it was; null for a `Held`
     bool watched;
 };
 

@@ -13,8 +13,8 @@ namespace redlatch::inline v0::detail {
 /// The commands about a hold. They borrow from it, and must not outlive it.
 
 /// For a key of the policy's type.
-inline Call of_shape(const Call& call, const Hold& hold) {
-    return call.for_type(type_of(hold.terms().traits.shape));
+inline Call of_key_type(const Call& call, const Hold& hold) {
+    return call.for_type(type_of(hold.terms().traits.key_type));
 }
 
 /// Asks for the lock, and for a place in the queue: kept for `stay`, given up where that is negative,
@@ -28,17 +28,17 @@ inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool 
                      std::int64_t{stay.count()}, std::int64_t{hears ? 1 : 0}, Argument::server(),
                      Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
                     Answer::acquired};
-    return of_shape(call.with_all_keys(fenced), hold);
+    return of_key_type(call.with_all_keys(fenced), hold);
 }
 
 /// A call that concerns no key but the lock's, and, where it has one, that of its fencing tokens.
 inline Call own_call(const Hold& hold, const Script& script,
                      std::initializer_list<Argument> arguments) {
     if (!hold.terms().traits.fenced) {
-        return of_shape(Call{script, {hold.key()}, arguments}, hold);
+        return of_key_type(Call{script, {hold.key()}, arguments}, hold);
     }
     const Call call{script, {hold.key(), hold.keys().fence}, arguments};
-    return of_shape(call.with_all_keys(true), hold);
+    return of_key_type(call.with_all_keys(true), hold);
 }
 
 inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
@@ -65,7 +65,7 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
         {keys.lock, keys.queue, keys.fence},
         {hold.token().bytes, ttl, next.bytes, Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
         Answer::moved};
-    return of_shape(call.with_all_keys(fenced), hold);
+    return of_key_type(call.with_all_keys(fenced), hold);
 }
 
 /// Ends a hold, or leaves the queue.
@@ -74,7 +74,7 @@ inline Call release_call(const Hold& hold) {
     const Call call{hold.scripts().release,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
                     {hold.token().bytes, Argument::server()}};
-    return of_shape(call, hold);
+    return of_key_type(call, hold);
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -93,7 +93,7 @@ public:
 
     /// How long after a try was given up a script of its does nothing any more, if it arrives only
     /// then: the time for the last release of its token.
-    Clock::duration too_late() const noexcept { return command_timeout_ + late_margin; }
+    Clock::duration late_window() const noexcept { return command_timeout_ + late_margin; }
 
     /// Whether several masters decide. Then nobody can be given a lock by another's release: who
     /// waits has to ask.
@@ -169,7 +169,7 @@ public:
         const bool prolonged = hold->may_be_prolonged;
         // Of several masters, a minority may still have it.
         if (several() || prolonged) releases.push_back(Clock::duration::zero());
-        if (hold->may_come_to_life() || prolonged) releases.push_back(too_late());
+        if (hold->may_come_to_life() || prolonged) releases.push_back(late_window());
         if (!releases.empty()) renewal_.bury(hold, std::move(releases));
         gate_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
@@ -189,7 +189,7 @@ public:
     /// a try with it is `unclear`. One try and no more where the client is closing.
     void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
         std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (unclear) pauses.emplace_back(too_late());
+        if (unclear) pauses.emplace_back(late_window());
         if (!renewal_.bury(hold, std::move(pauses))) release_now(*hold);
     }
 
@@ -283,8 +283,8 @@ private:
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || gate_.deliver(grant)) return;
-        const bool is_string = grant.shape == 's';
-        const PolicyTraits traits{.shape = is_string ? Shape::string : Shape::hash,
+        const bool is_string = grant.key_type == 's';
+        const PolicyTraits traits{.key_type = is_string ? KeyType::string : KeyType::hash,
                                   .reentrant = false,
                                   .watched = false,
                                   .fenced = false,

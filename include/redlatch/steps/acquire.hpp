@@ -6,7 +6,7 @@
 #include <redlatch/core/standing.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/grip.hpp>
+#include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
 
@@ -26,7 +26,7 @@ namespace redlatch::inline v0::detail {
 /// Takes a lock, once: asks the gate, then does at the server what the core decides.
 class Acquiring {
 public:
-    /// `through`: the `Handle` that a thread-owned acquisition is made with; null for a `Held`.
+    /// `through`: the `LockImpl` that a thread-owned acquisition is made with; null for a `Held`.
     Acquiring(Session& session, const LockSpec& spec, Lease lease, const AcquireOptions& options,
               const void* through)
         : session_(&session),
@@ -38,15 +38,15 @@ public:
                 acquisition_.id * 0x9e3779b97f4a7c15U +
                     static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
 
-    Result<Grip> run() {
-        Result<Grip> grip = enter();
-        if (grip) {
+    Result<HoldRef> run() {
+        Result<HoldRef> ref = enter();
+        if (ref) {
             tell_acquired();
         } else {
-            grip.error().key = spec_->key();
-            if (grip.error().code == Errc::timed_out) tell_timed_out();
+            ref.error().key = spec_->key();
+            if (ref.error().code == Errc::timed_out) tell_timed_out();
         }
-        return grip;
+        return ref;
     }
 
 private:
@@ -67,7 +67,7 @@ private:
         return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
     }
 
-    Result<Grip> enter() {
+    Result<HoldRef> enter() {
         auto admission = session_->gate().enter({.terms = terms_,
                                                  .thread = thread_,
                                                  .wait = options_->wait,
@@ -87,15 +87,15 @@ private:
             case Gate::Answer::deadlock: return failed(Errc::deadlock, {});
             case Gate::Answer::cancelled: return failed(Errc::cancelled, by_caller);
             case Gate::Answer::closed: return failed(Errc::cancelled, by_close);
-            case Gate::Answer::wrong_shape:
-                return failed(Errc::wrong_type, "in use here with a policy of another shape");
+            case Gate::Answer::wrong_key_type:
+                return failed(Errc::wrong_type, "in use here with a policy of another key type");
         }
         return failed(Errc::protocol, {});
     }
 
     /// The thread before us has passed the lock on. If that took longer than it lasts, it is worth
     /// nothing.
-    Result<Grip> follow(std::shared_ptr<Hold> hold) {
+    Result<HoldRef> follow(std::shared_ptr<Hold> hold) {
         if (auto enlisted = enlist(*hold); !enlisted) {
             let_go(*hold);
             return Unexpected{std::move(enlisted).error()};
@@ -106,7 +106,7 @@ private:
             return enter();
         }
         watch_over(hold, hold->refreshed_at());
-        return Grip{std::move(hold), acquisition_.id};
+        return HoldRef{std::move(hold), acquisition_.id};
     }
 
     /// Ends an acquisition that nobody gets, without waiting for the server. Its count of a nest is
@@ -122,7 +122,7 @@ private:
     }
 
     /// Asks the server until the core is content or gives up.
-    Result<Grip> contend(Gate::Turn turn) {
+    Result<HoldRef> contend(Gate::Turn turn) {
         standing_ = first_standing(turn);
         auto hold = new_hold();
         if (auto enlisted = enlist(*hold); !enlisted) {
@@ -222,7 +222,7 @@ private:
     }
 
     /// The lock was not had. Whoever waits behind us in this process goes on with our place.
-    Result<Grip> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
+    Result<HoldRef> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
         if (standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear())) {
             session_->dismiss(*hold);
         } else {
@@ -243,7 +243,7 @@ private:
     bool give_votes_back(const std::shared_ptr<Hold>& hold) {
         if (hold->votes == nullptr) return false;
         Spread spread{.settled = [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().bury(hold, {session->too_late()});
+            if (!answered) session->renewal().bury(hold, {session->late_window()});
         }};
         const Call release = release_call(*hold);
         const Limit limit{answer_by_, options_->stop};
@@ -252,13 +252,13 @@ private:
         return !unsure_ && (hold->votes->asked & ~told) == 0;
     }
 
-    Result<Grip> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
+    Result<HoldRef> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
         hold->unclear_try = standing_.unclear();
         hold->nest.push_back(acquisition_);
         hold->fence = fence_;
         hold->taken(sent_);
         watch_over(hold, sent_);
-        if (turn.finish(hold, others_wait_)) return Grip{std::move(hold), acquisition_.id};
+        if (turn.finish(hold, others_wait_)) return HoldRef{std::move(hold), acquisition_.id};
         return closed_meanwhile(*hold);
     }
 
@@ -269,7 +269,7 @@ private:
     }
 
     /// The client was closed while the answer was on its way.
-    Result<Grip> closed_meanwhile(Hold& hold) {
+    Result<HoldRef> closed_meanwhile(Hold& hold) {
         session_->dismiss(hold);
         session_->release_now(hold);
         hold.advance(Phase::held, Phase::released);
@@ -277,7 +277,7 @@ private:
     }
 
     /// One try, with what the server says about it as the core understands it. The first one of a
-    /// lock in the shape that everybody uses is the plain command, the cheapest there is. Its
+    /// lock in the form that everybody uses is the plain command, the cheapest there is. Its
     /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
     /// have wanted the lock lately, the script comes first; and where several masters decide, so that
     /// a vote which is of no use is held no longer than one round.
@@ -437,7 +437,7 @@ private:
     }
 
     /// Another acquisition of a hold that the thread has: nobody is waited for, only the server.
-    Result<Grip> nest(const std::shared_ptr<Hold>& hold, std::uint64_t count) {
+    Result<HoldRef> nest(const std::shared_ptr<Hold>& hold, std::uint64_t count) {
         const bool watch = acquisition_.watched;
         if (auto enlisted = enlist(*hold); !enlisted) {
             return undo_nest(hold, std::move(enlisted).error());
@@ -452,7 +452,7 @@ private:
                     return undo_nest(hold, outer_is_gone());
                 }
                 if (watch) session_->renewal().arm(hold, sent_);
-                return Grip{hold, acquisition_.id};
+                return HoldRef{hold, acquisition_.id};
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
                 action = wake(session_->gate().pause(*hold, pause->until, options_->stop));
@@ -489,7 +489,7 @@ private:
     }
 
     /// A try without an answer may yet have prolonged a hold that is lost.
-    Result<Grip> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
+    Result<HoldRef> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
         if (error.code == Errc::lost) session_->declare_lost_and_release(hold);
         let_go(*hold);
         return Unexpected{std::move(error)};
@@ -498,7 +498,7 @@ private:
     static constexpr const char* by_caller = "cancelled by the caller";
     static constexpr const char* by_close = "the client was closed";
 
-    static Result<Grip> failed(Errc code, std::string message) {
+    static Result<HoldRef> failed(Errc code, std::string message) {
         return Unexpected{Error{code, {}, {}, std::move(message), {}}};
     }
 

@@ -18,7 +18,8 @@ inline constexpr std::string_view reserved_prefix = "redlatch:";
 
 /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
 inline bool takes_plain_set(const PolicyTraits& traits) {
-    return !traits.fenced && traits.shape == Shape::string && traits.scripts == &lua::on_string();
+    return !traits.fenced && traits.key_type == KeyType::string &&
+           traits.scripts == &lua::on_string();
 }
 
 /// Whether a lease may be used at all.
@@ -80,7 +81,7 @@ inline Result<void> check_options(const LockSpec& spec) {
     if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
         return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
     }
-    if (options.wait_strategy != WaitStrategy::granted &&
+    if (options.wait_strategy != WaitStrategy::queued &&
         options.wait_strategy != WaitStrategy::polling) {
         return Unexpected{invalid("wait_strategy is none of its enumerators")};
     }

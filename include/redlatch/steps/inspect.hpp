@@ -20,7 +20,7 @@ inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, con
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
                     {token, Argument::server()},
                     answer};
-    auto reply = session.run(spec.key(), call.for_type(type_of(spec.traits.shape)), limit);
+    auto reply = session.run(spec.key(), call.for_type(type_of(spec.traits.key_type)), limit);
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
     error.key = spec.key();

@@ -88,7 +88,7 @@ private:
         session_->gate().released(*hold);
         const bool untold = hold->votes != nullptr && (hold->votes->asked & ~told_) != 0;
         if (!outcome || untold || hold->may_come_to_life()) {
-            session_->renewal().bury(hold, {session_->too_late()});
+            session_->renewal().bury(hold, {session_->late_window()});
         }
         return tell(*hold, std::move(outcome));
     }
@@ -97,7 +97,7 @@ private:
     Settled release_again(const std::shared_ptr<Hold>& hold) {
         if (!session_->several()) return {};
         return [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().bury(hold, {session->too_late()});
+            if (!answered) session->renewal().bury(hold, {session->late_window()});
         };
     }
 
@@ -121,7 +121,7 @@ private:
     /// more.
     void answered(const std::shared_ptr<Hold>& hold, const Expected<Reply, Fault>& reply,
                   TimePoint ended) {
-        const Clock::duration pause = session_->too_late();
+        const Clock::duration pause = session_->late_window();
         if (reply) {
             const auto answer = reply->view().integer();
             if (answer == more_to_serve) {
@@ -151,7 +151,7 @@ private:
         auto reply = run(*hold, call, limit);
         if (!reply) {
             if (reply.error().maybe_executed) core.unclear_try();
-            session_->renewal().bury(next, {Clock::duration::zero(), session_->too_late()});
+            session_->renewal().bury(next, {Clock::duration::zero(), session_->late_window()});
             return std::nullopt;
         }
         const ReplyView answer = reply->view();
@@ -160,7 +160,7 @@ private:
         const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
         next->unclear_try = reply->repeated;
         hold->advance(Phase::releasing, Phase::released);
-        if (hold->may_come_to_life()) session_->renewal().bury(hold, {session_->too_late()});
+        if (hold->may_come_to_life()) session_->renewal().bury(hold, {session_->late_window()});
         if (done && session_->gate().moved(*hold, {next->token(), sent, next->unclear_try, fence},
                                            others_wait)) {
             return Release::released;

@@ -62,10 +62,10 @@ public:
     /// Takes a lock of the policy once. `policy` is its name.
     template <class Policy>
     void visit(const char* policy) {
-        const char* const shape = Policy::shape == Shape::string ? "string:" : "hash:";
+        const char* const key_type = Policy::key_type == KeyType::string ? "string:" : "hash:";
         const auto names = static_cast<std::size_t>(plan_->names);
         facts_ = {};
-        facts_.lock = shape + std::to_string(dice_.below(names));
+        facts_.lock = key_type + std::to_string(dice_.below(names));
         facts_.policy = policy;
         facts_.hold = recorder_->next_number();
         const Habits& habits = plan_->habits;
@@ -151,7 +151,7 @@ private:
         });
     }
 
-    /// By the calls that have the shape of a mutex.
+    /// By the calls that have the key_type of a mutex.
     template <class Policy>
     void visit_as_mutex(Lock<Policy>& lock) {
         Event call = begin(Op::acquire, try_limit());

@@ -57,7 +57,7 @@ struct ClientPlan {
     std::uint64_t seed = 0;
     std::string subject;  ///< which locks: "library", or the name of a seeded bug
     int threads = 3;
-    int names = 2;  ///< locks per shape
+    int names = 2;  ///< locks per key type
     Range command_timeout{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
     bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
     bool trusts_masters = false;  ///< several of them, when they restart: a seeded bug

@@ -288,11 +288,11 @@ private:
             return refusal;
         }
         process_->subscribe();
-        anchor_ = {.sent = sent_,
+        sample_ = {.sent = sent_,
                    .time = microseconds{number(3)},
                    .ttl = errand_->lease.duration(),
                    .server = answer.server};
-        standing_.refused(place, anchor_);
+        standing_.refused(place, sample_);
         will_be_told_ = process_->listening() && number(4) == 1;
         if (will_be_told_) refusal.place = place;
         return refusal;
@@ -306,15 +306,15 @@ private:
 
     std::optional<TimePoint> wrongly_granted(const detail::Grant& grant, TimePoint now) const {
         if (standing_.dead() || !standing_.queued() || grant.token != standing_.token()) return {};
-        detail::Anchor anchor = anchor_;
+        detail::ClockSample sample = sample_;
         if (world_->has(Bug::late_grant_believed)) {
-            anchor.time = std::min(anchor.time, grant.time - 1us);
+            sample.time = std::min(sample.time, grant.time - 1us);
         } else if (world_->has(Bug::anchor_kept)) {
-            anchor.server = std::make_shared<const std::string>(grant.server);
+            sample.server = std::make_shared<const std::string>(grant.server);
         } else {
             return {};
         }
-        return detail::granted_at(anchor, grant, now, world_->plan->drift.factor);
+        return detail::granted_at(sample, grant, now, world_->plan->drift.factor);
     }
 
     // ---- The end of the wait
@@ -479,7 +479,7 @@ private:
     TimePoint sent_{};
     std::shared_ptr<Exchange> exchange_{};
     detail::Standing standing_{{}};
-    detail::Anchor anchor_{};
+    detail::ClockSample sample_{};
     std::uint64_t fence_ = 0;
     bool announced_ = false;
     bool will_be_told_ = false;

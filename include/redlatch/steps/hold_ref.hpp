@@ -10,7 +10,7 @@ namespace redlatch::inline v0::detail {
 class Hold;
 
 /// One acquisition that succeeded: the hold it belongs to, and its own number there.
-struct Grip {
+struct HoldRef {
     std::shared_ptr<Hold> hold;
     std::uint64_t id = 0;
 };

@@ -24,13 +24,13 @@
 namespace redlatch::inline v0::detail {
 
 /// What a `Lock` does, whatever its policy. Its members are those of `Lock`, and documented there.
-class Handle {
+class LockImpl {
 public:
-    Handle(const Client& client, std::string name, const LockOptions& options,
-           const PolicyTraits& traits);
-    Handle(const Handle&) = delete;
-    Handle& operator=(const Handle&) = delete;
-    ~Handle();
+    LockImpl(const Client& client, std::string name, const LockOptions& options,
+             const PolicyTraits& traits);
+    LockImpl(const LockImpl&) = delete;
+    LockImpl& operator=(const LockImpl&) = delete;
+    ~LockImpl();
 
     const std::string& name() const noexcept { return spec_.key(); }
 
@@ -54,7 +54,7 @@ public:
     Result<Forced> force_unlock() noexcept;
 
 private:
-    Result<Grip> acquire_grip(const AcquireOptions& options, const void* through);
+    Result<HoldRef> acquire_ref(const AcquireOptions& options, const void* through);
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
@@ -62,15 +62,15 @@ private:
 
 #if REDLATCH_DEFINITIONS
 
-REDLATCH_INLINE Handle::Handle(const Client& client, std::string name, const LockOptions& options,
-                               const PolicyTraits& traits)
+REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
+                                   const LockOptions& options, const PolicyTraits& traits)
     : spec_(check(LockSpec{.client = Access::shared(client),
                            .keys = std::make_shared<const LockKeys>(std::move(name)),
                            .traits = traits,
                            .options = options})
                 .value()) {}
 
-REDLATCH_INLINE Handle::~Handle() {
+REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
     // Nested holds end with one command, the last one's: it says how many are left.
@@ -83,18 +83,18 @@ REDLATCH_INLINE Handle::~Handle() {
     }
 }
 
-REDLATCH_INLINE void Handle::take(const AcquireOptions& options) {
-    auto grip = acquire_grip(options, this);
-    if (!grip) throw LockError{std::move(grip).error()};
+REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
+    auto ref = acquire_ref(options, this);
+    if (!ref) throw LockError{std::move(ref).error()};
 }
 
-REDLATCH_INLINE bool Handle::try_take(const AcquireOptions& options) {
-    auto grip = acquire_grip(options, this);
-    if (!grip && grip.error().code != Errc::timed_out) throw LockError{std::move(grip).error()};
-    return grip.has_value();
+REDLATCH_INLINE bool LockImpl::try_take(const AcquireOptions& options) {
+    auto ref = acquire_ref(options, this);
+    if (!ref && ref.error().code != Errc::timed_out) throw LockError{std::move(ref).error()};
+    return ref.has_value();
 }
 
-REDLATCH_INLINE void Handle::unlock() noexcept {
+REDLATCH_INLINE void LockImpl::unlock() noexcept {
     Session& session = spec_.client->session();
     const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
     if (ending.kind == Gate::Ending::Kind::nothing) {
@@ -104,13 +104,13 @@ REDLATCH_INLINE void Handle::unlock() noexcept {
     }
 }
 
-REDLATCH_INLINE Result<Held> Handle::acquire(const AcquireOptions& options) noexcept {
-    auto grip = acquire_grip(options, nullptr);
-    if (!grip) return Unexpected{std::move(grip).error()};
-    return Access::held(spec_.client, *std::move(grip), spec_.options.release_mode);
+REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) noexcept {
+    auto ref = acquire_ref(options, nullptr);
+    if (!ref) return Unexpected{std::move(ref).error()};
+    return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
-REDLATCH_INLINE Result<Release> Handle::release() noexcept {
+REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
     Session& session = spec_.client->session();
     const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
     if (ending.kind == Gate::Ending::Kind::nothing) {
@@ -119,7 +119,7 @@ REDLATCH_INLINE Result<Release> Handle::release() noexcept {
     return Releasing{session}.end(ending);
 }
 
-REDLATCH_INLINE Result<void> Handle::extend(Lease lease) noexcept {
+REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {
     const auto hold = my_hold();
     if (hold == nullptr) {
         return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
@@ -128,48 +128,48 @@ REDLATCH_INLINE Result<void> Handle::extend(Lease lease) noexcept {
     return extend_hold(spec_.client->session(), hold, lease);
 }
 
-REDLATCH_INLINE bool Handle::held() const noexcept {
+REDLATCH_INLINE bool LockImpl::held() const noexcept {
     const auto hold = my_hold();
     return hold != nullptr && hold->valid(Clock::now());
 }
 
-REDLATCH_INLINE std::chrono::milliseconds Handle::remaining() const noexcept {
+REDLATCH_INLINE std::chrono::milliseconds LockImpl::remaining() const noexcept {
     const auto hold = my_hold();
     return hold == nullptr ? std::chrono::milliseconds::zero() : hold->remaining(Clock::now());
 }
 
-REDLATCH_INLINE HoldState Handle::state() const noexcept {
+REDLATCH_INLINE HoldState LockImpl::state() const noexcept {
     const auto hold = my_hold();
     return hold == nullptr ? HoldState::none : hold->state(Clock::now());
 }
 
-REDLATCH_INLINE std::stop_token Handle::lost() const {
+REDLATCH_INLINE std::stop_token LockImpl::lost() const {
     const auto hold = my_hold();
     if (hold == nullptr) return stopped_token();
     return lost_token(spec_.client->session(), hold);
 }
 
-REDLATCH_INLINE std::uint64_t Handle::fence() const noexcept {
+REDLATCH_INLINE std::uint64_t LockImpl::fence() const noexcept {
     const auto hold = my_hold();
     return hold == nullptr ? 0 : hold->fence;
 }
 
-REDLATCH_INLINE Result<LockInfo> Handle::inspect() const noexcept {
+REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {
     return inspect_lock(spec_.client->session(), spec_);
 }
 
-REDLATCH_INLINE Result<Forced> Handle::force_unlock() noexcept {
+REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
     return detail::force_unlock(spec_.client->session(), spec_);
 }
 
-REDLATCH_INLINE Result<Grip> Handle::acquire_grip(const AcquireOptions& options,
-                                                  const void* through) {
+REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& options,
+                                                      const void* through) {
     auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
     if (!lease) return Unexpected{std::move(lease).error()};
     return Acquiring{spec_.client->session(), spec_, *lease, options, through}.run();
 }
 
-REDLATCH_INLINE std::shared_ptr<Hold> Handle::my_hold() const noexcept {
+REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {
     return spec_.client->session().gate().find(spec_.key(), this_thread_serial());
 }
 
