@@ -11,9 +11,11 @@ set(REDLATCH_HEADERS
     include/redlatch/uri.hpp
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
-    # core: decisions without I/O
+    # what a kind of lock is: its keys, its key type
+    include/redlatch/policy/lock_keys.hpp
+    include/redlatch/policy/lock_policy.hpp
+    # core: machines that decide, without a clock, a mutex, a thread or I/O
     include/redlatch/core/random.hpp
-    include/redlatch/core/limit.hpp
     include/redlatch/core/fault.hpp
     include/redlatch/core/slot.hpp
     include/redlatch/core/redirection.hpp
@@ -30,6 +32,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/renew.hpp
     include/redlatch/core/quorum.hpp
     # net: talking to one server
+    include/redlatch/net/limit.hpp
+    include/redlatch/net/server_error.hpp
     include/redlatch/net/thread.hpp
     include/redlatch/net/sha1.hpp
     include/redlatch/net/reply.hpp
@@ -61,8 +65,6 @@ set(REDLATCH_HEADERS
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
     include/redlatch/policy/lua.hpp
-    include/redlatch/policy/lock_keys.hpp
-    include/redlatch/policy/lock_policy.hpp
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/redisson_reentrant.hpp
@@ -71,12 +73,12 @@ set(REDLATCH_HEADERS
     # services: one running thing each
     include/redlatch/service/process.hpp
     include/redlatch/service/schedule.hpp
-    include/redlatch/service/bell.hpp
+    include/redlatch/service/parker.hpp
     include/redlatch/service/hold.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
     include/redlatch/service/collector.hpp
-    include/redlatch/service/gate.hpp
+    include/redlatch/service/lock_table.hpp
     include/redlatch/service/listener.hpp
     include/redlatch/service/subscription.hpp
     include/redlatch/service/subscriptions.hpp

@@ -125,7 +125,7 @@ REDLATCH_INLINE Result<Release> Held::release() noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!is_ours(ref)) return Release::not_held;
     detail::Session& session = client_->session();
-    return detail::Releasing{session}.end(session.gate().end_acquisition(*ref.hold, ref.id));
+    return detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id));
 }
 
 REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
@@ -171,7 +171,7 @@ REDLATCH_INLINE void Held::end() noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!is_ours(ref)) return;
     detail::Session& session = client_->session();
-    detail::Releasing{session}.end(session.gate().end_acquisition(*ref.hold, ref.id),
+    detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id),
                                    release_mode_);
 }
 

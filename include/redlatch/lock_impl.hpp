@@ -74,11 +74,11 @@ REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
     // Nested holds end with one command, the last one's: it says how many are left.
-    Gate::Ending last;
+    LockTable::Ending last;
     for (;;) {
-        auto ending = session->gate().end_one_through(spec_.key(), this);
+        auto ending = session->locks().end_one_through(spec_.key(), this);
         if (ending.hold != last.hold) Releasing{*session}.end(last, spec_.options.release_mode);
-        if (ending.kind == Gate::Ending::Kind::nothing) return;
+        if (ending.kind == LockTable::Ending::Kind::nothing) return;
         last = std::move(ending);
     }
 }
@@ -96,8 +96,8 @@ REDLATCH_INLINE bool LockImpl::try_take(const AcquireOptions& options) {
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
-    if (ending.kind == Gate::Ending::Kind::nothing) {
+    const auto ending = session.locks().end_innermost(spec_.key(), this_thread_serial());
+    if (ending.kind == LockTable::Ending::Kind::nothing) {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
         Releasing{session}.end(ending, spec_.options.release_mode);
@@ -112,8 +112,8 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) no
 
 REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = session.gate().end_innermost(spec_.key(), this_thread_serial());
-    if (ending.kind == Gate::Ending::Kind::nothing) {
+    const auto ending = session.locks().end_innermost(spec_.key(), this_thread_serial());
+    if (ending.kind == LockTable::Ending::Kind::nothing) {
         return Releasing{session}.tell_not_held(spec_.key());
     }
     return Releasing{session}.end(ending);
@@ -170,7 +170,7 @@ REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& opti
 }
 
 REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {
-    return spec_.client->session().gate().find(spec_.key(), this_thread_serial());
+    return spec_.client->session().locks().find(spec_.key(), this_thread_serial());
 }
 
 #endif

@@ -35,7 +35,7 @@ protected:
 
     /// What the client still knows of locks.
     static std::size_t gate_size(const Client& client) {
-        return detail::Access::shared(client)->session().gate().size();
+        return detail::Access::shared(client)->session().locks().size();
     }
 
     ClientOptions options_{

@@ -306,7 +306,7 @@ private:
         heirs_lock_.emplace(*at_.client, at_.lock->name());
         heir_ = in_background(
             [this] { return outcome_of(heirs_lock_->acquire({.stop = heir_stop_.get_token()})); });
-        // Whether it has come to the gate by then is left to chance: it may come later, too.
+        // Whether it has come to the lock table by then is left to chance: it may come later, too.
         std::this_thread::sleep_for(20ms);
     }
 

@@ -82,7 +82,7 @@ TEST_F(RenewalOfANest, ends_with_the_last_acquisition_that_wants_it) {
     renewal_.dismiss_one(*hold_);
     renewal_.arm(hold_, long_ago_);
     // The thread takes what is due in order: this comes behind it.
-    ASSERT_TRUE(renewal_.bury(taken_hold({.token = "another"}), {0ns}));
+    ASSERT_TRUE(renewal_.release_at(taken_hold({.token = "another"}), {0ns}));
     EXPECT_TRUE(asks(1));
     EXPECT_EQ(hold_.use_count(), 1) << "forgotten";
 }
@@ -107,20 +107,20 @@ TEST_F(RenewalOf, a_hold_at_the_address_of_one_that_is_gone_is_not_renewed_for_i
     place->taken(Clock::now());
     const std::shared_ptr<Hold> next{&*place, [](Hold*) {}};
     renewal_.arm(next, long_ago_);
-    ASSERT_TRUE(renewal_.bury(taken_hold({.token = "another"}), {0ns}));
+    ASSERT_TRUE(renewal_.release_at(taken_hold({.token = "another"}), {0ns}));
     EXPECT_TRUE(asks(1));
     EXPECT_EQ(next.use_count(), 1) << "nobody wants it to be renewed";
 }
 
 TEST_F(RenewalOf, what_is_buried_is_released_again_until_its_key_is_gone_however_late) {
     const auto forged = asked_hold({.lease = std::chrono::milliseconds::max()});
-    ASSERT_TRUE(renewal_.bury(forged, {0ns}));
+    ASSERT_TRUE(renewal_.release_at(forged, {0ns}));
     EXPECT_TRUE(asks(3)) << "as nobody has answered";
 }
 
 TEST_F(RenewalOf, what_is_buried_twice_is_released_at_both_times) {
-    ASSERT_TRUE(renewal_.bury(hold_, {50ms}));
-    ASSERT_TRUE(renewal_.bury(hold_, {1h}));
+    ASSERT_TRUE(renewal_.release_at(hold_, {50ms}));
+    ASSERT_TRUE(renewal_.release_at(hold_, {1h}));
     EXPECT_TRUE(asks(1));
 }
 

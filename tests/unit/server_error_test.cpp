@@ -1,4 +1,4 @@
-#include <redlatch/core/fault.hpp>
+#include <redlatch/net/server_error.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/reply_bounds.hpp>
 #include <redlatch/net/resolve.hpp>
+#include <redlatch/net/server_error.hpp>
 #include <redlatch/net/stream.hpp>
 #include <redlatch/net/tls_layer.hpp>
 #include <redlatch/uri.hpp>

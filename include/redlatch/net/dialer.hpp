@@ -1,8 +1,8 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
 #include <redlatch/net/connection.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/uri.hpp>
 
 #include <atomic>

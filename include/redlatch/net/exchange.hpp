@@ -1,10 +1,11 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/connection.hpp>
+#include <redlatch/net/limit.hpp>
+#include <redlatch/net/server_error.hpp>
 
 #include <optional>
 #include <string>

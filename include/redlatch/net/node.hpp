@@ -1,10 +1,11 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/exchange.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/net/pool.hpp>
+#include <redlatch/net/server_error.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <redlatch/core/limit.hpp>
 #include <redlatch/net/dialer.hpp>
+#include <redlatch/net/limit.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/uri.hpp>
 
 #include <fcntl.h>

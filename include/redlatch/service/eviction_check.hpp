@@ -1,9 +1,9 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/limit.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/connection.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/observer.hpp>
 

@@ -86,7 +86,7 @@ struct HoldTerms {
 };
 
 /// One lock as this process holds it, from the outermost acquisition to its end. Shared by its
-/// holder, the gate, the renewal and the notifier.
+/// holder, the lock table, the renewal and the notifier.
 class Hold {
 public:
     /// `thread`: the owner; `no_thread` for a hold that no thread owns.
@@ -201,7 +201,7 @@ public:
         source.request_stop();
     }
 
-    // Guarded by the gate's mutex.
+    // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
 
     // Written by the acquiring thread before the hold is shared: a try's outcome was never known,

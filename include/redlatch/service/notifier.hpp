@@ -183,8 +183,8 @@ public:
     using Task = CallbackThreads::Task;
     using RunOut = std::function<void(const std::shared_ptr<Hold>&)>;
 
-    /// `run_out` is called on the notifier's thread for a watched hold whose validity is over.
-    explicit Notifier(RunOut run_out) : run_out_(std::move(run_out)) {}
+    /// `expired` is called on the notifier's thread for a watched hold whose validity is over.
+    explicit Notifier(RunOut expired) : run_out_(std::move(expired)) {}
     Notifier(const Notifier&) = delete;
     Notifier& operator=(const Notifier&) = delete;
     ~Notifier() { close(Clock::duration::zero()); }
@@ -205,7 +205,7 @@ public:
     /// A loss may have to be told from now on.
     void prepare_for_loss() { CallbackThreads::prepare(losses_); }
 
-    /// Calls `run_out` when the hold's validity ends, unless it is unwatched before.
+    /// Calls `expired` when the hold's validity ends, unless it is unwatched before.
     void watch(std::shared_ptr<Hold> hold) {
         const std::lock_guard lock{mutex_};
         const TimePoint end = hold->valid_until();

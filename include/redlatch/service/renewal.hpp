@@ -4,6 +4,7 @@
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
 #include <redlatch/net/pipeline.hpp>
+#include <redlatch/net/server_error.hpp>
 #include <redlatch/net/thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
 #include <redlatch/service/hold.hpp>
@@ -86,7 +87,7 @@ public:
     /// Releases a dead token in the background, after each of `pauses`: a command that got no
     /// answer may be carried out late, even after a release that was sent on another connection.
     /// Also the way to leave the queue. False where the client has closed.
-    bool bury(std::shared_ptr<Hold> hold, std::vector<Clock::duration> pauses) {
+    bool release_at(std::shared_ptr<Hold> hold, std::vector<Clock::duration> pauses) {
         const std::lock_guard lock{mutex_};
         if (!start()) return false;
         // A key that comes to life late is gone by itself after this.
@@ -94,11 +95,11 @@ public:
         const auto gone_after = saturating_cast<Clock::duration>(ttl);
         const TimePoint give_up_at =
             saturating_add(saturating_add(Clock::now(), gone_after), gone_after);
-        bury_next({Job::Kind::bury, std::move(hold), std::move(pauses), give_up_at});
+        bury_next({Job::Kind::release_at, std::move(hold), std::move(pauses), give_up_at});
         return true;
     }
 
-    /// Sends what there is to bury now, whether due or not, and ends the thread. Takes at most
+    /// Sends what there is to release_at now, whether due or not, and ends the thread. Takes at most
     /// twice the time for one command, however much there is. Nothing is renewed any more.
     void close() {
         {
@@ -111,7 +112,7 @@ public:
 
 private:
     struct Job {
-        enum class Kind { renew, bury };
+        enum class Kind { renew, release_at };
         Kind kind;
         std::shared_ptr<Hold> hold;
         // Where buried:
@@ -191,7 +192,7 @@ private:
     /// With the mutex held.
     void put(TimePoint due, Job job) {
         const Hold* const hold = job.hold.get();
-        if (job.kind == Job::Kind::bury) {
+        if (job.kind == Job::Kind::release_at) {
             burials_.emplace(due, std::move(job));
         } else {
             renewals_.put(hold, due, std::move(job));
@@ -494,7 +495,7 @@ private:
                     break;
                 }
                 events_.lost(errand.job.hold);
-                if (hold.in(Phase::lost)) bury(errand.job.hold, {Clock::duration::zero()});
+                if (hold.in(Phase::lost)) release_at(errand.job.hold, {Clock::duration::zero()});
                 break;
             case RenewalAnswer::lost: events_.lost(errand.job.hold); break;
             case RenewalAnswer::unknown:
@@ -605,7 +606,7 @@ private:
         }
     }
 
-    /// What is left to bury; nothing at the end.
+    /// What is left to release_at; nothing at the end.
     std::optional<std::vector<Job>> take_last(const Limit& limit) {
         const std::lock_guard lock{mutex_};
         const bool done = burials_.empty() && burying_ == 0;

@@ -7,7 +7,7 @@
 #include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/eviction_check.hpp>
-#include <redlatch/service/gate.hpp>
+#include <redlatch/service/lock_table.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
@@ -111,7 +111,7 @@ public:
         return topology_->run_on_masters(key, call, call, limit, spread);
     }
 
-    Gate& gate() noexcept { return gate_; }
+    LockTable& locks() noexcept { return locks_; }
     Renewal& renewal() noexcept { return renewal_; }
     Collector& collector() noexcept { return collector_; }
     Contention& contention() noexcept { return contention_; }
@@ -170,8 +170,8 @@ public:
         // Of several masters, a minority may still have it.
         if (several() || prolonged) releases.push_back(Clock::duration::zero());
         if (hold->may_come_to_life() || prolonged) releases.push_back(late_window());
-        if (!releases.empty()) renewal_.bury(hold, std::move(releases));
-        gate_.lost(hold);
+        if (!releases.empty()) renewal_.release_at(hold, std::move(releases));
+        locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
         observe([key = hold->key(), held_for](Observer& observer) {
@@ -182,7 +182,7 @@ public:
     /// The same where the server may still have the lock under its token: it is released there.
     void declare_lost_and_release(const std::shared_ptr<Hold>& hold) {
         declare_lost(hold);
-        if (hold->in(Phase::lost)) renewal_.bury(hold, {Clock::duration::zero()});
+        if (hold->in(Phase::lost)) renewal_.release_at(hold, {Clock::duration::zero()});
     }
 
     /// Releases what a token may have at the server, in the background; once more after a pause where
@@ -190,11 +190,11 @@ public:
     void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
         std::vector<Clock::duration> pauses{Clock::duration::zero()};
         if (unclear) pauses.emplace_back(late_window());
-        if (!renewal_.bury(hold, std::move(pauses))) release_now(*hold);
+        if (!renewal_.release_at(hold, std::move(pauses))) release_now(*hold);
     }
 
     /// The same for a place in the queue.
-    void release_later(Ticket place) {
+    void release_later(QueuePlace place) {
         release_later(
             std::make_shared<Hold>(std::move(place.terms), std::move(place.token), no_thread),
             place.unclear_try);
@@ -211,9 +211,9 @@ public:
     /// callbacks that run; and one more where releases were only sent.
     void close() {
         if (closed_.exchange(true)) return;
-        Gate::Remains remains = gate_.close();
+        LockTable::Remains remains = locks_.close();
         for (const auto& hold : remains.holds) declare_lost_and_release(hold);
-        for (Ticket& place : remains.places) release_later(std::move(place));
+        for (QueuePlace& place : remains.places) release_later(std::move(place));
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscriptions_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
@@ -282,7 +282,7 @@ private:
     /// In a Cluster every node passes messages on, so one that is listened to at several is heard as
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
-        if (&master_of(grant.key) != &node || gate_.deliver(grant)) return;
+        if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
         const bool is_string = grant.key_type == 's';
         const PolicyTraits traits{.key_type = is_string ? KeyType::string : KeyType::hash,
                                   .reentrant = false,
@@ -343,7 +343,7 @@ private:
     Contention contention_;
 
     // Each may use those above it.
-    Gate gate_;
+    LockTable locks_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
     EvictionCheck eviction_{
         [this](Observer::Warning warning) { tell_warning(std::move(warning)); }};
@@ -358,7 +358,7 @@ private:
     Subscriptions subscriptions_{
         "redlatch:client:" + id_,
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
-         .listening = [this] { gate_.recheck_all(Clock::now()); }}};
+         .listening = [this] { locks_.recheck_all(Clock::now()); }}};
     std::unique_ptr<SentinelWatch> sentinel_watch_{
         sentinels_ == nullptr ? nullptr
                               : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};

@@ -23,7 +23,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Takes a lock, once: asks the gate, then does at the server what the core decides.
+/// Takes a lock, once: asks the lock table, then does at the server what the core decides.
 class Acquiring {
 public:
     /// `through`: the `LockImpl` that a thread-owned acquisition is made with; null for a `Held`.
@@ -68,26 +68,26 @@ private:
     }
 
     Result<HoldRef> enter() {
-        auto admission = session_->gate().enter({.terms = terms_,
-                                                 .thread = thread_,
-                                                 .wait = options_->wait,
-                                                 .deadline = core_.deadline(),
-                                                 .stop = options_->stop,
-                                                 .acquisition = acquisition_,
-                                                 .handoffs = handoff_limit(),
-                                                 .owner = options_->owner});
-        for (const auto& hold : admission.run_out) session_->declare_lost(hold);
+        auto admission = session_->locks().enter({.terms = terms_,
+                                                  .thread = thread_,
+                                                  .wait = options_->wait,
+                                                  .deadline = core_.deadline(),
+                                                  .stop = options_->stop,
+                                                  .acquisition = acquisition_,
+                                                  .handoffs = handoff_limit(),
+                                                  .owner = options_->owner});
+        for (const auto& hold : admission.expired) session_->declare_lost(hold);
         switch (admission.answer) {
-            case Gate::Answer::turn: return contend(*std::move(admission.turn));
-            case Gate::Answer::handed: return follow(std::move(admission.hold));
-            case Gate::Answer::nested: return nest(admission.hold, admission.count);
-            case Gate::Answer::busy:
+            case LockTable::Answer::turn: return contend(*std::move(admission.turn));
+            case LockTable::Answer::handed: return follow(std::move(admission.hold));
+            case LockTable::Answer::nested: return nest(admission.hold, admission.count);
+            case LockTable::Answer::busy:
                 return Unexpected{admission.fault ? *admission.fault
                                                   : core_.out_of_turn(Clock::now())};
-            case Gate::Answer::deadlock: return failed(Errc::deadlock, {});
-            case Gate::Answer::cancelled: return failed(Errc::cancelled, by_caller);
-            case Gate::Answer::closed: return failed(Errc::cancelled, by_close);
-            case Gate::Answer::wrong_key_type:
+            case LockTable::Answer::deadlock: return failed(Errc::deadlock, {});
+            case LockTable::Answer::cancelled: return failed(Errc::cancelled, by_caller);
+            case LockTable::Answer::closed: return failed(Errc::cancelled, by_close);
+            case LockTable::Answer::wrong_key_type:
                 return failed(Errc::wrong_type, "in use here with a policy of another key type");
         }
         return failed(Errc::protocol, {});
@@ -112,17 +112,17 @@ private:
     /// Ends an acquisition that nobody gets, without waiting for the server. Its count of a nest is
     /// there for people.
     void let_go(const Hold& hold) {
-        const auto ending = session_->gate().end_acquisition(hold, acquisition_.id);
+        const auto ending = session_->locks().end_acquisition(hold, acquisition_.id);
         if (ending.watched) session_->renewal().dismiss_one(*ending.hold);
-        if (ending.kind != Gate::Ending::Kind::last) return;
+        if (ending.kind != LockTable::Ending::Kind::last) return;
         session_->dismiss(*ending.hold);
         session_->release_later(ending.hold, ending.hold->may_come_to_life());
         ending.hold->advance(Phase::releasing, Phase::released);
-        session_->gate().released(*ending.hold);
+        session_->locks().released(*ending.hold);
     }
 
     /// Asks the server until the core is content or gives up.
-    Result<HoldRef> contend(Gate::Turn turn) {
+    Result<HoldRef> contend(LockTable::Turn turn) {
         standing_ = first_standing(turn);
         auto hold = new_hold();
         if (auto enlisted = enlist(*hold); !enlisted) {
@@ -137,9 +137,10 @@ private:
                 return keep(std::move(turn), std::move(hold));
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
-                const Gate::Woken woken = turn.pause(pause->until, options_->stop);
-                action = woken == Gate::Woken::granted ? granted(turn.take_grant(), Clock::now())
-                                                       : wake(woken);
+                const LockTable::Woken woken = turn.pause(pause->until, options_->stop);
+                action = woken == LockTable::Woken::granted
+                             ? granted(turn.take_grant(), Clock::now())
+                             : wake(woken);
                 continue;
             }
             if (options_->stop.stop_requested()) {
@@ -162,15 +163,15 @@ private:
     }
 
     /// What ended a pause, as the core understands it.
-    AcquireAction wake(Gate::Woken woken) {
+    AcquireAction wake(LockTable::Woken woken) {
         const TimePoint now = Clock::now();
         switch (woken) {
-            case Gate::Woken::cancelled: return core_.cancelled(by_caller);
-            case Gate::Woken::closed: return core_.cancelled(by_close);
-            case Gate::Woken::lost: return GiveUp{outer_is_gone()};
-            case Gate::Woken::granted:
-            case Gate::Woken::in_time:
-            case Gate::Woken::recheck: break;
+            case LockTable::Woken::cancelled: return core_.cancelled(by_caller);
+            case LockTable::Woken::closed: return core_.cancelled(by_close);
+            case LockTable::Woken::lost: return GiveUp{outer_is_gone()};
+            case LockTable::Woken::granted:
+            case LockTable::Woken::in_time:
+            case LockTable::Woken::recheck: break;
         }
         return core_.pause_over(now);
     }
@@ -194,14 +195,15 @@ private:
 
     /// A new token, or the one that the thread before us has left with a place in the queue. A place
     /// that was taken for a lock with or without a fencing token is of no use for the other kind.
-    Standing first_standing(const Gate::Turn& turn) {
-        if (auto ticket = turn.inherited()) {
-            Standing place = Standing::inherited(ticket->token.bytes, ticket->unclear_try);
-            const PolicyTraits& traits = ticket->terms.traits;
+    Standing first_standing(const LockTable::Turn& turn) {
+        if (auto queue_place = turn.inherited()) {
+            Standing place =
+                Standing::inherited(queue_place->token.bytes, queue_place->unclear_try);
+            const PolicyTraits& traits = queue_place->terms.traits;
             if (traits.scripts == spec_->traits.scripts && traits.fenced == spec_->traits.fenced) {
                 return place;
             }
-            session_->release_later(*std::move(ticket));
+            session_->release_later(*std::move(queue_place));
         }
         return Standing{session_->new_token(holder_).bytes};
     }
@@ -222,7 +224,7 @@ private:
     }
 
     /// The lock was not had. Whoever waits behind us in this process goes on with our place.
-    Result<HoldRef> give_up(Gate::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
+    Result<HoldRef> give_up(LockTable::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
         if (standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear())) {
             session_->dismiss(*hold);
         } else {
@@ -243,7 +245,7 @@ private:
     bool give_votes_back(const std::shared_ptr<Hold>& hold) {
         if (hold->votes == nullptr) return false;
         Spread spread{.settled = [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().bury(hold, {session->late_window()});
+            if (!answered) session->renewal().release_at(hold, {session->late_window()});
         }};
         const Call release = release_call(*hold);
         const Limit limit{answer_by_, options_->stop};
@@ -252,7 +254,7 @@ private:
         return !unsure_ && (hold->votes->asked & ~told) == 0;
     }
 
-    Result<HoldRef> keep(Gate::Turn turn, std::shared_ptr<Hold> hold) {
+    Result<HoldRef> keep(LockTable::Turn turn, std::shared_ptr<Hold> hold) {
         hold->unclear_try = standing_.unclear();
         hold->nest.push_back(acquisition_);
         hold->fence = fence_;
@@ -281,7 +283,7 @@ private:
     /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
     /// have wanted the lock lately, the script comes first; and where several masters decide, so that
     /// a vote which is of no use is held no longer than one round.
-    AcquireAction send_try(Gate::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
+    AcquireAction send_try(LockTable::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
         Contention& contention = session_->contention();
         const bool first = core_.tries() == 1 && !standing_.queued() && !session_->several();
         if (first && takes_plain_set(spec_->traits) &&
@@ -300,7 +302,7 @@ private:
         return read(hold, stay, send(hold, script, script, limit));
     }
 
-    std::chrono::milliseconds time_to_stay(const Gate::Turn& turn, bool last) const {
+    std::chrono::milliseconds time_to_stay(const LockTable::Turn& turn, bool last) const {
         if (polls()) return {};
         return standing_.stay(last, last && turn.has_heirs(), core_.silence(Clock::now()));
     }
@@ -455,7 +457,7 @@ private:
                 return HoldRef{hold, acquisition_.id};
             }
             if (const auto* pause = std::get_if<Pause>(&action)) {
-                action = wake(session_->gate().pause(*hold, pause->until, options_->stop));
+                action = wake(session_->locks().pause(*hold, pause->until, options_->stop));
                 continue;
             }
             const TimePoint answer_by = std::get<SendTry>(action).answer_by;
@@ -535,9 +537,9 @@ private:
     bool has_votes_ = false;  // some of several masters have, or may have, done it
     bool unsure_ = false;     // one of them has been asked with this token and not answered
     std::shared_ptr<const Error> fault_;       // of the last try
-    std::shared_ptr<const Error> told_fault_;  // what the gate knows of that
+    std::shared_ptr<const Error> told_fault_;  // what the lock table knows of that
     Standing standing_{{}};                    // of the token that we ask with
-    bool announced_ = false;                   // the gate knows that token
+    bool announced_ = false;                   // the lock table knows that token
     std::uint64_t fence_ = 0;                  // of the lock that was taken; 0 without one
     bool others_wait_ = false;                 // other processes, as the server said last
 };

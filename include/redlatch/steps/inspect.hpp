@@ -58,7 +58,7 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
 inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
     const Limit limit = Limit::in(session.command_timeout());
     for (;;) {
-        const auto hold = session.gate().current(spec.key());
+        const auto hold = session.locks().current(spec.key());
         const bool was_held = hold != nullptr && hold->valid(Clock::now());
         auto seen = inspect_lock(session, spec, limit);
         if (!seen) return Unexpected{std::move(seen).error()};

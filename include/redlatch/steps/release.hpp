@@ -17,20 +17,20 @@ namespace redlatch::inline v0::detail {
 /// The pause between two tries of a call that doesn't wait for a lock.
 inline constexpr std::chrono::milliseconds retry_pause{20};
 
-/// Ends an acquisition at the server, as the gate has found it. Takes at most `command_timeout`.
+/// Ends an acquisition at the server, as the lock table has found it. Takes at most `command_timeout`.
 class Releasing {
 public:
     explicit Releasing(Session& session) : session_(&session) {}
 
-    Result<Release> end(const Gate::Ending& ending) {
+    Result<Release> end(const LockTable::Ending& ending) {
         return end(ending, Limit::in(session_->command_timeout()));
     }
 
     /// The same for who does not wait for the outcome. With `ReleaseMode::sent` the release of the
     /// lock is only sent, unless a thread here is to have it next.
-    void end(const Gate::Ending& ending, ReleaseMode mode) {
+    void end(const LockTable::Ending& ending, ReleaseMode mode) {
         const bool waits = mode == ReleaseMode::confirmed || session_->several() ||
-                           ending.kind != Gate::Ending::Kind::last || ending.has_heir;
+                           ending.kind != LockTable::Ending::Kind::last || ending.has_heir;
         const Limit limit = Limit::in(session_->command_timeout());
         if (waits || !send_last(ending.hold, limit)) static_cast<void>(end(ending, limit));
     }
@@ -44,19 +44,19 @@ public:
     }
 
 private:
-    Result<Release> end(const Gate::Ending& ending, const Limit& limit) {
+    Result<Release> end(const LockTable::Ending& ending, const Limit& limit) {
         switch (ending.kind) {
-            case Gate::Ending::Kind::nothing: return Release::not_held;
-            case Gate::Ending::Kind::past: return tell(*ending.hold, Release::expired);
-            case Gate::Ending::Kind::nested: return end_nested(ending, limit);
-            case Gate::Ending::Kind::handed: return end_handed(*ending.hold);
-            case Gate::Ending::Kind::last: return end_last(ending, limit);
+            case LockTable::Ending::Kind::nothing: return Release::not_held;
+            case LockTable::Ending::Kind::past: return tell(*ending.hold, Release::expired);
+            case LockTable::Ending::Kind::nested: return end_nested(ending, limit);
+            case LockTable::Ending::Kind::handed: return end_handed(*ending.hold);
+            case LockTable::Ending::Kind::last: return end_last(ending, limit);
         }
         return Release::not_held;
     }
 
     /// The inner hold has ended whatever the server says; the count there is for people.
-    Result<Release> end_nested(const Gate::Ending& ending, const Limit& limit) {
+    Result<Release> end_nested(const LockTable::Ending& ending, const Limit& limit) {
         Hold& hold = *ending.hold;
         if (ending.watched) session_->renewal().dismiss_one(hold);
         constexpr std::int64_t ttl_as_it_is = 0;
@@ -75,7 +75,7 @@ private:
         return tell(hold, Release::released);
     }
 
-    Result<Release> end_last(const Gate::Ending& ending, const Limit& limit) {
+    Result<Release> end_last(const LockTable::Ending& ending, const Limit& limit) {
         const std::shared_ptr<Hold>& hold = ending.hold;
         session_->dismiss(*hold);
         ReleaseCore core{Clock::now() < hold->valid_until()};
@@ -85,10 +85,10 @@ private:
         }
         Result<Release> outcome = send_until_answered(*hold, core, limit, release_again(hold));
         hold->advance(Phase::releasing, Phase::released);
-        session_->gate().released(*hold);
+        session_->locks().released(*hold);
         const bool untold = hold->votes != nullptr && (hold->votes->asked & ~told_) != 0;
         if (!outcome || untold || hold->may_come_to_life()) {
-            session_->renewal().bury(hold, {session_->late_window()});
+            session_->renewal().release_at(hold, {session_->late_window()});
         }
         return tell(*hold, std::move(outcome));
     }
@@ -97,7 +97,7 @@ private:
     Settled release_again(const std::shared_ptr<Hold>& hold) {
         if (!session_->several()) return {};
         return [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().bury(hold, {session->late_window()});
+            if (!answered) session->renewal().release_at(hold, {session->late_window()});
         };
     }
 
@@ -113,7 +113,7 @@ private:
             return false;
         }
         hold->advance(Phase::releasing, Phase::released);
-        session_->gate().released(*hold);
+        session_->locks().released(*hold);
         return true;
     }
 
@@ -127,12 +127,12 @@ private:
             if (answer == more_to_serve) {
                 session_->release_later(hold, true);
             } else if (hold->may_come_to_life()) {
-                session_->renewal().bury(hold, {pause});
+                session_->renewal().release_at(hold, {pause});
             }
             inform(*hold, answer != 0 ? Release::released : Release::expired, ended);
             return;
         }
-        session_->renewal().bury(hold, {Clock::duration::zero(), pause});
+        session_->renewal().release_at(hold, {Clock::duration::zero(), pause});
         Error cause = reply.error().error;
         cause.key = hold->key();
         session_->tell_error(cause);
@@ -151,7 +151,8 @@ private:
         auto reply = run(*hold, call, limit);
         if (!reply) {
             if (reply.error().maybe_executed) core.unclear_try();
-            session_->renewal().bury(next, {Clock::duration::zero(), session_->late_window()});
+            session_->renewal().release_at(next,
+                                           {Clock::duration::zero(), session_->late_window()});
             return std::nullopt;
         }
         const ReplyView answer = reply->view();
@@ -160,14 +161,15 @@ private:
         const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
         next->unclear_try = reply->repeated;
         hold->advance(Phase::releasing, Phase::released);
-        if (hold->may_come_to_life()) session_->renewal().bury(hold, {session_->late_window()});
-        if (done && session_->gate().moved(*hold, {next->token(), sent, next->unclear_try, fence},
-                                           others_wait)) {
+        if (hold->may_come_to_life())
+            session_->renewal().release_at(hold, {session_->late_window()});
+        if (done && session_->locks().moved(*hold, {next->token(), sent, next->unclear_try, fence},
+                                            others_wait)) {
             return Release::released;
         }
         if (done) next->taken(sent);
         Result<Release> outcome = done ? release_unwanted(next, limit) : Release::expired;
-        session_->gate().released(*hold);
+        session_->locks().released(*hold);
         return outcome;
     }
 

@@ -34,12 +34,12 @@ namespace {
 /// A policy by its name.
 struct Choice {
     const char* name;
-    void (Worker::*visit)(const char* name);
+    void (Worker::*request)(const char* name);
 };
 
 template <class Policy>
 constexpr Choice choice(const char* name) {
-    return {name, &Worker::visit<Policy>};
+    return {name, &Worker::request<Policy>};
 }
 
 /// Which locks a subject means. A new policy of the library's is added here.
@@ -152,7 +152,7 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
             Worker worker{place, seed, over.get_token(), calls_stop};
             while (!over.stop_requested()) {
                 const Choice& next = choices[worker.dice().below(choices.size())];
-                (worker.*next.visit)(next.name);
+                (worker.*next.request)(next.name);
             }
         });
     }

@@ -61,7 +61,7 @@ public:
 
     /// Takes a lock of the policy once. `policy` is its name.
     template <class Policy>
-    void visit(const char* policy) {
+    void request(const char* policy) {
         const char* const key_type = Policy::key_type == KeyType::string ? "string:" : "hash:";
         const auto names = static_cast<std::size_t>(plan_->names);
         facts_ = {};
@@ -531,7 +531,7 @@ private:
     Dice dice_;
     std::stop_token stop_;
     std::stop_token calls_stop_;
-    bool endless_ = false;    // the visit's waits
+    bool endless_ = false;    // the request's waits
     bool is_nested_ = false;  // what is released next
     Event facts_;             // of the hold that it is about
     milliseconds lease_{0};

@@ -6,8 +6,8 @@
 #include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/policy/scripts.hpp>
-#include <redlatch/service/bell.hpp>
 #include <redlatch/service/hold.hpp>
+#include <redlatch/service/parker.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -28,14 +28,14 @@ namespace redlatch::inline v0::detail {
 
 /// A process's place in the server's queue. It belongs to no thread: a waiter who leaves bequeaths
 /// it to the next one.
-struct Ticket {
+struct QueuePlace {
     Token token;
     HoldTerms terms;
     bool unclear_try = false;  ///< as in `Hold`
 };
 
 /// A lock that passes from a thread of this process to the next.
-struct Handed {
+struct HandOff {
     Token token;
     TimePoint refreshed;             ///< when the last command went out that gave it its lease
     bool unclear_try = false;        ///< as in `Hold`
@@ -49,12 +49,12 @@ struct Handed {
 ///
 /// A name's entry is there only while somebody holds it, contends for it or waits for it, or has
 /// yet to return an acquisition that was lost.
-class Gate {
+class LockTable {
     /// The mutex, held. Whom its holder wakes is woken when it is free again: a thread that runs at
     /// once would only wait here.
     class Lock {
     public:
-        explicit Lock(Gate& gate) : gate_(&gate) { lock(); }
+        explicit Lock(LockTable& table) : table_(&table) { lock(); }
         Lock(const Lock&) = delete;
         Lock& operator=(const Lock&) = delete;
         ~Lock() {
@@ -62,25 +62,25 @@ class Gate {
         }
 
         void lock() {
-            gate_->mutex_.lock();
+            table_->mutex_.lock();
             held_ = true;
         }
         void unlock() {
-            const Bell::Wake wake = std::exchange(gate_->wake_, {});
+            const Parker::Wake wake = std::exchange(table_->wake_, {});
             held_ = false;
-            gate_->mutex_.unlock();
+            table_->mutex_.unlock();
             wake();
         }
 
     private:
-        Gate* gate_;
+        LockTable* table_;
         bool held_ = false;
     };
     using Holds = std::vector<std::shared_ptr<Hold>>;
 
 public:
     /// Who wants a lock, and how long for.
-    struct Visit {
+    struct AcquireRequest {
         const HoldTerms& terms;
         ThreadSerial thread;
         Wait wait;
@@ -99,32 +99,32 @@ private:
     class Sleeper {
     public:
         explicit Sleeper(const std::stop_token& stop) {
-            if (stop.stop_possible()) on_stop_ = std::make_unique<OnStop>(stop, Ring{&bell_});
+            if (stop.stop_possible()) on_stop_ = std::make_unique<OnStop>(stop, Unpark{&parker_});
         }
 
         /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less. Holds the
         /// mutex before.
         void sleep(Lock& lock, TimePoint until) {
             lock.unlock();
-            bell_.sleep(until);
+            parker_.park(until);
         }
-        [[nodiscard]] Bell::Wake wake() noexcept { return bell_.ring(); }
+        [[nodiscard]] Parker::Wake wake() noexcept { return parker_.unpark(); }
 
     private:
-        struct Ring {
-            Bell* bell;
-            void operator()() const noexcept { bell->ring()(); }
+        struct Unpark {
+            Parker* parker;
+            void operator()() const noexcept { parker->unpark()(); }
         };
 
-        using OnStop = std::stop_callback<Ring>;
+        using OnStop = std::stop_callback<Unpark>;
 
-        Bell bell_;
+        Parker parker_;
         std::unique_ptr<OnStop> on_stop_;  // g++ 12 warns of an optional one, for no reason
     };
 
     /// A thread in the queue.
     struct Waiting {
-        const Visit* visit;
+        const AcquireRequest* request;
         Sleeper sleeper;
         TimePoint asleep_until = TimePoint::max();
         std::shared_ptr<Hold> hold{};    // that the lock has passed on to
@@ -138,8 +138,8 @@ private:
         bool contended = false;                   // a thread has its turn at the server
         Sleeper* contender = nullptr;             // that thread, while it pauses
         TimePoint recheck_at = TimePoint::max();  // it should ask the server again
-        std::optional<Ticket> ticket{};           // under which it waits at the server, if it does
-        std::optional<Grant> grant{};             // a message for that ticket
+        std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
+        std::optional<Grant> grant{};             // a message for that queue_place
         std::shared_ptr<const Error> fault{};     // what that thread met instead of an answer
         std::vector<Sleeper*> nesting{};          // threads that pause before they nest once more
         std::list<Waiting*> queue{};
@@ -169,53 +169,53 @@ public:
     /// it was turned into a hold.
     class Turn {
     public:
-        Turn(Gate& gate, Named& entry) : gate_(&gate), entry_(&entry) {}
+        Turn(LockTable& table, Named& entry) : table_(&table), entry_(&entry) {}
         Turn(Turn&& other) noexcept
-            : gate_(std::exchange(other.gate_, nullptr)), entry_(other.entry_) {}
+            : table_(std::exchange(other.table_, nullptr)), entry_(other.entry_) {}
         Turn& operator=(Turn&&) = delete;
         ~Turn() {
-            if (gate_ != nullptr) gate_->end_turn(*entry_, nullptr, false);
+            if (table_ != nullptr) table_->end_turn(*entry_, nullptr, false);
         }
 
         /// Sleeps until `until`, or until there is something to do.
         Woken pause(TimePoint until, const std::stop_token& stop) {
-            return gate_->pause(entry_->second, until, stop);
+            return table_->pause(entry_->second, until, stop);
         }
 
         /// The place in the server's queue that the thread before has left behind.
-        std::optional<Ticket> inherited() const {
-            const Lock lock{*gate_};
-            return entry_->second.ticket;
+        std::optional<QueuePlace> inherited() const {
+            const Lock lock{*table_};
+            return entry_->second.queue_place;
         }
 
         /// Announces the token of a hold that will ask for a place in the server's queue: from now
         /// on a grant for it is known to be ours.
         void announce(const Hold& hold) {
-            const Lock lock{*gate_};
-            entry_->second.ticket = {.token = hold.token(), .terms = hold.terms()};
+            const Lock lock{*table_};
+            entry_->second.queue_place = {.token = hold.token(), .terms = hold.terms()};
         }
 
         /// The message that ended the pause.
         std::optional<Grant> take_grant() {
-            const Lock lock{*gate_};
+            const Lock lock{*table_};
             return std::exchange(entry_->second.grant, std::nullopt);
         }
 
         /// Whether another thread waits that could inherit the place.
         bool has_heirs() const {
-            const Lock lock{*gate_};
+            const Lock lock{*table_};
             return !entry_->second.queue.empty();
         }
 
         /// Ends the turn without a hold. True where the next thread inherits the place in the
         /// server's queue; else the caller has to see to what it has left at the server.
         bool bequeath(bool unclear_try) {
-            return std::exchange(gate_, nullptr)->bequeath(*entry_, unclear_try);
+            return std::exchange(table_, nullptr)->bequeath(*entry_, unclear_try);
         }
 
         /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
         void met(std::shared_ptr<const Error> fault) {
-            const Lock lock{*gate_};
+            const Lock lock{*table_};
             entry_->second.fault = std::move(fault);
         }
 
@@ -223,11 +223,11 @@ public:
         /// the client was closed meanwhile: then nothing is held here, and the caller has to release
         /// it.
         bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
-            return std::exchange(gate_, nullptr)->end_turn(*entry_, std::move(hold), others_wait);
+            return std::exchange(table_, nullptr)->end_turn(*entry_, std::move(hold), others_wait);
         }
 
     private:
-        Gate* gate_;
+        LockTable* table_;
         Named* entry_;
     };
 
@@ -247,19 +247,19 @@ public:
         std::optional<Turn> turn{};
         std::shared_ptr<Hold> hold{};          ///< where handed: the one we have now; where nested
         std::uint64_t count = 0;               ///< where nested: the hold count wanted now
-        Holds run_out{};                       ///< found past their validity: to be declared lost
+        Holds expired{};                       ///< found past their validity: to be declared lost
         std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
     };
 
-    Gate() = default;
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
+    LockTable() = default;
+    LockTable(const LockTable&) = delete;
+    LockTable& operator=(const LockTable&) = delete;
 
     /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us.
-    Admission enter(const Visit& visit) {
+    Admission enter(const AcquireRequest& request) {
         Lock lock{*this};
         if (closed_) return {Answer::closed};
-        return admit(lock, *entries_.try_emplace(visit.key()).first, visit);
+        return admit(lock, *entries_.try_emplace(request.key()).first, request);
     }
 
     /// What a hold loses when one of its acquisitions ends.
@@ -308,7 +308,7 @@ public:
 
     /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
     /// here wants it any more on the terms of `hold`: then the caller has to release that token.
-    bool moved(const Hold& hold, Handed handed, bool others_wait) {
+    bool moved(const Hold& hold, HandOff handed, bool others_wait) {
         const Lock lock{*this};
         const auto entry = entries_.find(hold.key());
         if (entry == entries_.end() || entry->second.current.get() != &hold) return false;
@@ -377,7 +377,7 @@ public:
         const auto found = entries_.find(grant.key);
         if (found == entries_.end()) return false;
         Entry& here = found->second;
-        if (here.ticket && here.ticket->token.bytes == grant.token) {
+        if (here.queue_place && here.queue_place->token.bytes == grant.token) {
             here.grant = grant;
             wake(here.contender);
             return true;
@@ -393,16 +393,16 @@ public:
         const auto span = std::min<Clock::duration>(waiting * std::chrono::milliseconds{1},
                                                     std::chrono::seconds{1});
         for (auto& [key, entry] : entries_) {
-            if (!entry.ticket) continue;
+            if (!entry.queue_place) continue;
             entry.recheck_at = now + Clock::duration{random_.between(0, span.count())};
             wake(entry.contender);
         }
     }
 
-    /// What the gate leaves behind at the end of the client: the caller has to release it.
+    /// What the lock table leaves behind at the end of the client: the caller has to release it.
     struct Remains {
         Holds holds{};
-        std::vector<Ticket>
+        std::vector<QueuePlace>
             places{};  ///< left behind for a thread here that does not get to use it
     };
 
@@ -413,8 +413,8 @@ public:
         Remains remains;
         for (auto& [key, entry] : entries_) {
             if (entry.current != nullptr) remains.holds.push_back(entry.current);
-            if (entry.ticket && !entry.contended) {
-                remains.places.push_back(*std::exchange(entry.ticket, std::nullopt));
+            if (entry.queue_place && !entry.contended) {
+                remains.places.push_back(*std::exchange(entry.queue_place, std::nullopt));
             }
             wake(entry.contender);
             for (Sleeper* sleeper : entry.nesting) wake(sleeper);
@@ -430,24 +430,24 @@ public:
     }
 
 private:
-    Admission admit(Lock& lock, Named& entry, const Visit& visit) {
+    Admission admit(Lock& lock, Named& entry, const AcquireRequest& request) {
         Entry& here = entry.second;
         Admission admission{Answer::busy};
         // Where threads wait, the one in front takes it out, and has its turn at once.
-        if (here.queue.empty()) take_run_out(here, admission.run_out);
-        if (here.free() && here.queue.empty()) here.key_type = visit.terms.traits.key_type;
-        const bool ours = here.current != nullptr && here.current->thread() == visit.thread &&
+        if (here.queue.empty()) take_expired(here, admission.expired);
+        if (here.free() && here.queue.empty()) here.key_type = request.terms.traits.key_type;
+        const bool ours = here.current != nullptr && here.current->thread() == request.thread &&
                           here.current->valid(Clock::now());
-        if (here.key_type != visit.terms.traits.key_type) {
+        if (here.key_type != request.terms.traits.key_type) {
             admission.answer = Answer::wrong_key_type;
-        } else if (ours && visit.owner == Owner::thread && visit.terms.traits.reentrant) {
-            nest(here.current, visit.acquisition, admission);
-        } else if (ours && visit.wait.is_unlimited()) {
+        } else if (ours && request.owner == Owner::thread && request.terms.traits.reentrant) {
+            nest(here.current, request.acquisition, admission);
+        } else if (ours && request.wait.is_unlimited()) {
             admission.answer = Answer::deadlock;
         } else if (here.free() && here.queue.empty()) {
             admission.answer = Answer::turn;
-        } else if (!visit.wait.is_none()) {
-            wait_for_turn(lock, here, visit, admission);
+        } else if (!request.wait.is_none()) {
+            wait_for_turn(lock, here, request, admission);
             if (admission.answer == Answer::handed) return admission;
         }
         if (admission.answer == Answer::busy && here.contended) admission.fault = here.fault;
@@ -467,22 +467,23 @@ private:
         admission.count = hold->nest.size();
     }
 
-    void wait_for_turn(Lock& lock, Entry& here, const Visit& visit, Admission& admission) {
-        Waiting self{&visit, Sleeper{visit.stop}};
+    void wait_for_turn(Lock& lock, Entry& here, const AcquireRequest& request,
+                       Admission& admission) {
+        Waiting self{&request, Sleeper{request.stop}};
         here.queue.push_back(&self);
         do {
             const bool front = here.queue.front() == &self;
-            if (front) take_run_out(here, admission.run_out);
+            if (front) take_expired(here, admission.expired);
             if (front && here.free() && !closed_) {
                 here.queue.pop_front();
                 admission.answer = Answer::turn;
                 return;
             }
-            if (const auto end = end_of_wait(visit)) {
+            if (const auto end = end_of_wait(request)) {
                 admission.answer = leave_queue(here, self, *end);
                 return;
             }
-            self.asleep_until = std::min(visit.deadline, end_to_watch(here));
+            self.asleep_until = std::min(request.deadline, end_to_watch(here));
             self.sleeper.sleep(lock, self.asleep_until);
             if (!self.given.load(std::memory_order_acquire)) lock.lock();
         } while (!self.given.load(std::memory_order_acquire));
@@ -498,10 +499,10 @@ private:
         return runs ? here.current->valid_until() : TimePoint::max();
     }
 
-    std::optional<Answer> end_of_wait(const Visit& visit) const {
+    std::optional<Answer> end_of_wait(const AcquireRequest& request) const {
         if (closed_) return Answer::closed;
-        if (visit.stop.stop_requested()) return Answer::cancelled;
-        if (Clock::now() >= visit.deadline) return Answer::busy;
+        if (request.stop.stop_requested()) return Answer::cancelled;
+        if (Clock::now() >= request.deadline) return Answer::busy;
         return std::nullopt;
     }
 
@@ -515,22 +516,23 @@ private:
     /// Whether the thread in front would not notice, but for the token, that `hold` was not its own.
     static bool has_heir(const Entry& here, const Hold& hold) {
         if (hold.scripts().move.source().empty() || here.queue.empty()) return false;
-        const Visit& next = *here.queue.front()->visit;
+        const AcquireRequest& next = *here.queue.front()->request;
         if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
         return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
     }
 
     /// The thread in front holds the lock.
-    void hand_on(Entry& here, Handed handed) {
+    void hand_on(Entry& here, HandOff handed) {
         Waiting& next = *here.queue.front();
-        const Visit& visit = *next.visit;
-        here.current = std::make_shared<Hold>(visit.terms, std::move(handed.token), visit.holder());
+        const AcquireRequest& request = *next.request;
+        here.current =
+            std::make_shared<Hold>(request.terms, std::move(handed.token), request.holder());
         here.queue.pop_front();
         here.handoffs.count();
         here.current->unclear_try = handed.unclear_try;
         here.current->fence = handed.fence;
         here.current->votes = std::move(handed.votes);
-        here.current->nest.push_back(visit.acquisition);
+        here.current->nest.push_back(request.acquisition);
         here.current->taken(Clock::now(), handed.refreshed);
         next.hold = here.current;
         wake(&next.sleeper);
@@ -583,8 +585,8 @@ private:
     bool bequeath(Named& entry, bool unclear_try) {
         const Lock lock{*this};
         Entry& here = entry.second;
-        const bool inherited = here.ticket && !here.queue.empty() && !closed_;
-        if (inherited) here.ticket->unclear_try = unclear_try;
+        const bool inherited = here.queue_place && !here.queue.empty() && !closed_;
+        if (inherited) here.queue_place->unclear_try = unclear_try;
         hand_turn_on(entry, inherited);
         return inherited;
     }
@@ -594,7 +596,7 @@ private:
         here.contended = false;
         here.recheck_at = TimePoint::max();
         here.grant.reset();
-        if (!with_ticket) here.ticket.reset();
+        if (!with_ticket) here.queue_place.reset();
         wake_front(here);
         erase_if_unused(entry);
     }
@@ -676,10 +678,10 @@ private:
     }
 
     /// A hold past its validity blocks nobody here any longer. The caller declares it lost at once.
-    static void take_run_out(Entry& here, Holds& run_out) {
+    static void take_expired(Entry& here, Holds& expired) {
         if (here.current == nullptr || !here.current->in(Phase::held)) return;
         if (here.current->valid(Clock::now())) return;
-        run_out.push_back(here.current);
+        expired.push_back(here.current);
         here.past.push_back(std::exchange(here.current, nullptr));
     }
 
@@ -713,7 +715,7 @@ private:
     }
 
     std::mutex mutex_;
-    Bell::Wake wake_;  // to be carried out when the mutex is free
+    Parker::Wake wake_;  // to be carried out when the mutex is free
     Entries entries_;
     bool closed_ = false;
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "support/wait.hpp"
-#include <redlatch/service/gate.hpp>
+#include <redlatch/service/lock_table.hpp>
 
 #include <gtest/gtest.h>
 

@@ -22,9 +22,9 @@ namespace redlatch::inline v0::detail {
 
 /// Wakes one thread, its owner. A condition variable could do it, but for two things: a thread woken
 /// by one has to take a mutex before it may go on, and that mutex is what it would meet its waker at.
-class Bell {
+class Parker {
 public:
-    /// What is left to do of a ring: to wake the owner, should it sleep. May be done when the bell is
+    /// What is left to do of a ring: to wake the owner, should it sleep. May be done when the parker is
     /// gone.
     class Wake {
     public:
@@ -37,16 +37,16 @@ public:
         std::atomic<std::uint32_t>* rung_ = nullptr;  // an address, and not to be looked at
     };
 
-    Bell() = default;
-    Bell(const Bell&) = delete;
-    Bell& operator=(const Bell&) = delete;
+    Parker() = default;
+    Parker(const Parker&) = delete;
+    Parker& operator=(const Parker&) = delete;
 
-    /// Ends the owner's sleep, or its next one. The caller knows that the bell is there, and carries out
+    /// Ends the owner's sleep, or its next one. The caller knows that the parker is there, and carries out
     /// what is returned as soon as it likes. What it did before, the owner sees.
-    [[nodiscard]] Wake ring() noexcept;
+    [[nodiscard]] Wake unpark() noexcept;
 
-    /// Sleeps until the bell rings or `until` has come; maybe less. Only the owner.
-    void sleep(TimePoint until) noexcept;
+    /// Sleeps until the parker rings or `until` has come; maybe less. Only the owner.
+    void park(TimePoint until) noexcept;
 
 private:
     /// Sleeps are so long at most: time that the machine is suspended does not count in them.
@@ -77,17 +77,17 @@ private:
 // The kernel compares and sleeps on an atomic word.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
-inline void Bell::Wake::operator()() const noexcept {
+inline void Parker::Wake::operator()() const noexcept {
     constexpr int one_thread = 1;
     if (pending()) ::syscall(SYS_futex, rung_, FUTEX_WAKE_PRIVATE, one_thread, nullptr, nullptr, 0);
 }
 
-inline Bell::Wake Bell::ring() noexcept {
+inline Parker::Wake Parker::unpark() noexcept {
     rung_.store(1, std::memory_order_release);
     return Wake{&rung_};
 }
 
-inline void Bell::sleep(TimePoint until) noexcept {
+inline void Parker::park(TimePoint until) noexcept {
     for (int i = 0; i < glances && !rung(); ++i) std::this_thread::yield();
     if (!rung()) {
         const Clock::duration time = nap(until);
@@ -101,16 +101,16 @@ inline void Bell::sleep(TimePoint until) noexcept {
 
 #else
 
-inline void Bell::Wake::operator()() const noexcept {}
+inline void Parker::Wake::operator()() const noexcept {}
 
-inline Bell::Wake Bell::ring() noexcept {
+inline Parker::Wake Parker::unpark() noexcept {
     const std::lock_guard lock{mutex_};
     rung_ = 1;
     condition_.notify_one();
     return {};
 }
 
-inline void Bell::sleep(TimePoint until) noexcept {
+inline void Parker::park(TimePoint until) noexcept {
     std::unique_lock lock{mutex_};
     condition_.wait_for(lock, nap(until), [this] { return rung_ != 0; });
     rung_ = 0;

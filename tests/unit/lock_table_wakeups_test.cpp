@@ -1,10 +1,10 @@
-// A thread that waits at the gate is woken by every event that could make it the next. Nothing but time
+// A thread that waits at the lock table is woken by every event that could make it the next. Nothing but time
 // follows each event: no other call may have to come to the thread's help.
 
-#include "gate_tools.hpp"
+#include "lock_table_tools.hpp"
 #include "service_tools.hpp"
 #include "support/wait.hpp"
-#include <redlatch/service/gate.hpp>
+#include <redlatch/service/lock_table.hpp>
 
 #include <gtest/gtest.h>
 
@@ -27,12 +27,12 @@ namespace redlatch::test {
 namespace {
 
 using namespace std::chrono_literals;
-using detail::Gate;
 using detail::Hold;
+using detail::LockTable;
 using detail::Phase;
 using detail::TimePoint;
-using Answer = Gate::Answer;
-using Kind = Gate::Ending::Kind;
+using Answer = LockTable::Answer;
+using Kind = LockTable::Ending::Kind;
 
 /// What a thread does that has got the lock.
 enum class Manner {
@@ -54,14 +54,14 @@ void PrintTo(Manner manner, std::ostream* out) {
     *out << name_of(manner);
 }
 
-/// A gate, some threads that wait for one lock, and the order in which they got it.
+/// A table, some threads that wait for one lock, and the order in which they got it.
 class Scene {
 public:
     explicit Scene(Manner manner) : manner_{manner} {}
     Scene(const Scene&) = delete;
     Scene& operator=(const Scene&) = delete;
     ~Scene() {
-        static_cast<void>(gate.close());
+        static_cast<void>(table.close());
         over_ = true;
     }
 
@@ -73,17 +73,17 @@ public:
         return {.lease = std::chrono::hours{1}, .drift = {.factor = 0, .floor = 1ms}};
     }
 
-    Gate::Admission enter(Wait wait, std::stop_token stop = {}) {
+    LockTable::Admission enter(Wait wait, std::stop_token stop = {}) {
         const detail::HoldTerms terms = terms_of(inheritable());
         const TimePoint deadline = detail::saturating_add(
             Clock::now(), std::max(wait.duration(), Clock::duration::zero()));
-        return gate.enter({.terms = terms,
-                           .thread = detail::this_thread_serial(),
-                           .wait = wait,
-                           .deadline = deadline,
-                           .stop = stop,
-                           .acquisition = {next_id_++, nullptr, false},
-                           .handoffs = {.in_row = 100, .others_poll = false}});
+        return table.enter({.terms = terms,
+                            .thread = detail::this_thread_serial(),
+                            .wait = wait,
+                            .deadline = deadline,
+                            .stop = stop,
+                            .acquisition = {next_id_++, nullptr, false},
+                            .handoffs = {.in_row = 100, .others_poll = false}});
     }
 
     /// The test's own thread has its turn.
@@ -102,17 +102,17 @@ public:
 
     /// The test's own thread releases it. `at_server`: what follows where that takes a command.
     void end(const std::function<void()>& at_server) {
-        const auto ending = gate.end_innermost("key", detail::this_thread_serial());
+        const auto ending = table.end_innermost("key", detail::this_thread_serial());
         if (ending.kind == Kind::last) at_server();
     }
     void free_at_server() {
         hold->advance(Phase::releasing, Phase::released);
-        gate.released(*hold);
+        table.released(*hold);
     }
 
     void lose() {
         hold->advance(Phase::held, Phase::lost);
-        gate.lost(hold);
+        table.lost(hold);
     }
 
     void add_waiter(Wait wait = Wait::unlimited(), std::stop_token stop = {}) {
@@ -140,12 +140,12 @@ public:
 
     void wait_until_run_out() const { std::this_thread::sleep_until(hold->valid_until() + 1ms); }
 
-    Gate gate;
-    std::optional<Gate::Turn> turn;
+    LockTable table;
+    std::optional<LockTable::Turn> turn;
     std::shared_ptr<Hold> hold;
 
 private:
-    void use(Gate::Admission admission) {
+    void use(LockTable::Admission admission) {
         std::shared_ptr<Hold> mine = admission.hold;
         if (admission.turn && manner_ == Manner::gives_up) return admission.turn.reset();
         if (admission.turn) {
@@ -166,10 +166,10 @@ private:
     void release_handed(Hold& mine) { release(mine, mine.nest.front().id); }
 
     void release(Hold& mine, std::uint64_t id) {
-        const auto ending = gate.end_acquisition(mine, id);
+        const auto ending = table.end_acquisition(mine, id);
         if (ending.kind != Kind::last) return;
         ending.hold->advance(Phase::releasing, Phase::released);
-        gate.released(*ending.hold);
+        table.released(*ending.hold);
     }
 
     Manner manner_;
@@ -221,7 +221,7 @@ std::vector<Cause> causes_of_a_hold() {
     const auto nothing = [](Scene&) {};
     const auto pass_on = [](Scene& scene) {
         scene.end([&scene] {
-            static_cast<void>(scene.gate.moved(
+            static_cast<void>(scene.table.moved(
                 *scene.hold, {.token = {"next"}, .refreshed = Clock::now()}, false));
         });
     };
@@ -243,7 +243,7 @@ std::vector<Cause> causes_of_a_hold() {
         {"move_is_refused", take(Scene::lasting()),
          [](Scene& scene) {
              scene.end([&scene] {
-                 EXPECT_FALSE(scene.gate.moved(
+                 EXPECT_FALSE(scene.table.moved(
                      *scene.hold, {.token = {"next"}, .refreshed = Clock::now()}, false));
                  scene.free_at_server();
              });
@@ -254,9 +254,10 @@ std::vector<Cause> causes_of_a_hold() {
         {"hold_is_lost", take(Scene::lasting()), [](Scene& scene) { scene.lose(); }},
         {"hold_is_released_when_it_is_lost", take(Scene::lasting()),
          [](Scene& scene) {
-             scene.hold->advance(Phase::held, Phase::lost);  // whoever noticed tells the gate later
+             scene.hold->advance(Phase::held,
+                                 Phase::lost);  // whoever noticed tells the lock table later
              scene.end([] { ADD_FAILURE() << "it is not there to be released"; });
-             scene.gate.lost(scene.hold);
+             scene.table.lost(scene.hold);
          }},
         {"hold_runs_out_and_a_newcomer_sees_it", take(Scene::brief()),
          [](Scene& scene) {
@@ -272,9 +273,9 @@ std::vector<Cause> all_causes() {
     return all;
 }
 
-class GateWakeups : public testing::TestWithParam<std::tuple<Cause, Manner>> {};
+class LockTableWakeups : public testing::TestWithParam<std::tuple<Cause, Manner>> {};
 
-INSTANTIATE_TEST_SUITE_P(Events, GateWakeups,
+INSTANTIATE_TEST_SUITE_P(Events, LockTableWakeups,
                          testing::Combine(testing::ValuesIn(all_causes()),
                                           testing::Values(Manner::releases, Manner::gives_up,
                                                           Manner::hangs)),
@@ -283,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(Events, GateWakeups,
                                     name_of(std::get<Manner>(one.param));
                          });
 
-TEST_P(GateWakeups, serve_all_who_wait_in_their_order) {
+TEST_P(LockTableWakeups, serve_all_who_wait_in_their_order) {
     const auto& [cause, manner] = GetParam();
     Scene scene{manner};
     cause.before(scene);
@@ -294,7 +295,7 @@ TEST_P(GateWakeups, serve_all_who_wait_in_their_order) {
 }
 
 /// The one in front goes before the event; whoever gets the lock then keeps it.
-class GateWakeupsBehindOneWhoLeaves : public testing::TestWithParam<Cause> {
+class LockTableWakeupsBehindOneWhoLeaves : public testing::TestWithParam<Cause> {
 protected:
     /// Whether the one in front was served before it left is up to the machine.
     void expect_others_served() {
@@ -307,10 +308,11 @@ protected:
     Scene scene{Manner::hangs};
 };
 
-INSTANTIATE_TEST_SUITE_P(Events, GateWakeupsBehindOneWhoLeaves, testing::ValuesIn(all_causes()),
+INSTANTIATE_TEST_SUITE_P(Events, LockTableWakeupsBehindOneWhoLeaves,
+                         testing::ValuesIn(all_causes()),
                          [](const auto& one) { return one.param.name; });
 
-TEST_P(GateWakeupsBehindOneWhoLeaves, serve_all_when_it_was_cancelled) {
+TEST_P(LockTableWakeupsBehindOneWhoLeaves, serve_all_when_it_was_cancelled) {
     GetParam().before(scene);
     std::stop_source stop;
     scene.add_waiter(Wait::unlimited(), stop.get_token());
@@ -320,7 +322,7 @@ TEST_P(GateWakeupsBehindOneWhoLeaves, serve_all_when_it_was_cancelled) {
     expect_others_served();
 }
 
-TEST_P(GateWakeupsBehindOneWhoLeaves, serve_all_when_it_ran_out_of_time) {
+TEST_P(LockTableWakeupsBehindOneWhoLeaves, serve_all_when_it_ran_out_of_time) {
     GetParam().before(scene);
     scene.add_waiter(50ms);
     for (int i = 0; i < 2; ++i) scene.add_waiter();
@@ -328,11 +330,11 @@ TEST_P(GateWakeupsBehindOneWhoLeaves, serve_all_when_it_ran_out_of_time) {
     expect_others_served();
 }
 
-TEST_P(GateWakeupsBehindOneWhoLeaves, end_all_waits_when_the_client_is_closed) {
+TEST_P(LockTableWakeupsBehindOneWhoLeaves, end_all_waits_when_the_client_is_closed) {
     GetParam().before(scene);
     for (int i = 0; i < 3; ++i) scene.add_waiter();
     GetParam().event(scene);
-    static_cast<void>(scene.gate.close());
+    static_cast<void>(scene.table.close());
     EXPECT_TRUE(eventually([&] { return scene.admitted() == 3; }));
 }
 

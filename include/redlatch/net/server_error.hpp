@@ -1,0 +1,149 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// What an error reply means. Error replies begin with a code word; before Redis 7.0 an error
+/// inside a script arrives wrapped in a sentence with the word somewhere behind.
+struct ServerError {
+    Errc code;
+    bool transient;
+};
+
+/// Whether the server does not know the script by its SHA: nothing was executed.
+inline bool is_noscript(const Fault& fault) {
+    return fault.error.message.starts_with("NOSCRIPT");
+}
+
+/// Whether it was a replica that answered: nothing was executed.
+inline bool says_not_master(const Fault& fault) {
+    const std::string& text = fault.error.message;
+    return text.starts_with("READONLY") || text.starts_with("MASTERDOWN") ||
+           text.find(": -READONLY") != std::string::npos;  // inside a script, before 7.0
+}
+
+/// Whether a lock's keys are in two places just now, as their slot moves: neither server can do it.
+inline bool is_between_servers(const Fault& fault) {
+    return fault.error.message.starts_with("TRYAGAIN");
+}
+
+/// A server's words without where in a script they were said. Since Redis 7.0 that stands behind them,
+/// before in front.
+inline std::string_view plain_words(std::string_view text) {
+    constexpr std::string_view place = "@user_script:";
+    constexpr std::string_view end = ": ";
+    if (text.starts_with("ERR Error running script (call to ")) {
+        const std::size_t at = text.rfind(place);
+        const std::size_t behind = at == std::string_view::npos
+                                       ? at
+                                       : text.find_first_not_of(" 0123456789", at + place.size());
+        if (behind == std::string_view::npos) return text;
+        std::string_view words = text.substr(behind);
+        if (!words.starts_with(end) || words == end) return text;
+        words.remove_prefix(end.size());
+        if (words.starts_with('-')) words.remove_prefix(1);
+        return words;
+    }
+    const std::size_t script = text.rfind(" script: ");
+    if (script == std::string_view::npos) return text;
+    return text.find(place, script) == std::string_view::npos ? text : text.substr(0, script);
+}
+
+/// What an error in a handshake comes down to, in words of our own: the server may quote the password,
+/// cut off or escaped. `command`: to which it answers.
+inline std::string without_quotation(std::string_view text, std::string_view command) {
+    struct Row {
+        std::string_view word;
+        std::string_view meaning;
+    };
+    static constexpr std::array codes{
+        Row{"LOADING", "the server is loading its data"},
+        Row{"BUSY", "the server is running a script"},
+        Row{"READONLY", "the server is a replica"},
+        Row{"MASTERDOWN", "the server is a replica without its master"},
+        Row{"NOAUTH", "the server wants a password"},
+        Row{"WRONGPASS", "wrong user or password, or a disabled user"},
+        Row{"NOPERM", "the ACL forbids the command"},
+        Row{"DENIED", "the server is in protected mode: it serves its own machine only"},
+    };
+    static constexpr std::array phrases{
+        Row{"max number of clients", "max number of clients reached"},
+        Row{"invalid password", "invalid password"},
+        Row{"no password is set", "no password is set at the server"},
+        Row{"without any password", "no password is set at the server"},
+        Row{"DB index", "DB index is out of range"},
+        Row{"number of arguments", "the server knows no users (Redis 6 and newer do)"},
+    };
+    const std::string_view first = text.substr(0, text.find(' '));
+    for (const Row& row : codes) {
+        if (first == row.word) return std::string{first}.append(" ").append(row.meaning);
+    }
+    for (const Row& row : phrases) {
+        if (text.find(row.word) != std::string_view::npos) return "ERR " + std::string{row.meaning};
+    }
+    if (text.find("unknown command") != std::string_view::npos) {
+        return "ERR the server does not know " + std::string{command};
+    }
+    return "an error in answer to " + std::string{command} +
+           "; the server's words are left out, as they may quote the password";
+}
+
+inline ServerError classify_server_error(std::string_view text) {
+    struct Row {
+        std::string_view word;
+        ServerError meaning;
+    };
+    static constexpr ServerError wait_and_retry{Errc::unavailable, true};
+    static constexpr ServerError forbidden{Errc::denied, false};
+    static constexpr std::array rows{
+        Row{"LOADING", wait_and_retry},
+        Row{"BUSY", wait_and_retry},
+        Row{"READONLY", wait_and_retry},
+        Row{"MASTERDOWN", wait_and_retry},
+        Row{"OOM", wait_and_retry},
+        Row{"MISCONF", wait_and_retry},
+        Row{"NOREPLICAS", wait_and_retry},
+        Row{"TRYAGAIN", wait_and_retry},
+        Row{"CLUSTERDOWN", wait_and_retry},
+        Row{"UNBLOCKED", wait_and_retry},
+        Row{"UNKILLABLE", wait_and_retry},
+        Row{"NOAUTH", forbidden},
+        Row{"WRONGPASS", forbidden},
+        Row{"NOPERM", forbidden},
+        Row{"DENIED", forbidden},
+        Row{"LATE", wait_and_retry},
+        Row{"WRONGTYPE", {Errc::wrong_type, false}},
+    };
+    const std::string_view first = text.substr(0, text.find(' '));
+    for (const Row& row : rows) {
+        if (first == row.word) return row.meaning;
+    }
+    if (first != "ERR") return {Errc::protocol, false};
+
+    constexpr std::array phrases{
+        Row{"max number of clients", wait_and_retry},
+        Row{"invalid password", forbidden},                // Redis 5
+        Row{"AUTH", forbidden},                            // a password where none is set
+        Row{"can't run this command", forbidden},          // inside a script, 7.0
+        Row{"ACL failure", forbidden},                     // inside a script, 7.2
+        Row{"DB index", {Errc::invalid_argument, false}},  // SELECT
+    };
+    for (const Row& row : phrases) {
+        if (text.find(row.word) != std::string_view::npos) return row.meaning;
+    }
+    // "ERR Error running script …: -READONLY You can't …", or "…: WRONGTYPE Operation …"
+    for (const Row& row : rows) {
+        for (const std::string before : {": -", ": "}) {
+            const std::string wrapped = before + std::string{row.word} + " ";
+            if (text.find(wrapped) != std::string_view::npos) return row.meaning;
+        }
+    }
+    return {Errc::protocol, false};
+}
+
+}  // namespace redlatch::inline v0::detail
