@@ -32,7 +32,7 @@ if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
     # Those that leave out definitions, without them.
     set(declared_headers ${checked_headers})
     list(FILTER declared_headers INCLUDE REGEX
-        "/(result|client|held|handle|lock|lock_guard|policy/(simple|reentrant|redisson_reentrant))\\.hpp$")
+        "/(result|client|held|lock_impl|lock|lock_guard|policy/(simple|reentrant|redisson_reentrant))\\.hpp$")
     add_library(redlatch_declared INTERFACE)
     target_compile_definitions(redlatch_declared INTERFACE REDLATCH_SEPARATE_COMPILATION)
     target_link_libraries(redlatch_declared INTERFACE ${all_of_redlatch} redlatch_developer)

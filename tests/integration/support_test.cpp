@@ -336,8 +336,13 @@ TEST(ChildProcess, DiesWithItsParent) {
 }
 
 TEST(ChildProcess, ForkedWhileThreadsRunMayStartItsOwn) {
+    std::promise<void> running;
     std::promise<void> done;
-    std::thread idle{[&] { done.get_future().wait(); }};
+    std::thread idle{[&] {
+        running.set_value();
+        done.get_future().wait();
+    }};
+    running.get_future().wait();  // sanitizers do not survive a fork amid a thread's start
     ChildProcess child{[](LineChannel&) {
         int value = 0;
         std::thread{[&] { value = 5; }}.join();
