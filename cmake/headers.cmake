@@ -27,6 +27,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/standing.hpp
     include/redlatch/core/owner.hpp
     include/redlatch/core/acquire.hpp
+    include/redlatch/core/clean_up.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/renew.hpp

@@ -58,7 +58,7 @@ protected:
                                    {.command_timeout = 1s, .max_connections = 1},
                                    {}};
     detail::Renewal renewal_{topology_,
-                             {.lost = [](const std::shared_ptr<Hold>&) {},
+                             {.lost = [](const std::shared_ptr<Hold>&, detail::ServerKeeps) {},
                               .renewed = [](const Hold&) {},
                               .failed = [](const Error&) {}},
                              1s};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/quorum.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
@@ -42,7 +43,7 @@ class Renewal {
 public:
     /// What the thread tells; called with no mutex held.
     struct Events {
-        std::function<void(const std::shared_ptr<Hold>&)> lost;
+        std::function<void(const std::shared_ptr<Hold>&, ServerKeeps)> lost;
         std::function<void(const Hold&)> renewed;
         std::function<void(const Error&)> failed;
     };
@@ -494,10 +495,9 @@ private:
                     events_.renewed(hold);
                     break;
                 }
-                events_.lost(errand.job.hold);
-                if (hold.in(Phase::lost)) release_at(errand.job.hold, {Clock::duration::zero()});
+                events_.lost(errand.job.hold, ServerKeeps::lock);
                 break;
-            case RenewalAnswer::lost: events_.lost(errand.job.hold); break;
+            case RenewalAnswer::lost: events_.lost(errand.job.hold, ServerKeeps::nothing); break;
             case RenewalAnswer::unknown:
                 if (!errand.concluded) hold.doubt();
                 break;

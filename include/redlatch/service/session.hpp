@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/net/own_connection.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
@@ -162,15 +163,17 @@ public:
     /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
     /// to know is told. The first of several calls counts. Does nothing where the hold was released
     /// or passed on: its token belongs to somebody else by now, or to nobody.
-    void declare_lost(const std::shared_ptr<Hold>& hold) {
-        if (!hold->advance(Phase::held, Phase::lost)) return;
-        dismiss(*hold);
-        std::vector<Clock::duration> releases;
-        const bool prolonged = hold->may_be_prolonged;
-        // Of several masters, a minority may still have it.
-        if (several() || prolonged) releases.push_back(Clock::duration::zero());
-        if (hold->may_come_to_life() || prolonged) releases.push_back(late_window());
-        if (!releases.empty()) renewal_.release_at(hold, std::move(releases));
+    void declare_lost(const std::shared_ptr<Hold>& hold,
+                      ServerKeeps server = ServerKeeps::nothing) {
+        const bool first = hold->advance(Phase::held, Phase::lost);
+        if (!hold->in(Phase::lost)) return;
+        if (first) dismiss(*hold);
+        clean_up(hold, after_loss({.first = first,
+                                   .server = server,
+                                   .several_masters = several(),
+                                   .unanswered = {.acquire = hold->may_come_to_life(),
+                                                  .extend = hold->may_be_prolonged}}));
+        if (!first) return;
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
@@ -179,25 +182,24 @@ public:
         });
     }
 
-    /// The same where the server may still have the lock under its token: it is released there.
-    void declare_lost_and_release(const std::shared_ptr<Hold>& hold) {
-        declare_lost(hold);
-        if (hold->in(Phase::lost)) renewal_.release_at(hold, {Clock::duration::zero()});
+    /// Releases what a hold's token may have at the server, in the background: the one way there is.
+    /// Once the client has closed, a hold that it never had is released here, once; what it had,
+    /// `close()` has seen to.
+    void clean_up(const std::shared_ptr<Hold>& hold, CleanUp what) {
+        if (!what.needed()) return;
+        std::vector<Clock::duration> pauses;
+        if (what.at_once) pauses.push_back(Clock::duration::zero());
+        if (what.once_more) pauses.push_back(late_window());
+        if (renewal_.release_at(hold, std::move(pauses)) || !what.at_once) return;
+        if (!hold->in(Phase::lost) && !hold->in(Phase::released)) release_now(*hold);
     }
 
-    /// Releases what a token may have at the server, in the background; once more after a pause where
-    /// a try with it is `unclear`. One try and no more where the client is closing.
-    void release_later(const std::shared_ptr<Hold>& hold, bool unclear) {
-        std::vector<Clock::duration> pauses{Clock::duration::zero()};
-        if (unclear) pauses.emplace_back(late_window());
-        if (!renewal_.release_at(hold, std::move(pauses))) release_now(*hold);
-    }
-
-    /// The same for a place in the queue.
-    void release_later(QueuePlace place) {
-        release_later(
-            std::make_shared<Hold>(std::move(place.terms), std::move(place.token), no_thread),
-            place.unclear_try);
+    /// Nobody uses a place in the queue any more.
+    void clean_up(QueuePlace place) {
+        constexpr bool may_have = true;
+        const CleanUp what = after_abandoned_try(may_have, place.unclear_try);
+        clean_up(std::make_shared<Hold>(std::move(place.terms), std::move(place.token), no_thread),
+                 what);
     }
 
     /// Tries once, for `command_timeout` at most.
@@ -212,8 +214,8 @@ public:
     void close() {
         if (closed_.exchange(true)) return;
         LockTable::Remains remains = locks_.close();
-        for (const auto& hold : remains.holds) declare_lost_and_release(hold);
-        for (QueuePlace& place : remains.places) release_later(std::move(place));
+        for (const auto& hold : remains.holds) declare_lost(hold, ServerKeeps::lock);
+        for (QueuePlace& place : remains.places) clean_up(std::move(place));
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscriptions_.begin_to_close();
         collector_.close();  // before those that its answers may give something to do
@@ -295,7 +297,7 @@ private:
                         .drift = {},
                         .lock_delay = {},
                         .max_hold = {}};
-        release_later({.token = {grant.token}, .terms = std::move(terms)});
+        clean_up({.token = {grant.token}, .terms = std::move(terms)});
     }
 
     /// Only for somebody who will be told.
@@ -351,7 +353,8 @@ private:
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
     Renewal renewal_{*topology_,
-                     {.lost = [this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); },
+                     {.lost = [this](const std::shared_ptr<Hold>& hold,
+                                     ServerKeeps server) { declare_lost(hold, server); },
                       .renewed = [this](const Hold& hold) { tell_renewed(hold); },
                       .failed = [this](const Error& error) { tell_error(error); }},
                      command_timeout_};

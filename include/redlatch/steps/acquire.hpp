@@ -116,7 +116,9 @@ private:
         if (ending.watched) session_->renewal().dismiss_one(*ending.hold);
         if (ending.kind != LockTable::Ending::Kind::last) return;
         session_->dismiss(*ending.hold);
-        session_->release_later(ending.hold, ending.hold->may_come_to_life());
+        constexpr bool may_have = true;
+        session_->clean_up(ending.hold,
+                           after_abandoned_try(may_have, ending.hold->may_come_to_life()));
         ending.hold->advance(Phase::releasing, Phase::released);
         session_->locks().released(*ending.hold);
     }
@@ -203,7 +205,7 @@ private:
             if (traits.scripts == spec_->traits.scripts && traits.fenced == spec_->traits.fenced) {
                 return place;
             }
-            session_->release_later(*std::move(queue_place));
+            session_->clean_up(*std::move(queue_place));
         }
         return Standing{session_->new_token(holder_).bytes};
     }
@@ -237,7 +239,8 @@ private:
     void abandon(const std::shared_ptr<Hold>& hold) {
         session_->dismiss(*hold);
         if (!standing_.must_be_released() || give_votes_back(hold)) return;
-        session_->release_later(hold, standing_.unclear());
+        session_->clean_up(hold,
+                           after_abandoned_try(standing_.must_be_released(), standing_.unclear()));
     }
 
     /// Of several masters, those that have given us their votes are needed by others, and by our own next
@@ -245,7 +248,7 @@ private:
     bool give_votes_back(const std::shared_ptr<Hold>& hold) {
         if (hold->votes == nullptr) return false;
         Spread spread{.settled = [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().release_at(hold, {session->late_window()});
+            if (!answered) session->clean_up(hold, after_silent_master());
         }};
         const Call release = release_call(*hold);
         const Limit limit{answer_by_, options_->stop};
@@ -492,7 +495,7 @@ private:
 
     /// A try without an answer may yet have prolonged a hold that is lost.
     Result<HoldRef> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
-        if (error.code == Errc::lost) session_->declare_lost_and_release(hold);
+        if (error.code == Errc::lost) session_->declare_lost(hold, ServerKeeps::lock);
         let_go(*hold);
         return Unexpected{std::move(error)};
     }

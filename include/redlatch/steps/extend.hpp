@@ -43,7 +43,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         auto reply = session.run(hold->key(), call, limit);
         if (reply && reply->view().integer() == 1) {
             if (hold->confirm_in_time(sent, wanted)) return {};
-            session.declare_lost_and_release(hold);
+            session.declare_lost(hold, ServerKeeps::lock);
             return cannot_extend(*hold, "it ended before the answer");
         }
         if (reply && reply->view().integer() == 0) {

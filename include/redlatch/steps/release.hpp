@@ -87,9 +87,9 @@ private:
         hold->advance(Phase::releasing, Phase::released);
         session_->locks().released(*hold);
         const bool untold = hold->votes != nullptr && (hold->votes->asked & ~told_) != 0;
-        if (!outcome || untold || hold->may_come_to_life()) {
-            session_->renewal().release_at(hold, {session_->late_window()});
-        }
+        session_->clean_up(hold, after_release({.outcome_known = outcome.has_value(),
+                                                .all_told = !untold,
+                                                .acquire_unanswered = hold->may_come_to_life()}));
         return tell(*hold, std::move(outcome));
     }
 
@@ -97,7 +97,7 @@ private:
     Settled release_again(const std::shared_ptr<Hold>& hold) {
         if (!session_->several()) return {};
         return [session = session_, hold](bool answered) {
-            if (!answered) session->renewal().release_at(hold, {session->late_window()});
+            if (!answered) session->clean_up(hold, after_silent_master());
         };
     }
 
@@ -121,18 +121,14 @@ private:
     /// more.
     void answered(const std::shared_ptr<Hold>& hold, const Expected<Reply, Fault>& reply,
                   TimePoint ended) {
-        const Clock::duration pause = session_->late_window();
         if (reply) {
             const auto answer = reply->view().integer();
-            if (answer == more_to_serve) {
-                session_->release_later(hold, true);
-            } else if (hold->may_come_to_life()) {
-                session_->renewal().release_at(hold, {pause});
-            }
+            session_->clean_up(
+                hold, after_sent_release(answer == more_to_serve, hold->may_come_to_life()));
             inform(*hold, answer != 0 ? Release::released : Release::expired, ended);
             return;
         }
-        session_->renewal().release_at(hold, {Clock::duration::zero(), pause});
+        session_->clean_up(hold, after_unanswered_sent_release());
         Error cause = reply.error().error;
         cause.key = hold->key();
         session_->tell_error(cause);
@@ -151,8 +147,7 @@ private:
         auto reply = run(*hold, call, limit);
         if (!reply) {
             if (reply.error().maybe_executed) core.unclear_try();
-            session_->renewal().release_at(next,
-                                           {Clock::duration::zero(), session_->late_window()});
+            session_->clean_up(next, after_unanswered_move());
             return std::nullopt;
         }
         const ReplyView answer = reply->view();
@@ -161,8 +156,7 @@ private:
         const auto fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0));
         next->unclear_try = reply->repeated;
         hold->advance(Phase::releasing, Phase::released);
-        if (hold->may_come_to_life())
-            session_->renewal().release_at(hold, {session_->late_window()});
+        session_->clean_up(hold, after_release({.acquire_unanswered = hold->may_come_to_life()}));
         if (done && session_->locks().moved(*hold, {next->token(), sent, next->unclear_try, fence},
                                             others_wait)) {
             return Release::released;
@@ -176,9 +170,9 @@ private:
     /// The server gave the lock to `next`, for a thread here that has left meanwhile.
     Result<Release> release_unwanted(const std::shared_ptr<Hold>& next, const Limit& limit) {
         auto outcome = send_until_answered(*next, ReleaseCore{true}, limit);
-        if (!outcome || next->may_come_to_life()) {
-            session_->release_later(next, true);
-        }
+        session_->clean_up(next,
+                           outcome ? after_release({.acquire_unanswered = next->may_come_to_life()})
+                                   : after_unanswered_move());
         if (!outcome) return outcome;
         return Release::released;
     }

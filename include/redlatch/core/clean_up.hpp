@@ -1,0 +1,78 @@
+#pragma once
+
+namespace redlatch::inline v0::detail {
+
+/// When to release, in the background, a token that nobody uses any more. Only a hold that is lost, or a
+/// try that was abandoned, is cleaned up by others; a hold that was released or passed on is the
+/// business of its release.
+struct CleanUp {
+    bool at_once = false;
+    bool once_more = false;  ///< after the time in which a late command may still run
+
+    constexpr bool needed() const noexcept { return at_once || once_more; }
+    friend bool operator==(const CleanUp&, const CleanUp&) = default;
+};
+
+/// Which commands with a token got no answer, and may still be carried out.
+struct Unanswered {
+    bool acquire = false;  ///< one that asks for the lock
+    bool extend = false;   ///< one that makes it last longer
+};
+
+/// Whether the server may have the lock under the token of a hold that is lost.
+enum class ServerKeeps : bool { nothing, lock };
+
+/// How a hold was lost.
+struct Loss {
+    bool first = true;  ///< as opposed to a hold that is known to be lost already
+    ServerKeeps server = ServerKeeps::nothing;
+    bool several_masters = false;
+    Unanswered unanswered{};
+};
+
+/// Of several masters, a minority may still have the lock.
+constexpr CleanUp after_loss(const Loss& loss) noexcept {
+    const bool keeps = loss.server == ServerKeeps::lock;
+    if (!loss.first) return {.at_once = keeps};
+    const auto [acquire, extend] = loss.unanswered;
+    return {.at_once = keeps || loss.several_masters || extend, .once_more = acquire || extend};
+}
+
+/// Nobody asks with the token any more. `may_have`: the server may have a place in the queue under it,
+/// or the lock. `unclear`: one of its tries got no answer.
+constexpr CleanUp after_abandoned_try(bool may_have, bool unclear) noexcept {
+    return {.at_once = may_have, .once_more = may_have && unclear};
+}
+
+/// What is known after a release that was waited for.
+struct ReleaseEnd {
+    bool outcome_known = true;
+    bool all_told = true;  ///< every master that was asked for the lock has answered, or will
+    bool acquire_unanswered = false;
+};
+
+constexpr CleanUp after_release(const ReleaseEnd& end) noexcept {
+    return {.once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};
+}
+
+/// One of several masters has not answered a release at all.
+constexpr CleanUp after_silent_master() noexcept {
+    return {.once_more = true};
+}
+
+/// The lock is free, but it has not been given to a live waiter yet.
+constexpr CleanUp after_sent_release(bool more_to_serve, bool acquire_unanswered) noexcept {
+    return {.at_once = more_to_serve, .once_more = more_to_serve || acquire_unanswered};
+}
+
+/// A release that was only sent got no answer.
+constexpr CleanUp after_unanswered_sent_release() noexcept {
+    return {.at_once = true, .once_more = true};
+}
+
+/// The server may have given the lock to the next token, which nobody here will use.
+constexpr CleanUp after_unanswered_move() noexcept {
+    return {.at_once = true, .once_more = true};
+}
+
+}  // namespace redlatch::inline v0::detail
