@@ -25,7 +25,9 @@ set(REDLATCH_HEADERS
     include/redlatch/core/server_clock.hpp
     include/redlatch/core/grant.hpp
     include/redlatch/core/standing.hpp
-    include/redlatch/core/owner.hpp
+    include/redlatch/core/describe_owner.hpp
+    include/redlatch/core/lock_owner.hpp
+    include/redlatch/core/hold.hpp
     include/redlatch/core/acquire.hpp
     include/redlatch/core/clean_up.hpp
     include/redlatch/core/release.hpp
@@ -75,7 +77,6 @@ set(REDLATCH_HEADERS
     include/redlatch/service/process.hpp
     include/redlatch/service/schedule.hpp
     include/redlatch/service/parker.hpp
-    include/redlatch/service/hold.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
     include/redlatch/service/collector.hpp
@@ -95,6 +96,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/lock_spec.hpp
     include/redlatch/steps/check_lock.hpp
     include/redlatch/steps/hold_ref.hpp
+    include/redlatch/steps/thread_serial.hpp
     include/redlatch/steps/release.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp

@@ -97,7 +97,6 @@ private:
          ReleaseMode release_mode)
         : client_(std::move(client)), ref_(std::move(ref)), release_mode_(release_mode) {}
 
-    static bool is_ours(const detail::HoldRef& ref) noexcept;
     void end() noexcept;
 
     std::shared_ptr<detail::SharedClient> client_;
@@ -123,13 +122,13 @@ struct Access {
 
 REDLATCH_INLINE Result<Release> Held::release() noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
-    if (!is_ours(ref)) return Release::not_held;
+    if (!ref.is_ours()) return Release::not_held;
     detail::Session& session = client_->session();
     return detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id));
 }
 
 REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
-    if (!is_ours(ref_)) {
+    if (!ref_.is_ours()) {
         return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
     }
     const detail::HoldTerms& terms = ref_.hold->terms();
@@ -138,38 +137,34 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {
-    return is_ours(ref_) && ref_.hold->valid(Clock::now());
+    return ref_.is_ours() && ref_.hold->valid(Clock::now());
 }
 
 REDLATCH_INLINE std::chrono::milliseconds Held::remaining() const noexcept {
-    if (!is_ours(ref_)) return std::chrono::milliseconds::zero();
+    if (!ref_.is_ours()) return std::chrono::milliseconds::zero();
     return ref_.hold->remaining(Clock::now());
 }
 
 REDLATCH_INLINE HoldState Held::state() const noexcept {
-    return is_ours(ref_) ? ref_.hold->state(Clock::now()) : HoldState::none;
+    return ref_.is_ours() ? ref_.hold->state(Clock::now()) : HoldState::none;
 }
 
 REDLATCH_INLINE std::stop_token Held::lost() const {
-    if (!is_ours(ref_)) return detail::stopped_token();
+    if (!ref_.is_ours()) return detail::stopped_token();
     return detail::lost_token(client_->session(), ref_.hold);
 }
 
 REDLATCH_INLINE std::uint64_t Held::fence() const noexcept {
-    return is_ours(ref_) ? ref_.hold->fence : 0;
+    return ref_.is_ours() ? ref_.hold->fence : 0;
 }
 
 REDLATCH_INLINE std::string Held::token() const {
-    return is_ours(ref_) ? ref_.hold->token().bytes : std::string{};
-}
-
-REDLATCH_INLINE bool Held::is_ours(const detail::HoldRef& ref) noexcept {
-    return ref.hold != nullptr && ref.hold->is_of_this_process();
+    return ref_.is_ours() ? ref_.hold->token().bytes : std::string{};
 }
 
 REDLATCH_INLINE void Held::end() noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
-    if (!is_ours(ref)) return;
+    if (!ref.is_ours()) return;
     detail::Session& session = client_->session();
     detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id),
                                    release_mode_);

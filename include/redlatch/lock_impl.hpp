@@ -19,6 +19,7 @@
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/release.hpp>
+#include <redlatch/steps/thread_serial.hpp>
 #endif
 
 namespace redlatch::inline v0::detail {
@@ -96,7 +97,7 @@ REDLATCH_INLINE bool LockImpl::try_take(const AcquireOptions& options) {
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = session.locks().end_innermost(spec_.key(), this_thread_serial());
+    const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
@@ -112,7 +113,7 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) no
 
 REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = session.locks().end_innermost(spec_.key(), this_thread_serial());
+    const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         return Releasing{session}.tell_not_held(spec_.key());
     }
@@ -170,7 +171,7 @@ REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& opti
 }
 
 REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {
-    return spec_.client->session().locks().find(spec_.key(), this_thread_serial());
+    return spec_.client->session().locks().find(spec_.key(), this_thread());
 }
 
 #endif

@@ -1,16 +1,12 @@
 #include "service_tools.hpp"
+#include <redlatch/core/hold.hpp>
 #include <redlatch/policy/watchdog.hpp>
-#include <redlatch/service/hold.hpp>
 
 #include <gtest/gtest.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -22,7 +18,6 @@ using namespace redlatch::test;
 using namespace std::chrono_literals;
 using detail::Hold;
 using detail::Phase;
-using detail::ThreadSerial;
 using detail::TimePoint;
 
 constexpr TimePoint sent{1000s};
@@ -31,20 +26,6 @@ std::shared_ptr<Hold> taken_at_sent(HoldRecipe recipe = {}) {
     auto hold = asked_hold(std::move(recipe));
     hold->taken(sent);
     return hold;
-}
-
-TEST(ThreadSerial, stays_the_same_in_one_thread) {
-    EXPECT_EQ(detail::this_thread_serial(), detail::this_thread_serial());
-}
-
-TEST(ThreadSerial, is_never_used_again) {
-    std::set<ThreadSerial> serials{detail::this_thread_serial()};
-    for (int i = 0; i < 100; ++i) {  // one after the other: the system gives their ids out again
-        ThreadSerial serial{};
-        std::thread{[&serial] { serial = detail::this_thread_serial(); }}.join();
-        serials.insert(serial);
-    }
-    EXPECT_EQ(serials.size(), 101U);
 }
 
 TEST(Hold, asked_for_holds_nothing) {
@@ -239,14 +220,23 @@ TEST(Hold, callback_may_ask_the_hold) {
     EXPECT_TRUE(asked);
 }
 
-TEST(Hold, belongs_to_the_process_that_made_it) {
+TEST(Hold, lost_token_is_one_for_all_threads_that_ask_at_once) {
+    for (int round = 0; round < 100; ++round) {
+        const auto hold = taken_at_sent();
+        std::stop_token tokens[4];
+        std::vector<std::thread> threads;
+        for (auto& token : tokens) threads.emplace_back([&] { token = hold->lost_token(); });
+        for (auto& thread : threads) thread.join();
+        hold->tell_lost();
+        for (const auto& token : tokens) ASSERT_TRUE(token.stop_requested());
+    }
+}
+
+TEST(Hold, loss_is_awaited_once_somebody_asked) {
     const auto hold = taken_at_sent();
-    EXPECT_TRUE(hold->is_of_this_process());
-    const ::pid_t child = ::fork();
-    if (child == 0) ::_exit(hold->is_of_this_process() ? 1 : 0);
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT_FALSE(hold->loss_is_awaited());
+    static_cast<void>(hold->lost_token());
+    EXPECT_TRUE(hold->loss_is_awaited());
 }
 
 }  // namespace

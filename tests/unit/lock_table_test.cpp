@@ -1,6 +1,7 @@
 #include "lock_table_tools.hpp"
 #include "service_tools.hpp"
 #include "support/wait.hpp"
+#include <redlatch/policy/fenced.hpp>
 #include <redlatch/service/lock_table.hpp>
 
 #include <gtest/gtest.h>
@@ -26,11 +27,11 @@ using namespace std::chrono_literals;
 using detail::Acquisition;
 using detail::Grant;
 using detail::Hold;
+using detail::LockOwner;
 using detail::LockTable;
 using detail::Phase;
 using detail::PolicyTraits;
 using detail::saturating_add;
-using detail::ThreadSerial;
 using detail::TimePoint;
 using detail::traits_of;
 using Answer = LockTable::Answer;
@@ -46,7 +47,7 @@ struct Guest {
     PolicyTraits traits = traits_of<Simple>();
     Wait wait = Wait::unlimited();
     std::stop_token stop{};
-    ThreadSerial thread = detail::this_thread_serial();
+    LockOwner thread = detail::this_thread();
     std::uint64_t id = 1;
     const void* through = &some_handle;
     bool watched = false;
@@ -54,21 +55,22 @@ struct Guest {
     Lease lease = 2h;
     unsigned local_handoffs = 0;
     bool others_poll = false;
-    Owner owner = Owner::thread;
+    bool owns_itself = false;
 
     Acquisition acquisition() const { return {id, through, watched}; }
+    LockOwner owner() const { return owns_itself ? LockOwner::acquisition(id) : thread; }
 
     LockTable::Admission enter(LockTable& table) const {
         const detail::HoldTerms terms = terms_of({.key = key, .traits = traits, .lease = lease});
         return table.enter({.terms = terms,
-                            .thread = thread,
+                            .owner = owner(),
+                            .caller = thread,
                             .wait = wait,
                             .deadline = saturating_add(
                                 Clock::now(), std::max(wait.duration(), Clock::duration::zero())),
                             .stop = stop,
                             .acquisition = acquisition(),
-                            .handoffs = {.in_row = local_handoffs, .others_poll = others_poll},
-                            .owner = owner});
+                            .handoffs = {.in_row = local_handoffs, .others_poll = others_poll}});
     }
 
     Answer ask(LockTable& table) const { return enter(table).answer; }
@@ -76,7 +78,7 @@ struct Guest {
     /// The same request from the thread that calls this.
     Guest from_here() const {
         Guest guest = *this;
-        guest.thread = detail::this_thread_serial();
+        guest.thread = detail::this_thread();
         return guest;
     }
 
@@ -96,7 +98,7 @@ void expect_free(LockTable& table, const std::string& key = "key") {
 
 /// Ends the innermost acquisition and, where it was the last, frees the lock.
 Kind unlock(LockTable& table, const std::string& key = "key") {
-    const auto ending = table.end_innermost(key, detail::this_thread_serial());
+    const auto ending = table.end_innermost(key, detail::this_thread());
     if (ending.kind == Kind::last) {
         ending.hold->advance(Phase::releasing, Phase::released);
         table.released(*ending.hold);
@@ -150,7 +152,7 @@ TEST(LockTable, hold_excludes_others) {
 TEST(LockTable, stays_closed_until_the_release_is_answered) {
     LockTable table;
     Guest{}.take(table, taken_hold());
-    const auto ending = table.end_innermost("key", detail::this_thread_serial());
+    const auto ending = table.end_innermost("key", detail::this_thread());
     ASSERT_EQ(ending.kind, Kind::last);
     EXPECT_TRUE(ending.hold->in(Phase::releasing));
     EXPECT_EQ((Guest{.wait = Wait::none(), .thread = another_thread()}.ask(table)), Answer::busy);
@@ -426,7 +428,7 @@ TEST(LockTable, late_message_about_a_lock_on_its_way_to_the_next_thread_is_no_st
         known = table.deliver(late);
     }};
     heir.wait_until_asleep();
-    const auto ending = table.end_innermost("key", detail::this_thread_serial());
+    const auto ending = table.end_innermost("key", detail::this_thread());
     ASSERT_TRUE(ending.kind == Kind::handed || ending.has_heir);
     if (ending.kind == Kind::last) {
         EXPECT_TRUE(table.moved(*hold, {hold->token(), Clock::now()}, false));
@@ -448,7 +450,7 @@ TEST(LockTable, lock_with_a_fencing_token_passes_on_only_with_another_one) {
         if (admission.answer == Answer::handed) fence = admission.hold->fence;
     }};
     heir.wait_until_asleep();
-    const auto ending = table.end_innermost("key", detail::this_thread_serial());
+    const auto ending = table.end_innermost("key", detail::this_thread());
     EXPECT_EQ(ending.kind, Kind::last);
     EXPECT_TRUE(ending.has_heir);
     EXPECT_TRUE(
@@ -860,8 +862,7 @@ TEST(LockTable, hold_that_was_lost_before_its_turn_ended_blocks_nobody) {
     table.lost(hold);
     ASSERT_TRUE(admission.turn->finish(hold));
     EXPECT_EQ(table.current("key"), nullptr);
-    EXPECT_EQ(table.find("key", detail::this_thread_serial()), hold)
-        << "its thread can see the loss";
+    EXPECT_EQ(table.find("key", detail::this_thread()), hold) << "its thread can see the loss";
     expect_free(table);
     EXPECT_EQ(unlock(table), Kind::past);
     EXPECT_EQ(table.size(), 0U);
@@ -879,7 +880,7 @@ TEST(LockTable, waiter_behind_a_hand_over_has_its_turn_when_the_new_hold_runs_ou
     hanging.wait_until_asleep();
     Waiter behind{[&] { third = guest.from_here().ask(table); }};
     behind.wait_until_asleep();
-    const auto ending = table.end_innermost("key", detail::this_thread_serial());
+    const auto ending = table.end_innermost("key", detail::this_thread());
     if (ending.kind == Kind::last) {  // too slow for a hand-over without a command
         ASSERT_TRUE(table.moved(*hold, {{"next"}, Clock::now()}, false));
     }
@@ -994,19 +995,19 @@ TEST(LockTable, own_lock_with_a_limit_is_busy) {
     EXPECT_EQ((Guest{.wait = 5ms}.ask(table)), Answer::busy);
 }
 
-/// A hold that no thread owns.
+/// A hold that the acquisition 1 owns.
 std::shared_ptr<Hold> hold_of_no_thread(const PolicyTraits& traits) {
-    return taken_hold({.traits = traits, .thread = detail::no_thread});
+    return taken_hold({.traits = traits, .owner = LockOwner::acquisition(1)});
 }
 
 TEST(LockTable, hold_of_no_thread_excludes_the_thread_that_took_it) {
     for (const PolicyTraits& traits : {traits_of<Simple>(), nesting()}) {
         LockTable table;
-        const Guest guest{.traits = traits, .wait = 5ms, .owner = Owner::hold};
+        const Guest guest{.traits = traits, .wait = 5ms, .owns_itself = true};
         guest.take(table, hold_of_no_thread(traits));
         EXPECT_EQ(guest.ask(table), Answer::busy);
         EXPECT_EQ((Guest{.traits = traits, .wait = 5ms}.ask(table)), Answer::busy);
-        EXPECT_EQ(table.find("key", detail::this_thread_serial()), nullptr);
+        EXPECT_EQ(table.find("key", detail::this_thread()), nullptr);
         Answer answer{};
         Waiter waiter{[&] { answer = Guest{.traits = traits}.ask(table); }};
         waiter.wait_until_asleep();
@@ -1021,9 +1022,9 @@ TEST(LockTable, hold_of_no_thread_excludes_the_thread_that_took_it) {
 TEST(LockTable, hold_of_no_thread_does_not_nest_in_its_threads_hold) {
     LockTable table;
     Guest{.traits = nesting()}.take(table, taken_hold({.traits = nesting()}));
-    const Guest limited{.traits = nesting(), .wait = 5ms, .owner = Owner::hold};
+    const Guest limited{.traits = nesting(), .wait = 5ms, .owns_itself = true};
     EXPECT_EQ(limited.ask(table), Answer::busy);
-    const Guest unlimited{.traits = nesting(), .owner = Owner::hold};
+    const Guest unlimited{.traits = nesting(), .owns_itself = true};
     EXPECT_EQ(unlimited.ask(table), Answer::deadlock)
         << "the thread itself would have to release it";
 }
@@ -1031,7 +1032,7 @@ TEST(LockTable, hold_of_no_thread_does_not_nest_in_its_threads_hold) {
 TEST(LockTable, hold_of_no_thread_is_handed_on_as_one) {
     LockTable table;
     const auto hold = hold_of_no_thread(traits_of<Simple>());
-    const Guest guest{.lease = 1h, .local_handoffs = 100, .owner = Owner::hold};
+    const Guest guest{.lease = 1h, .local_handoffs = 100, .owns_itself = true};
     guest.take(table, hold);
     std::shared_ptr<Hold> next;
     Waiter heir{[&] { next = guest.enter(table).hold; }};
@@ -1042,7 +1043,7 @@ TEST(LockTable, hold_of_no_thread_is_handed_on_as_one) {
     }
     heir.join();
     ASSERT_NE(next, nullptr);
-    EXPECT_EQ(next->thread(), detail::no_thread);
+    EXPECT_EQ(next->owner(), LockOwner::acquisition(guest.id));
 }
 
 /// A thread that pauses before it nests once more.
@@ -1210,7 +1211,7 @@ TEST(LockTable, run_out_hold_is_remembered_until_returned) {
     LockTable table;
     const auto hold = run_out_hold();
     Guest{}.take(table, hold);
-    const auto mine = detail::this_thread_serial();
+    const auto mine = detail::this_thread();
     { const auto admission = Guest{.thread = another_thread()}.enter(table); }
     EXPECT_EQ(table.find("key", mine), hold);
     const auto ending = table.end_innermost("key", mine);
@@ -1223,7 +1224,7 @@ TEST(LockTable, run_out_hold_is_remembered_until_returned) {
 TEST(LockTable, returning_a_past_hold_leaves_the_next_holder_alone) {
     LockTable table;
     const auto old = run_out_hold();
-    const auto young = taken_hold({.thread = another_thread()});
+    const auto young = taken_hold({.owner = another_thread()});
     Guest{}.take(table, old);
     Guest{.thread = another_thread()}.take(table, young);
     EXPECT_EQ(unlock(table), Kind::past);
@@ -1341,10 +1342,10 @@ TEST(LockTable, nested_ending_says_whether_what_ended_wanted_renewal) {
 
 TEST(LockTable, nothing_is_there_to_end_or_find) {
     LockTable table;
-    EXPECT_EQ(table.end_innermost("key", detail::this_thread_serial()).kind, Kind::nothing);
+    EXPECT_EQ(table.end_innermost("key", detail::this_thread()).kind, Kind::nothing);
     EXPECT_EQ(table.end_one_through("key", &some_handle).kind, Kind::nothing);
     EXPECT_EQ(table.end_acquisition(*taken_hold(), 1).kind, Kind::nothing);
-    EXPECT_EQ(table.find("key", detail::this_thread_serial()), nullptr);
+    EXPECT_EQ(table.find("key", detail::this_thread()), nullptr);
     EXPECT_EQ(table.current("key"), nullptr);
     table.released(*taken_hold());
     table.lost(taken_hold());
@@ -1355,9 +1356,9 @@ TEST(LockTable, finds_the_hold_of_the_thread_that_asks) {
     LockTable table;
     const auto hold = taken_hold();
     Guest{}.take(table, hold);
-    EXPECT_EQ(table.find("key", detail::this_thread_serial()), hold);
+    EXPECT_EQ(table.find("key", detail::this_thread()), hold);
     EXPECT_EQ(table.find("key", another_thread()), nullptr);
-    EXPECT_EQ(table.find("other", detail::this_thread_serial()), nullptr);
+    EXPECT_EQ(table.find("other", detail::this_thread()), nullptr);
 }
 
 TEST(LockTable, a_hundred_thousand_idle_names_leave_nothing) {

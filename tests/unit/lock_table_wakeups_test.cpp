@@ -78,7 +78,8 @@ public:
         const TimePoint deadline = detail::saturating_add(
             Clock::now(), std::max(wait.duration(), Clock::duration::zero()));
         return table.enter({.terms = terms,
-                            .thread = detail::this_thread_serial(),
+                            .owner = detail::this_thread(),
+                            .caller = detail::this_thread(),
                             .wait = wait,
                             .deadline = deadline,
                             .stop = stop,
@@ -102,7 +103,7 @@ public:
 
     /// The test's own thread releases it. `at_server`: what follows where that takes a command.
     void end(const std::function<void()>& at_server) {
-        const auto ending = table.end_innermost("key", detail::this_thread_serial());
+        const auto ending = table.end_innermost("key", detail::this_thread());
         if (ending.kind == Kind::last) at_server();
     }
     void free_at_server() {
@@ -250,7 +251,9 @@ std::vector<Cause> causes_of_a_hold() {
          }},
         {"hold_runs_out", take(Scene::brief()), nothing},
         {"hold_is_extended_and_runs_out", take(Scene::brief()),
-         [](Scene& scene) { scene.hold->confirm_in_time(Clock::now(), Scene::brief().lease); }},
+         [](Scene& scene) {
+             scene.hold->confirm_in_time(Clock::now(), Clock::now(), Scene::brief().lease);
+         }},
         {"hold_is_lost", take(Scene::lasting()), [](Scene& scene) { scene.lose(); }},
         {"hold_is_released_when_it_is_lost", take(Scene::lasting()),
          [](Scene& scene) {

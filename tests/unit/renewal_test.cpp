@@ -101,9 +101,9 @@ TEST_F(RenewalOfANest, ends_with_the_hold_however_many_want_it) {
 
 TEST_F(RenewalOf, a_hold_at_the_address_of_one_that_is_gone_is_not_renewed_for_it) {
     std::optional<Hold> place;
-    place.emplace(terms_of({}), detail::Token{"gone"}, detail::this_thread_serial());
+    place.emplace(terms_of({}), detail::Token{"gone"}, detail::this_thread());
     ASSERT_TRUE(renewal_.enlist(*place)) << "and never dismissed: it was lost before";
-    place.emplace(terms_of({.lease = 1h}), detail::Token{"next"}, detail::this_thread_serial());
+    place.emplace(terms_of({.lease = 1h}), detail::Token{"next"}, detail::this_thread());
     place->taken(Clock::now());
     const std::shared_ptr<Hold> next{&*place, [](Hold*) {}};
     renewal_.arm(next, long_ago_);

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <redlatch/core/hold.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
-#include <redlatch/service/hold.hpp>
+#include <redlatch/steps/thread_serial.hpp>
 
 #include <chrono>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace redlatch::test {
@@ -20,7 +20,7 @@ struct HoldRecipe {
     Drift drift{.factor = 0, .floor = std::chrono::milliseconds{0}};
     std::chrono::milliseconds lock_delay{0};
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
-    detail::ThreadSerial thread = detail::this_thread_serial();
+    detail::LockOwner owner = detail::this_thread();
     std::string token = "token";
 };
 
@@ -36,7 +36,7 @@ inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
 /// A hold that is still asked for.
 inline std::shared_ptr<detail::Hold> asked_hold(HoldRecipe recipe = {}) {
     return std::make_shared<detail::Hold>(terms_of(recipe), detail::Token{std::move(recipe.token)},
-                                          recipe.thread);
+                                          recipe.owner);
 }
 
 /// A hold whose validity is running.
@@ -53,9 +53,9 @@ inline std::shared_ptr<detail::Hold> run_out_hold(HoldRecipe recipe = {}) {
     return hold;
 }
 
-/// A serial that no thread of the test has.
-inline detail::ThreadSerial another_thread() {
-    return static_cast<detail::ThreadSerial>(1'000'000);
+/// A thread that is none of the test's.
+inline detail::LockOwner another_thread() {
+    return detail::LockOwner::thread(detail::ThreadSerial{1'000'000});
 }
 
 }  // namespace redlatch::test

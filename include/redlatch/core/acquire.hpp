@@ -1,8 +1,8 @@
 #pragma once
 
 #include <redlatch/core/backoff.hpp>
+#include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/owner.hpp>
 #include <redlatch/core/recheck.hpp>
 #include <redlatch/core/validity.hpp>
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <redlatch/core/hold.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/policy/scripts.hpp>
-#include <redlatch/service/hold.hpp>
 
 #include <chrono>
 #include <cstdint>

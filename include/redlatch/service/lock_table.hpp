@@ -3,10 +3,10 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/handoff.hpp>
+#include <redlatch/core/hold.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/policy/scripts.hpp>
-#include <redlatch/service/hold.hpp>
 #include <redlatch/service/parker.hpp>
 
 #include <algorithm>
@@ -82,16 +82,15 @@ public:
     /// Who wants a lock, and how long for.
     struct AcquireRequest {
         const HoldTerms& terms;
-        ThreadSerial thread;
+        LockOwner owner;
+        LockOwner caller;  ///< the thread that waits, whoever is to own the hold
         Wait wait;
         TimePoint deadline;
         const std::stop_token& stop;
         Acquisition acquisition;
         HandoffLimit handoffs;
-        Owner owner = Owner::thread;
 
         const std::string& key() const noexcept { return terms.keys->lock; }
-        ThreadSerial holder() const noexcept { return holder_of(owner, thread); }
     };
 
 private:
@@ -278,10 +277,10 @@ public:
         bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
     };
 
-    /// Ends the innermost acquisition that `thread` made with `lock()` or `try_lock()`.
-    Ending end_innermost(const std::string& key, ThreadSerial thread) {
-        return end_where(key, [thread](const Hold& hold, const Acquisition& acquisition) {
-            return hold.thread() == thread && acquisition.through != nullptr;
+    /// Ends the innermost acquisition that `owner` made with `lock()` or `try_lock()`.
+    Ending end_innermost(const std::string& key, LockOwner owner) {
+        return end_where(key, [owner](const Hold& hold, const Acquisition& acquisition) {
+            return hold.owner() == owner && acquisition.through != nullptr;
         });
     }
 
@@ -349,16 +348,16 @@ public:
         return *cause;
     }
 
-    /// What `thread` holds under `key`, or held until it was lost; null for nothing.
-    std::shared_ptr<Hold> find(const std::string& key, ThreadSerial thread) {
+    /// What `owner` holds under `key`, or held until it was lost; null for nothing.
+    std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {
         const Lock lock{*this};
         const auto entry = entries_.find(key);
         if (entry == entries_.end()) return nullptr;
         const auto& current = entry->second.current;
-        if (current != nullptr && current->thread() == thread) return current;
+        if (current != nullptr && current->owner() == owner) return current;
         const auto& past = entry->second.past;
-        const auto last = std::find_if(past.rbegin(), past.rend(), [thread](const auto& hold) {
-            return hold->thread() == thread;
+        const auto last = std::find_if(past.rbegin(), past.rend(), [owner](const auto& hold) {
+            return hold->owner() == owner;
         });
         return last == past.rend() ? nullptr : *last;
     }
@@ -436,13 +435,14 @@ private:
         // Where threads wait, the one in front takes it out, and has its turn at once.
         if (here.queue.empty()) take_expired(here, admission.expired);
         if (here.free() && here.queue.empty()) here.key_type = request.terms.traits.key_type;
-        const bool ours = here.current != nullptr && here.current->thread() == request.thread &&
-                          here.current->valid(Clock::now());
+        const bool valid = here.current != nullptr && here.current->valid(Clock::now());
         if (here.key_type != request.terms.traits.key_type) {
             admission.answer = Answer::wrong_key_type;
-        } else if (ours && request.owner == Owner::thread && request.terms.traits.reentrant) {
+        } else if (valid && here.current->owner() == request.owner &&
+                   request.terms.traits.reentrant) {
             nest(here.current, request.acquisition, admission);
-        } else if (ours && request.wait.is_unlimited()) {
+        } else if (valid && here.current->owner() == request.caller &&
+                   request.wait.is_unlimited()) {
             admission.answer = Answer::deadlock;
         } else if (here.free() && here.queue.empty()) {
             admission.answer = Answer::turn;
@@ -526,7 +526,7 @@ private:
         Waiting& next = *here.queue.front();
         const AcquireRequest& request = *next.request;
         here.current =
-            std::make_shared<Hold>(request.terms, std::move(handed.token), request.holder());
+            std::make_shared<Hold>(request.terms, std::move(handed.token), request.owner);
         here.queue.pop_front();
         here.handoffs.count();
         here.current->unclear_try = handed.unclear_try;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <redlatch/core/hold.hpp>
 #include <redlatch/net/thread.hpp>
-#include <redlatch/service/hold.hpp>
 #include <redlatch/service/schedule.hpp>
 
 #include <algorithm>

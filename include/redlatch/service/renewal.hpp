@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/hold.hpp>
 #include <redlatch/core/quorum.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
@@ -8,7 +9,6 @@
 #include <redlatch/net/server_error.hpp>
 #include <redlatch/net/thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
-#include <redlatch/service/hold.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/schedule.hpp>
 #include <redlatch/topology/background_connect.hpp>
@@ -491,7 +491,7 @@ private:
         Hold& hold = *errand.job.hold;
         switch (errand.answer()) {
             case RenewalAnswer::renewed:
-                if (hold.confirm_in_time(errand.sent, errand.lease)) {
+                if (hold.confirm_in_time(Clock::now(), errand.sent, errand.lease)) {
                     events_.renewed(hold);
                     break;
                 }

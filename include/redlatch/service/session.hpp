@@ -120,13 +120,13 @@ public:
     /// What the master for `key` tells this client.
     Subscription& subscription(std::string_view key) { return subscriptions_.of(master_of(key)); }
 
-    /// A name for a new acquisition of `thread`, or of no thread, that was never used and never will
-    /// be.
-    Token new_token(ThreadSerial thread) {
+    /// A name for a new acquisition of `owner` that was never used and never will be.
+    Token new_token(LockOwner owner) {
         const auto number = acquisitions_.fetch_add(1, std::memory_order_relaxed) + 1;
-        const std::string owner =
-            thread == no_thread ? "hold" : std::to_string(static_cast<std::uint64_t>(thread));
-        return {token_prefix_ + owner + ":" + std::to_string(number)};
+        const auto thread = owner.thread();
+        const std::string owner_name =
+            thread ? std::to_string(static_cast<std::uint64_t>(*thread)) : "hold";
+        return {token_prefix_ + owner_name + ":" + std::to_string(number)};
     }
 
     std::uint64_t new_acquisition_id() noexcept {
@@ -198,8 +198,9 @@ public:
     void clean_up(QueuePlace place) {
         constexpr bool may_have = true;
         const CleanUp what = after_abandoned_try(may_have, place.unclear_try);
-        clean_up(std::make_shared<Hold>(std::move(place.terms), std::move(place.token), no_thread),
-                 what);
+        clean_up(
+            std::make_shared<Hold>(std::move(place.terms), std::move(place.token), LockOwner{}),
+            what);
     }
 
     /// Tries once, for `command_timeout` at most.

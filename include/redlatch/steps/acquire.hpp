@@ -9,6 +9,7 @@
 #include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/release.hpp>
+#include <redlatch/steps/thread_serial.hpp>
 
 #include <bit>
 #include <chrono>
@@ -69,13 +70,13 @@ private:
 
     Result<HoldRef> enter() {
         auto admission = session_->locks().enter({.terms = terms_,
-                                                  .thread = thread_,
+                                                  .owner = owner_,
+                                                  .caller = caller_,
                                                   .wait = options_->wait,
                                                   .deadline = core_.deadline(),
                                                   .stop = options_->stop,
                                                   .acquisition = acquisition_,
-                                                  .handoffs = handoff_limit(),
-                                                  .owner = options_->owner});
+                                                  .handoffs = handoff_limit()});
         for (const auto& hold : admission.expired) session_->declare_lost(hold);
         switch (admission.answer) {
             case LockTable::Answer::turn: return contend(*std::move(admission.turn));
@@ -155,7 +156,7 @@ private:
             if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
             if (standing_.dead() && std::holds_alternative<Pause>(action)) {
                 abandon(hold);
-                standing_ = Standing{session_->new_token(holder_).bytes};
+                standing_ = Standing{session_->new_token(owner_).bytes};
                 hold = new_hold();
                 if (auto enlisted = enlist(*hold); !enlisted) {
                     return give_up(std::move(turn), hold, std::move(enlisted).error());
@@ -207,13 +208,13 @@ private:
             }
             session_->clean_up(*std::move(queue_place));
         }
-        return Standing{session_->new_token(holder_).bytes};
+        return Standing{session_->new_token(owner_).bytes};
     }
 
     std::shared_ptr<Hold> new_hold() {
         announced_ = false;
         unsure_ = false;
-        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, holder_);
+        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, owner_);
         if (session_->several()) hold->votes = std::make_shared<Votes>();
         return hold;
     }
@@ -453,7 +454,7 @@ private:
                 return undo_nest(hold, give_up->error);
             }
             if (std::holds_alternative<Granted>(action)) {
-                if (!hold->confirm_in_time(sent_, nested_lease(*hold))) {
+                if (!hold->confirm_in_time(Clock::now(), sent_, nested_lease(*hold))) {
                     return undo_nest(hold, outer_is_gone());
                 }
                 if (watch) session_->renewal().arm(hold, sent_);
@@ -531,9 +532,10 @@ private:
                            .max_hold = spec_->options.max_hold,
                            .replicas = spec_->options.replicas};
     const TimePoint started_ = Clock::now();
-    const ThreadSerial thread_ = this_thread_serial();
-    const ThreadSerial holder_ = holder_of(options_->owner, thread_);
+    const LockOwner caller_ = this_thread();
     const Acquisition acquisition_;
+    const LockOwner owner_ =
+        options_->owner == Owner::hold ? LockOwner::acquisition(acquisition_.id) : caller_;
     AcquireCore core_;
     TimePoint sent_{};        // just before the try that is under way
     TimePoint answer_by_{};   // the end of that try

@@ -42,7 +42,7 @@ inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& h
         const Call call = extend_call(*hold, wanted);
         auto reply = session.run(hold->key(), call, limit);
         if (reply && reply->view().integer() == 1) {
-            if (hold->confirm_in_time(sent, wanted)) return {};
+            if (hold->confirm_in_time(Clock::now(), sent, wanted)) return {};
             session.declare_lost(hold, ServerKeeps::lock);
             return cannot_extend(*hold, "it ended before the answer");
         }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/compilation.hpp>
+#include <redlatch/service/process.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -13,6 +13,13 @@ class Hold;
 struct HoldRef {
     std::shared_ptr<Hold> hold;
     std::uint64_t id = 0;
+    ::pid_t process = ProcessId::of_this_process();
+
+    /// Whether there is a hold, and it belongs to this process and not to the one that this was
+    /// forked from.
+    bool is_ours() const noexcept {
+        return hold != nullptr && process == ProcessId::of_this_process();
+    }
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -140,8 +140,8 @@ private:
     /// it didn't answer: whether or not it did so, both tokens have to be released.
     std::optional<Result<Release>> move_on(const std::shared_ptr<Hold>& hold, ReleaseCore& core,
                                            const Limit& limit) {
-        const auto next = std::make_shared<Hold>(hold->terms(), session_->new_token(hold->thread()),
-                                                 hold->thread());
+        const auto next = std::make_shared<Hold>(hold->terms(), session_->new_token(hold->owner()),
+                                                 hold->owner());
         const TimePoint sent = Clock::now();
         const Call call = move_call(*hold, next->token(), next->server_ttl(next->terms().lease));
         auto reply = run(*hold, call, limit);

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
-#include <redlatch/service/process.hpp>
 #include <redlatch/types.hpp>
 
 #include <algorithm>
@@ -13,30 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// A thread's number: given at its first use of the library, and never again to another thread.
-enum class ThreadSerial : std::uint64_t {};
-
-inline ThreadSerial this_thread_serial() noexcept {
-    static std::atomic<std::uint64_t> last{0};
-    thread_local const ThreadSerial mine{last.fetch_add(1, std::memory_order_relaxed) + 1};
-    return mine;
-}
-
-/// The number of no thread: the owner of a hold with `Owner::hold`.
-inline constexpr ThreadSerial no_thread{0};
-
-constexpr ThreadSerial holder_of(Owner owner, ThreadSerial thread) noexcept {
-    return owner == Owner::hold ? no_thread : thread;
-}
 
 /// One owner's name for one acquisition, as the server stores it.
 struct Token {
@@ -89,18 +71,17 @@ struct HoldTerms {
 /// holder, the lock table, the renewal and the notifier.
 class Hold {
 public:
-    /// `thread`: the owner; `no_thread` for a hold that no thread owns.
-    Hold(HoldTerms terms, Token token, ThreadSerial thread)
-        : terms_(std::move(terms)), token_(std::move(token)), thread_(thread) {}
-
-    /// Whether it belongs to this process, and not to the one that this was forked from.
-    bool is_of_this_process() const noexcept { return pid_ == ProcessId::of_this_process(); }
+    Hold(HoldTerms terms, Token token, LockOwner owner)
+        : terms_(std::move(terms)), token_(std::move(token)), owner_(owner) {}
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold() { delete loss_.load(std::memory_order_acquire); }
 
     const std::string& key() const noexcept { return terms_.keys->lock; }
     const LockKeys& keys() const noexcept { return *terms_.keys; }
     const HoldTerms& terms() const noexcept { return terms_; }
     const Token& token() const noexcept { return token_; }
-    ThreadSerial thread() const noexcept { return thread_; }
+    LockOwner owner() const noexcept { return owner_; }
     const LockScripts& scripts() const noexcept { return *terms_.traits.scripts; }
 
     Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
@@ -141,15 +122,15 @@ public:
     /// The server confirmed `lease` to a command that went out after `sent`. Never shortens.
     void confirm(TimePoint sent, Lease lease) noexcept {
         const TimePoint end = std::min(detail::valid_until(sent, lease, terms_.drift), last_end_);
-        raise(valid_until_, end);
-        if (lease >= terms_.lease) raise(refreshed_at_, sent);
+        advance_to(valid_until_, end);
+        if (lease >= terms_.lease) advance_to(refreshed_at_, sent);
         uncertain_.store(false, std::memory_order_relaxed);
     }
 
     /// The same for an answer that may have come too late: a hold that was over once stays over, and
     /// false says that what the server has has to be released.
-    bool confirm_in_time(TimePoint sent, Lease lease) noexcept {
-        if (!valid(Clock::now())) return false;
+    bool confirm_in_time(TimePoint now, TimePoint sent, Lease lease) noexcept {
+        if (!valid(now)) return false;
         confirm(sent, lease);
         return in(Phase::held);
     }
@@ -178,28 +159,15 @@ public:
     }
 
     /// Fires at a loss. The caller has to see to it that somebody watches the clock for it.
-    std::stop_token lost_token() {
-        const std::lock_guard lock{lost_mutex_};
-        if (!lost_) lost_.emplace();
-        return lost_->get_token();
-    }
+    std::stop_token lost_token() { return loss().get_token(); }
 
     /// Whether anybody has asked for `lost_token`. Who asks after the loss sees that it is lost.
-    bool loss_is_awaited() {
-        const std::lock_guard lock{lost_mutex_};
-        return lost_.has_value();
+    bool loss_is_awaited() const noexcept {
+        return loss_.load(std::memory_order_acquire) != nullptr;
     }
 
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
-    void tell_lost() {
-        std::stop_source source{std::nostopstate};
-        {
-            const std::lock_guard lock{lost_mutex_};
-            if (!lost_) lost_.emplace();
-            source = *lost_;
-        }
-        source.request_stop();
-    }
+    void tell_lost() { loss().request_stop(); }
 
     // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
@@ -236,7 +204,18 @@ public:
     std::atomic<bool> watched_by_notifier = false;
 
 private:
-    static void raise(std::atomic<Clock::rep>& at, TimePoint to) noexcept {
+    /// Made for the first who asks.
+    std::stop_source& loss() {
+        std::stop_source* there = loss_.load(std::memory_order_acquire);
+        if (there != nullptr) return *there;
+        auto made = std::make_unique<std::stop_source>();
+        if (!loss_.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) {
+            return *there;  // another thread was faster
+        }
+        return *made.release();
+    }
+
+    static void advance_to(std::atomic<Clock::rep>& at, TimePoint to) noexcept {
         const Clock::rep wanted = to.time_since_epoch().count();
         auto old = at.load(std::memory_order_relaxed);
         while (old < wanted && !at.compare_exchange_weak(old, wanted)) {
@@ -245,16 +224,14 @@ private:
 
     const HoldTerms terms_;
     const Token token_;
-    const ThreadSerial thread_;
-    const ::pid_t pid_ = ProcessId::of_this_process();
+    const LockOwner owner_;
     std::atomic<Phase> phase_{Phase::acquiring};
     std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();
-    std::mutex lost_mutex_;
-    std::optional<std::stop_source> lost_;
+    std::atomic<std::stop_source*> loss_{nullptr};
 };
 
 }  // namespace redlatch::inline v0::detail
