@@ -31,51 +31,29 @@ struct NodeUse {
     std::chrono::milliseconds keys_denied_for = std::chrono::minutes{1};
 };
 
-class Node;
-
-/// Finds the way for commands where there are several masters.
-class Router {
-public:
-    Router() = default;
-    Router(const Router&) = delete;
-    Router& operator=(const Router&) = delete;
-    virtual ~Router() = default;
-
-    /// Runs a call on `node`, or on another one if that is the right one.
-    virtual Expected<Reply, Fault> run(Node& node, const Call& call, const Call& again,
-                                       const Limit& limit) = 0;
-};
-
 /// One master, and how a command is run there. Thread-safe.
 class Node {
 public:
     Node(std::unique_ptr<Dialer> dialer, const NodeUse& use,
-         std::function<void(const std::string&)> on_reconnect, Router* router = nullptr)
+         std::function<void(const std::string&)> on_reconnect)
         : command_timeout_(use.command_timeout),
           keys_denied_for_(use.keys_denied_for),
           pool_(std::move(dialer), use.max_connections, use.busy_wait),
           on_reconnect_(std::move(on_reconnect)),
-          on_keys_denied_(use.on_keys_denied),
-          router_(router) {}
+          on_keys_denied_(use.on_keys_denied) {}
 
     std::string name() const { return pool_.dialer().name(); }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
 
     /// Sends `call` and returns its reply. Where the connection had died while it lay idle, sends
-    /// `again` once on a new one: that has to be right even if `call` was carried out.
-    Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit) {
-        if (router_ != nullptr) return router_->run(*this, call, again, limit);
-        return run_here(call, again, limit);
-    }
-
-    /// The same, whatever the deployment. `once`: for this command, the server is the master of what
-    /// it is just being given.
-    Expected<Reply, Fault> run_here(const Call& call, const Call& again, const Limit& limit,
-                                    bool once = false) {
-        auto reply = run_on(pool_.borrow(limit), call, limit, once);
+    /// `again` once on a new one: that has to be right even if `call` was carried out. `asking`: behind
+    /// ASKING, as a node of a Cluster wants it for a slot that it is just being given.
+    Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit,
+                               bool asking = false) {
+        auto reply = run_on(pool_.borrow(limit), call, limit, asking);
         if (!reply && reply.error().stale) {
             const Fault first = std::move(reply).error();
-            reply = run_on(pool_.borrow_new(limit), again, limit, once);
+            reply = run_on(pool_.borrow_new(limit), again, limit, asking);
             if (reply) reply->repeated = first.maybe_executed;
             if (!reply && first.maybe_executed) reply.error().maybe_executed = true;
         }
@@ -178,11 +156,11 @@ public:
 
 private:
     Expected<Reply, Fault> run_on(Expected<Pool::Loan, Fault> loan, const Call& call,
-                                  const Limit& limit, bool once) {
+                                  const Limit& limit, bool asking) {
         if (!loan) return Unexpected{std::move(loan).error()};
         Connection& connection = **loan;
         Wiring wiring = wiring_to_try(connection);
-        wiring.asking = once;
+        wiring.asking = asking;
         Exchange exchange{connection, call, wiring};
         auto reply = exchange.run(limit);
         if (reply) learn(exchange);
@@ -212,7 +190,6 @@ private:
     Pool pool_;
     const std::function<void(const std::string&)> on_reconnect_;
     const std::function<void(const std::string&)> on_keys_denied_;
-    Router* const router_;  // null where there is one master for everything
     std::atomic<bool> down_{false};
     std::atomic<bool> told_of_keys_{false};
     std::atomic<TimePoint> keys_denied_until_{TimePoint::min()};  // all but the first, by the ACL

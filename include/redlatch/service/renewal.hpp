@@ -455,7 +455,8 @@ private:
         const Limit limit{redirect_by_};
         if (limit.over()) return cast(order.errand, node, Vote::none, true);
         const Call call = errand.call();
-        auto reply = node.run(call, limit);
+        Spread one;
+        auto reply = topology_->run_on_masters(call, call, limit, one);
         if (!reply) return refused(order.errand, node, reply.error());
         const auto done = reply->view().integer();
         cast(order.errand, node, done == 1 ? Vote::yes : done == 0 ? Vote::no : Vote::none, false);

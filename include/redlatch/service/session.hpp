@@ -102,14 +102,14 @@ public:
 
     Node& master_of(std::string_view key) { return topology_->master_of(key); }
 
-    /// Runs a call where `key` is; see `Topology::run_on_masters`.
-    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Call& again,
+    /// Runs a call where its key is; see `Topology::run_on_masters`.
+    Expected<Reply, Fault> run(std::string_view, const Call& call, const Call& again,
                                const Limit& limit, Spread& spread) {
-        return topology_->run_on_masters(key, call, again, limit, spread);
+        return topology_->run_on_masters(call, again, limit, spread);
     }
-    Expected<Reply, Fault> run(std::string_view key, const Call& call, const Limit& limit) {
+    Expected<Reply, Fault> run(std::string_view, const Call& call, const Limit& limit) {
         Spread spread;
-        return topology_->run_on_masters(key, call, call, limit, spread);
+        return topology_->run_on_masters(call, call, limit, spread);
     }
 
     LockTable& locks() noexcept { return locks_; }

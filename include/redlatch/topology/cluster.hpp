@@ -24,7 +24,7 @@ namespace redlatch::inline v0::detail {
 
 /// A Redis Cluster: each key has a slot, and each slot its master. Which one, any node tells; the map
 /// is asked for when a command shows that what is known of it is wrong. Thread-safe.
-class Cluster final : public Topology, public Router {
+class Cluster final : public Topology {
 public:
     /// `common`: what there is to know about every node but its address. `on_move` is told that
     /// connections to a node have become useless.
@@ -46,14 +46,11 @@ public:
 
     /// Follows `MOVED` and `ASK`; where a node is out of reach, asks for the map and goes where the
     /// key is then.
-    Expected<Reply, Fault> run(Node& node, const Call& call, const Call& again,
-                               const Limit& limit) override {
-        Node* at = &node;
-        if (suspect_.exchange(false)) {
-            refresh(limit.within(limit.left() / 2));
-            at = &master_of(call.key());
-        }
-        auto reply = at->run_here(call, again, limit);
+    Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
+                                          Spread&) override {
+        if (suspect_.exchange(false)) refresh(limit.within(limit.left() / 2));
+        Node* at = &master_of(call.key());
+        auto reply = at->run(call, again, limit);
         for (int hop = 0; hop < most_hops && !reply && !limit.over(); ++hop) {
             const Fault fault = reply.error();
             const auto to = redirection_of(fault);
@@ -68,7 +65,7 @@ public:
             } else {
                 break;
             }
-            reply = at->run_here(again, again, limit, to && to->once);
+            reply = at->run(again, again, limit, to && to->once);
         }
         if (!reply &&
             redirection_of(reply.error())) {  // the time is over, or the map never settles
@@ -101,7 +98,7 @@ private:
         if (node == nullptr) {
             auto dialer = std::make_unique<DirectDialer>(endpoint, dial_);
             dialer->on_move(on_move_);
-            node = std::make_unique<Node>(std::move(dialer), use_, on_reconnect_, this);
+            node = std::make_unique<Node>(std::move(dialer), use_, on_reconnect_);
             endpoints_[node.get()] = endpoint;
         }
         return *node;

@@ -120,8 +120,8 @@ public:
         return nodes;
     }
 
-    Expected<Reply, Fault> run_on_masters(std::string_view, const Call& call, const Call& again,
-                                          const Limit& limit, Spread& spread) override {
+    Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
+                                          Spread& spread) override {
         Round round{members_, call, again, rules_for(call.answer()), limit};
         const Verdict verdict = round.hold();
         round.tell(spread);

@@ -48,11 +48,10 @@ public:
 
     /// Runs a call where its key is; `again` as with `Node::run`. Where several decide, the answer is
     /// what they have decided.
-    virtual Expected<Reply, Fault> run_on_masters(std::string_view key, const Call& call,
-                                                  const Call& again, const Limit& limit,
-                                                  Spread& spread) {
+    virtual Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again,
+                                                  const Limit& limit, Spread& spread) {
         static_cast<void>(spread);
-        return master_of(key).run(call, again, limit);
+        return master_of(call.key()).run(call, again, limit);
     }
 
     /// A connection of the caller's own to one of the masters.
@@ -60,7 +59,7 @@ public:
         return node.connect(limit);
     }
 
-    /// A command that was sent to `node` by its own ways, without `Node::run`, met a fault: what is
+    /// A command that was sent to `node` without `run_on_masters` met a fault: what is
     /// known of the deployment may be wrong.
     virtual void failed(Node& node, const Fault& fault, const Limit& limit) = 0;
 
