@@ -33,6 +33,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/renew.hpp
+    include/redlatch/core/extension.hpp
     include/redlatch/core/quorum.hpp
     # net: talking to one server
     include/redlatch/net/limit.hpp
@@ -96,8 +97,8 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/lock_spec.hpp
     include/redlatch/steps/check_lock.hpp
     include/redlatch/steps/hold_ref.hpp
+    include/redlatch/steps/releasing.hpp
     include/redlatch/steps/thread_serial.hpp
-    include/redlatch/steps/release.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/lost.hpp

@@ -18,7 +18,7 @@
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
-#include <redlatch/steps/release.hpp>
+#include <redlatch/steps/releasing.hpp>
 #endif
 
 namespace redlatch::inline v0 {

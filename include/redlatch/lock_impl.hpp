@@ -18,7 +18,7 @@
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
-#include <redlatch/steps/release.hpp>
+#include <redlatch/steps/releasing.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 #endif
 

@@ -1,25 +1,32 @@
 #pragma once
 
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/options.hpp>
 #include <redlatch/types.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <variant>
 
 namespace redlatch::inline v0::detail {
 
-/// The answer to a release that has freed the lock, and has not got past the dead who wait in front:
+/// The pause between two tries of a call that doesn't wait for a lock.
+inline constexpr std::chrono::milliseconds retry_pause{20};
+
+/// The answer to a release that has freed the lock, and has not got past the dead waiters in front:
 /// it is to be sent again.
 inline constexpr std::int64_t more_to_serve = 2;
 
 /// Decides what a release's answers mean. An earlier try without an answer may have freed the
 /// lock, so a later "not yours" proves nothing on its own; while validity was running nobody else
 /// could have taken the lock, so there it can only have been our own earlier try.
-class ReleaseCore {
+class ReleaseOutcome {
 public:
     /// `valid`: whether the hold's validity is running as the first try is sent.
-    explicit ReleaseCore(bool valid) : valid_at_start_(valid) {}
+    explicit ReleaseOutcome(bool valid) : valid_at_start_(valid) {}
 
     /// The server's answer: whether the lock was ours, and is free now. `valid`: whether the hold's
     /// validity was still running when the answer came.
@@ -54,6 +61,274 @@ private:
     bool valid_at_start_;
     bool maybe_executed_ = false;
     std::optional<Error> last_fault_;
+};
+
+/// What several masters have said so far; nothing where one decides.
+struct MastersHeard {
+    std::uint64_t told = 0;           ///< those that have answered this command, or will
+    bool acquire_unanswered = false;  ///< one still owes its answer to the acquisition
+};
+
+/// Ends one acquisition at the server: event in, action out. Knows no server and reads no clock.
+class ReleaseMachine {
+public:
+    /// How an acquisition has ended in this process.
+    struct Ended {
+        enum class Kind {
+            nested,  ///< others of the hold go on
+            last,    ///< the hold has to be released
+            handed,  ///< the next thread here has the lock already
+            past,    ///< the hold was lost before
+        };
+        Kind kind;
+        std::uint64_t count = 0;  ///< where nested: how many are left
+        bool watched = false;     ///< where nested: it wanted the hold to be renewed
+        bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
+        bool unclear_try = false;   ///< a command that asked for the lock got no answer
+        TimePoint valid_until{};    ///< the hold's validity
+        std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
+        ReleaseMode mode = ReleaseMode::confirmed;
+        TimePoint give_up_at = TimePoint::max();
+    };
+
+    /// The server's answer to a release: 0, 1 or `more_to_serve`.
+    struct Reply {
+        std::int64_t value;
+        bool repeated = false;  ///< an earlier sending of it may have been carried out too
+        MastersHeard masters{};
+    };
+
+    /// The server's answer to a move.
+    struct Move {
+        bool moved;
+        bool repeated = false;
+        bool others_wait = false;
+        std::uint64_t fence = 0;
+        TimePoint sent{};
+        TimePoint valid_until{};  ///< the validity of the next token
+    };
+
+    /// A hold's own token, or a new one that the lock moves to for the next thread here.
+    enum class Which : bool { held, next };
+
+    // The actions. `next()` follows on each that names no other event.
+
+    struct StopRenewal {
+        bool whole_hold = true;  ///< else for one acquisition only
+    };
+    /// Then `count_answered()` or `failed()`.
+    struct SendCount {
+        std::uint64_t count;
+        TimePoint answer_by;
+    };
+    /// Then `move_answered()` or `failed()`.
+    struct SendMove {
+        TimePoint answer_by;
+    };
+    /// Then `release_answered()` or `failed()`.
+    struct SendRelease {
+        Which token;
+        TimePoint answer_by;
+    };
+    /// Send the release and leave its answer to `SentRelease`. Then `posted()`.
+    struct PostRelease {
+        TimePoint answer_by;
+    };
+    /// Then `pause_over()`.
+    struct RetryAt {
+        TimePoint time;
+    };
+    /// The server gave the lock to the next token: the lock table may have a thread for it. Then
+    /// `handed_over()`.
+    struct HandOver {
+        Move move;
+    };
+    /// The lock table gives the turn to the next thread.
+    struct FreeHold {};
+    struct DeclareLost {};
+    struct CleanUpToken {
+        Which token;
+        CleanUp what;
+    };
+    /// The end: without an outcome where the release was only sent.
+    struct Done {
+        std::optional<Result<Release>> outcome;
+    };
+    using Action = std::variant<StopRenewal, SendCount, SendMove, SendRelease, PostRelease, RetryAt,
+                                HandOver, FreeHold, DeclareLost, CleanUpToken, Done>;
+
+    Action begin(const Ended& ended, TimePoint now) {
+        ended_ = ended;
+        heard_.acquire_unanswered = ended.unclear_try;
+        answers_ = ReleaseOutcome{now < ended.valid_until};
+        switch (ended.kind) {
+            case Ended::Kind::nested:
+                stage_ = Stage::count;
+                return ended.watched ? StopRenewal{.whole_hold = false} : next();
+            case Ended::Kind::last:
+                return then(may_move(now) ? Stage::move : Stage::release, StopRenewal{});
+            case Ended::Kind::handed:
+                outcome_ = Release::released;
+                return then(Stage::over, StopRenewal{});
+            case Ended::Kind::past: break;
+        }
+        return Done{Release::expired};
+    }
+
+    /// The last action is done.
+    Action next() {
+        switch (stage_) {
+            case Stage::count: return SendCount{ended_.count, ended_.give_up_at};
+            case Stage::move: return SendMove{ended_.give_up_at};
+            case Stage::release:
+                if (is_only_sent()) return PostRelease{ended_.give_up_at};
+                return send_release();
+            case Stage::clean_up_held:
+                return clean_up(Which::held, held_leaves(), Stage::clean_up_next);
+            case Stage::clean_up_next: return clean_up(Which::next, next_leaves(), Stage::over);
+            case Stage::over: break;
+        }
+        return Done{std::move(outcome_)};
+    }
+
+    /// The inner hold has ended whatever the server says; the count there is for people.
+    Action count_answered(bool still_ours) {
+        outcome_ = still_ours ? Release::still_held : Release::expired;
+        stage_ = Stage::over;
+        return still_ours ? next() : DeclareLost{};
+    }
+
+    Action move_answered(const Move& move) {
+        if (!move.moved) return free_hold(Release::expired);
+        moved_ = move;
+        return HandOver{move};
+    }
+
+    /// Whether a thread here goes on with the next token. Else that one is released instead.
+    Action handed_over(bool kept) {
+        if (kept) {
+            outcome_ = Release::released;
+            stage_ = Stage::clean_up_held;
+            return next();
+        }
+        stage_ = Stage::release;
+        token_ = Which::next;
+        answers_ = ReleaseOutcome{true};
+        return send_release();
+    }
+
+    /// False where nothing was sent: then it is better to wait for the outcome.
+    Action posted(bool sent) { return sent ? then(Stage::over, FreeHold{}) : send_release(); }
+
+    Action release_answered(const Reply& reply, TimePoint now) {
+        hear(reply.masters);
+        if (!serving_) {
+            if (reply.repeated) answers_.unclear_try();
+            outcome_ = answers_.answered(reply.value != 0, is_valid(now));
+        }
+        // The lock is free. Those who wait for it are served as far as time allows.
+        serving_ = reply.value == more_to_serve && now < ended_.give_up_at;
+        return serving_ ? send_release() : free_hold(*std::move(outcome_));
+    }
+
+    Action failed(const Fault& fault, const MastersHeard& masters, TimePoint now) {
+        if (stage_ == Stage::count) return count_answered(true);
+        if (stage_ == Stage::move) return move_failed(fault);
+        hear(masters);
+        if (serving_) return free_hold(*std::move(outcome_));
+        const TimePoint retry_at = saturating_add(now, retry_pause);
+        auto outcome = answers_.failed(fault, is_valid(now), retry_at < ended_.give_up_at);
+        return outcome ? free_hold(*std::move(outcome)) : RetryAt{retry_at};
+    }
+
+    Action pause_over() { return send_release(); }
+
+private:
+    /// What is under way, or comes next.
+    enum class Stage { count, move, release, clean_up_held, clean_up_next, over };
+
+    /// A lock that is lost moves to nobody; several masters would have to agree on the next token.
+    bool may_move(TimePoint now) const noexcept {
+        return ended_.has_heir && ended_.masters == 0 && now < ended_.valid_until;
+    }
+
+    bool is_only_sent() const noexcept {
+        return ended_.mode == ReleaseMode::sent && ended_.masters == 0 && !ended_.has_heir;
+    }
+
+    bool is_valid(TimePoint now) const noexcept {
+        return now < (token_ == Which::held ? ended_.valid_until : moved_->valid_until);
+    }
+
+    void hear(const MastersHeard& masters) noexcept {
+        heard_.told |= masters.told;
+        heard_.acquire_unanswered = ended_.unclear_try || masters.acquire_unanswered;
+    }
+
+    Action send_release() const { return SendRelease{token_, ended_.give_up_at}; }
+
+    /// Whether the lock has moved or not, the next thread goes without it: both tokens are released.
+    Action move_failed(const Fault& fault) {
+        stage_ = Stage::release;
+        if (!fault.maybe_executed) return send_release();
+        answers_.unclear_try();
+        return CleanUpToken{Which::next, after_unanswered_move()};
+    }
+
+    Action free_hold(Result<Release> outcome) {
+        const bool was_moved = token_ == Which::next && outcome;
+        outcome_ = was_moved ? Release::released : std::move(outcome);
+        return then(Stage::clean_up_held, FreeHold{});
+    }
+
+    Action then(Stage stage, Action action) {
+        stage_ = stage;
+        return action;
+    }
+
+    Action clean_up(Which token, CleanUp what, Stage after) {
+        stage_ = after;
+        return what.needed() ? CleanUpToken{token, what} : next();
+    }
+
+    CleanUp held_leaves() const {
+        if (moved_) return after_release({.acquire_unanswered = heard_.acquire_unanswered});
+        return after_release({.outcome_known = outcome_->has_value(),
+                              .all_told = (ended_.masters & ~heard_.told) == 0,
+                              .acquire_unanswered = heard_.acquire_unanswered});
+    }
+
+    CleanUp next_leaves() const {
+        if (token_ == Which::held) return {};
+        if (!outcome_->has_value()) return after_unanswered_move();
+        return after_release({.acquire_unanswered = moved_->repeated});
+    }
+
+    Ended ended_{};
+    Stage stage_ = Stage::over;
+    Which token_ = Which::held;  // that is released
+    bool serving_ = false;       // waiters, as the lock is free
+    ReleaseOutcome answers_{false};
+    MastersHeard heard_{};
+    std::optional<Move> moved_;
+    std::optional<Result<Release>> outcome_;
+};
+
+/// What has become of a release that was only sent.
+struct SentRelease {
+    CleanUp clean_up;
+    Result<Release> outcome;
+
+    static SentRelease answered(std::int64_t value, bool acquire_unanswered) {
+        return {after_sent_release(value == more_to_serve, acquire_unanswered),
+                value != 0 ? Release::released : Release::expired};
+    }
+
+    static SentRelease failed(Error cause) {
+        Error unclear{Errc::unclear, cause.key, {}, {}, {}};
+        unclear.causes.push_back(std::move(cause));
+        return {after_unanswered_sent_release(), Unexpected{std::move(unclear)}};
+    }
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -8,7 +8,7 @@
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/steps/lock_spec.hpp>
-#include <redlatch/steps/release.hpp>
+#include <redlatch/steps/releasing.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
 #include <bit>

@@ -5,7 +5,7 @@
 namespace redlatch::test::schedules {
 
 /// One acquisition of a thread, from `lock()` to the end of `unlock()`: what `steps/acquire.hpp`
-/// and `steps/release.hpp` do around the library's cores, without threads and I/O.
+/// and `steps/releasing.hpp` do around the library's cores, without threads and I/O.
 class Acquisition {
 public:
     Acquisition(Process& process, const Errand& errand, std::size_t thread,
@@ -485,7 +485,7 @@ private:
     bool will_be_told_ = false;
 
     std::shared_ptr<Hold> hold_{};
-    std::optional<detail::ReleaseCore> releasing_{};
+    std::optional<detail::ReleaseOutcome> releasing_{};
     TimePoint release_by_{};
 };
 

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/release.hpp>
+#include <redlatch/core/renew.hpp>
+#include <redlatch/types.hpp>
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// Sets a hold's lease anew: event in, action out. Tries again through faults until the time is over
+/// or the validity ends; an extension that got no answer changes nothing here. Knows no server and
+/// reads no clock.
+class ExtensionMachine {
+public:
+    struct Plan {
+        Lease lease;
+        TimePoint last_end;  ///< the end by `max_hold`: no lease passes it
+        TimePoint give_up_at;
+    };
+
+    // The actions.
+
+    /// Then `answered()` or `failed()`.
+    struct SendExtend {
+        Lease lease;
+        TimePoint answer_by;
+    };
+    /// The hold has this lease, unless its validity ended on the way. Then `confirmed()`.
+    struct Confirm {
+        TimePoint sent;
+        Lease lease;
+    };
+    /// The server may keep the lock for longer than the validity tells. Then `next()`.
+    struct NoteProlonged {};
+    /// Then `declared_lost()`.
+    struct DeclareLost {
+        ServerKeeps server;
+    };
+    /// Then `begin()`.
+    struct RetryAt {
+        TimePoint time;
+    };
+    struct Done {
+        Result<void> outcome;
+    };
+    using Action = std::variant<SendExtend, Confirm, NoteProlonged, DeclareLost, RetryAt, Done>;
+
+    explicit ExtensionMachine(const Plan& plan) : plan_(plan) {}
+
+    /// A try. `valid`: whether the hold is held, and its validity runs.
+    Action begin(TimePoint now, bool valid) {
+        if (!valid) return lost("its validity has ended", ServerKeeps::nothing);
+        sent_ = now;
+        wanted_ = renewal_lease(plan_.lease, now, plan_.last_end);
+        return SendExtend{wanted_, plan_.give_up_at};
+    }
+
+    Action answered(bool still_ours) {
+        if (still_ours) return Confirm{sent_, wanted_};
+        return lost("somebody removed it", ServerKeeps::nothing);
+    }
+
+    /// `in_time`: the hold had not ended when the answer came.
+    Action confirmed(bool in_time) {
+        if (in_time) return Done{};
+        return lost("it ended before the answer", ServerKeeps::lock);
+    }
+
+    Action failed(Fault fault, TimePoint now) {
+        const TimePoint retry_at = saturating_add(now, retry_pause);
+        const bool over = !fault.transient || retry_at >= plan_.give_up_at;
+        retry_at_ = over ? std::nullopt : std::optional{retry_at};
+        fault_ = std::move(fault.error);
+        return fault.maybe_executed ? NoteProlonged{} : next();
+    }
+
+    Action next() {
+        if (retry_at_) return RetryAt{*retry_at_};
+        return Done{Unexpected{std::move(fault_)}};
+    }
+
+    /// `lost`: as opposed to a hold that another thread has released meanwhile.
+    Action declared_lost(bool lost) const {
+        if (lost) return Done{Unexpected{Error{Errc::lost, {}, {}, why_, {}}}};
+        return Done{Unexpected{Error{Errc::not_held, {}, {}, "it was released meanwhile", {}}}};
+    }
+
+private:
+    Action lost(const char* why, ServerKeeps server) {
+        why_ = why;
+        return DeclareLost{server};
+    }
+
+    Plan plan_;
+    TimePoint sent_{};
+    Lease wanted_ = plan_.lease;
+    std::optional<TimePoint> retry_at_{};
+    Error fault_{};
+    const char* why_ = "";
+};
+
+}  // namespace redlatch::inline v0::detail
