@@ -24,15 +24,17 @@ set(REDLATCH_HEADERS
     include/redlatch/core/recheck.hpp
     include/redlatch/core/server_clock.hpp
     include/redlatch/core/grant.hpp
-    include/redlatch/core/standing.hpp
     include/redlatch/core/describe_owner.hpp
     include/redlatch/core/lock_owner.hpp
-    include/redlatch/core/hold.hpp
-    include/redlatch/core/acquire.hpp
     include/redlatch/core/clean_up.hpp
+    include/redlatch/core/token_state.hpp
+    include/redlatch/core/hold.hpp
+    include/redlatch/core/attempts.hpp
+    include/redlatch/core/acquisition.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/renew.hpp
+    include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
     include/redlatch/core/quorum.hpp
     # net: talking to one server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/lock_owner.hpp>
+#include <redlatch/core/token_state.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_keys.hpp>
@@ -40,12 +41,6 @@ struct Acquisition {
     const void*
         through;  ///< the `LockImpl` whose `take()` or `try_take()` it was; null for a `Held`
     bool watched;
-};
-
-/// What becomes of one token at several masters.
-struct Votes {
-    std::atomic<std::uint64_t> asked{0};     ///< those that were asked for the lock, as in `Spread`
-    std::atomic<std::int64_t> unsettled{0};  ///< how many of these have not answered to that
 };
 
 /// What one acquisition needs to know about its lock; does not change while it lasts.
@@ -180,7 +175,7 @@ public:
     std::uint64_t fence = 0;
 
     // Where several masters decide; null where one does. Shared by the holds of one token.
-    std::shared_ptr<Votes> votes{};
+    std::shared_ptr<TokenAtMasters> votes{};
 
     /// A command that makes the lock last longer got no answer: the server may have it for longer than
     /// the validity tells.
@@ -188,12 +183,12 @@ public:
 
     /// Whether a command that asked for the lock may be carried out after its release.
     bool may_come_to_life() const noexcept {
-        return unclear_try || (votes != nullptr && votes->unsettled.load() != 0);
+        return unclear_try || (votes != nullptr && !votes->all_settled());
     }
 
     /// Whether one of several masters may have it.
     bool may_be_at(std::size_t master) const noexcept {
-        return votes == nullptr || ((votes->asked.load() >> master) & 1U) != 0;
+        return votes == nullptr || votes->was_asked(master);
     }
 
     // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed.

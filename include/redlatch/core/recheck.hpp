@@ -18,7 +18,7 @@ inline constexpr std::chrono::seconds longest_recheck_in_front{2};
 inline constexpr std::chrono::seconds longest_recheck{10};
 
 /// How long the server counts a waiter as alive who was not heard of again.
-inline constexpr std::chrono::seconds longest_silence = 3 * longest_recheck;
+inline constexpr std::chrono::seconds longest_presence_ttl = 3 * longest_recheck;
 
 /// The pause before the next question. `ttl`, where known, is when the lock ends if its holder is
 /// dead; `place` is how many wait in front. Random, so that waiters don't fall into step; at a

@@ -40,7 +40,7 @@ struct HandOff {
     TimePoint refreshed;             ///< when the last command went out that gave it its lease
     bool unclear_try = false;        ///< as in `Hold`
     std::uint64_t fence = 0;         ///< as in `Hold`
-    std::shared_ptr<Votes> votes{};  ///< as in `Hold`
+    std::shared_ptr<TokenAtMasters> votes{};  ///< as in `Hold`
 };
 
 /// The state of every lock inside this process: who holds it, which one thread contends for it at

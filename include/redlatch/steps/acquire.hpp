@@ -1,9 +1,7 @@
 #pragma once
 
-#include <redlatch/core/acquire.hpp>
-#include <redlatch/core/grant.hpp>
-#include <redlatch/core/renew.hpp>
-#include <redlatch/core/standing.hpp>
+#include <redlatch/core/acquisition.hpp>
+#include <redlatch/core/nesting.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
@@ -11,7 +9,7 @@
 #include <redlatch/steps/releasing.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -20,11 +18,10 @@
 #include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 namespace redlatch::inline v0::detail {
 
-/// Takes a lock, once: asks the lock table, then does at the server what the core decides.
+/// Takes a lock, once, on the calling thread: carries out what the machines say.
 class Acquiring {
 public:
     /// `through`: the `LockImpl` that a thread-owned acquisition is made with; null for a `Held`.
@@ -35,9 +32,9 @@ public:
           lease_(lease),
           options_(&options),
           acquisition_{session.new_acquisition_id(), through, spec.traits.watched},
-          core_(plan(), started_,
-                acquisition_.id * 0x9e3779b97f4a7c15U +
-                    static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
+          machine_(plan(), started_,
+                   acquisition_.id * 0x9e3779b97f4a7c15U +
+                       static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
 
     Result<HoldRef> run() {
         Result<HoldRef> ref = enter();
@@ -51,12 +48,23 @@ public:
     }
 
 private:
-    AcquirePlan plan() const {
-        return {.wait = options_->wait,
-                .lease = lease_,
-                .drift = spec_->options.drift,
-                .backoff = spec_->options.backoff,
-                .command_timeout = session_->command_timeout()};
+    AcquisitionPlan plan() const {
+        return {.attempts = {.wait = options_->wait,
+                             .lease = lease_,
+                             .drift = spec_->options.drift,
+                             .backoff = spec_->options.backoff,
+                             .command_timeout = session_->command_timeout()},
+                .key = spec_->key(),
+                .traits = spec_->traits,
+                .lock_delay = spec_->options.lock_delay,
+                .plain_set = takes_plain_set(spec_->traits),
+                .replicated = spec_->options.replicas != Replicas::none(),
+                .polls = polls(),
+                .several_masters = session_->several()};
+    }
+
+    bool polls() const {
+        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
     }
 
     HandoffLimit handoff_limit() const {
@@ -64,56 +72,276 @@ private:
                 .others_poll = polls() || !session_->master_of(spec_->key()).allows_all_keys()};
     }
 
-    bool polls() const {
-        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
-    }
+    // ---- At the lock table
 
     Result<HoldRef> enter() {
         auto admission = session_->locks().enter({.terms = terms_,
                                                   .owner = owner_,
                                                   .caller = caller_,
                                                   .wait = options_->wait,
-                                                  .deadline = core_.deadline(),
+                                                  .deadline = machine_.deadline(),
                                                   .stop = options_->stop,
                                                   .acquisition = acquisition_,
                                                   .handoffs = handoff_limit()});
         for (const auto& hold : admission.expired) session_->declare_lost(hold);
         switch (admission.answer) {
             case LockTable::Answer::turn: return contend(*std::move(admission.turn));
-            case LockTable::Answer::handed: return follow(std::move(admission.hold));
-            case LockTable::Answer::nested: return nest(admission.hold, admission.count);
-            case LockTable::Answer::busy:
-                return Unexpected{admission.fault ? *admission.fault
-                                                  : core_.out_of_turn(Clock::now())};
-            case LockTable::Answer::deadlock: return failed(Errc::deadlock, {});
-            case LockTable::Answer::cancelled: return failed(Errc::cancelled, by_caller);
-            case LockTable::Answer::closed: return failed(Errc::cancelled, by_close);
-            case LockTable::Answer::wrong_key_type:
-                return failed(Errc::wrong_type, "in use here with a policy of another key type");
+            case LockTable::Answer::handed: return take_over(std::move(admission.hold));
+            case LockTable::Answer::nested: return nest(std::move(admission.hold), admission.count);
+            case LockTable::Answer::busy: return not_admitted(NotAdmitted::busy, admission.fault);
+            case LockTable::Answer::deadlock: return not_admitted(NotAdmitted::deadlock);
+            case LockTable::Answer::cancelled: return not_admitted(NotAdmitted::cancelled);
+            case LockTable::Answer::closed: return not_admitted(NotAdmitted::closed);
+            case LockTable::Answer::wrong_key_type: break;
         }
-        return failed(Errc::protocol, {});
+        return not_admitted(NotAdmitted::wrong_key_type);
     }
 
-    /// The thread before us has passed the lock on. If that took longer than it lasts, it is worth
-    /// nothing.
-    Result<HoldRef> follow(std::shared_ptr<Hold> hold) {
-        if (auto enlisted = enlist(*hold); !enlisted) {
-            let_go(*hold);
-            return Unexpected{std::move(enlisted).error()};
+    Result<HoldRef> not_admitted(NotAdmitted why,
+                                 const std::shared_ptr<const Error>& fault = nullptr) {
+        return drive(machine_.not_admitted(why, fault, Clock::now()));
+    }
+
+    /// The waiter before us has passed the lock on.
+    Result<HoldRef> take_over(std::shared_ptr<Hold> hold) {
+        hold_ = std::move(hold);
+        auto unreserved = reserve_renewal();
+        return drive(machine_.handed(hold_->valid(Clock::now()), std::move(unreserved)));
+    }
+
+    /// It is our turn to contend at the server.
+    Result<HoldRef> contend(LockTable::Turn turn) {
+        turn_.emplace(std::move(turn));
+        const bool contended = session_->contention().lately(spec_->key(), Clock::now());
+        auto place = turn_->inherited();
+        if (!place) return drive(machine_.admitted(nullptr, contended));
+        const PassedPlace passed{.token = place->token.bytes,
+                                 .traits = place->terms.traits,
+                                 .unclear = place->unclear_try};
+        hold_ =
+            std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
+        return drive(machine_.admitted(&passed, contended));
+    }
+
+    // ---- What the machine says
+
+    using Next = std::optional<AcquisitionAction>;  // nothing at the end
+
+    Result<HoldRef> drive(Next next) {
+        while (next) {
+            next = std::visit([this](const auto& action) { return carry_out(action); }, *next);
         }
-        if (!hold->valid(Clock::now())) {
-            session_->dismiss(*hold);
-            let_go(*hold);
-            return enter();
+        return *std::exchange(result_, std::nullopt);
+    }
+
+    Next carry_out(const MakeHold& make) {
+        if (hold_ != nullptr) session_->dismiss(*hold_);
+        if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
+        Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
+        hold_ = std::make_shared<Hold>(terms_, token, owner_);
+        if (auto unreserved = reserve_renewal()) return machine_.no_hold(*std::move(unreserved));
+        const Next next = machine_.hold_made(std::move(token.bytes), Clock::now());
+        hold_->votes = machine_.token().at_masters();
+        return next;
+    }
+
+    Next carry_out(const SendSet& send) {
+        const Hold& hold = *hold_;
+        const std::int64_t ttl = hold.server_ttl(lease_);
+        const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
+                                       Answer::ok_or_nil);
+        return try_once(plain, acquire_call(hold, {}, false), send.answer_by);
+    }
+
+    Next carry_out(const SendScript& send) {
+        if (send.announce) turn_->announce(*hold_);
+        const bool hears = send.queue_ttl > std::chrono::milliseconds::zero() &&
+                           session_->subscription(hold_->key()).is_possible();
+        const Call script = acquire_call(*hold_, send.queue_ttl, hears);
+        return try_once(script, script, send.answer_by);
+    }
+
+    Next try_once(const Call& call, const Call& again, TimePoint answer_by) {
+        if (options_->stop.stop_requested()) return machine_.cancelled();
+        const TimePoint sent = Clock::now();
+        const Replicas replicas = terms_.replicas;
+        Spread spread{.settled = late_answer()};
+        const auto reply =
+            session_->run(hold_->key(), call.for_replicas(replicas), again.for_replicas(replicas),
+                          {answer_by, options_->stop}, spread);
+        const TimePoint now = Clock::now();
+        if (!reply) return machine_.failed(reply.error(), master_sets(spread), now);
+        AcquireAnswer answer = decode(*reply, now);
+        answer.sent = sent;
+        answer.masters = master_sets(spread);
+        return machine_.answered(std::move(answer), now);
+    }
+
+    Next carry_out(const StoreFence& store) {
+        const Call call = store_fence_call(*hold_, lease_, store.fence);
+        const auto stored = session_->run(hold_->key(), call, {store.answer_by, options_->stop});
+        const TimePoint now = Clock::now();
+        if (!stored) return machine_.fence_failed(stored.error(), now);
+        return machine_.fence_stored(stored->view().integer() == 1, now);
+    }
+
+    Next carry_out(const AskForWaiters&) {
+        return machine_.waiters(turn_->has_heirs(), Clock::now());
+    }
+
+    Next carry_out(const TellFault&) {
+        if (machine_.fault() != nullptr) session_->tell_error(*machine_.fault());
+        turn_->met(machine_.fault());
+        return machine_.fault_told(Clock::now());
+    }
+
+    Next carry_out(const SleepUntil& sleep) {
+        if (sleep.subscribe) session_->subscription(hold_->key()).start();
+        const LockTable::Woken woken = turn_->pause(sleep.until, options_->stop);
+        const TimePoint now = Clock::now();
+        switch (woken) {
+            case LockTable::Woken::cancelled: return machine_.cancelled();
+            case LockTable::Woken::closed: return machine_.closed();
+            case LockTable::Woken::granted: return machine_.granted(turn_->take_grant(), now);
+            case LockTable::Woken::lost:
+            case LockTable::Woken::in_time:
+            case LockTable::Woken::recheck: break;
         }
-        watch_over(hold, hold->refreshed_at());
-        return HoldRef{std::move(hold), acquisition_.id};
+        return machine_.pause_over(now);
+    }
+
+    Next carry_out(const ReturnVotes& votes) {
+        session_->dismiss(*hold_);
+        Spread spread{.settled = [session = session_, hold = hold_](bool answered) {
+            if (!answered) session->clean_up(hold, after_silent_master());
+        }};
+        const Call release = release_call(*hold_);
+        const Limit limit{votes.answer_by, options_->stop};
+        static_cast<void>(session_->run(hold_->key(), release, release, limit, spread));
+        return machine_.votes_returned(master_sets(spread));
+    }
+
+    Next carry_out(const PassPlaceOn& place) {
+        return machine_.place_passed_on(turn_->bequeath(place.unclear));
+    }
+
+    Next carry_out(const KeepHold& keep) {
+        hold_->unclear_try = keep.unclear;
+        hold_->nest.push_back(acquisition_);
+        hold_->fence = keep.fence;
+        hold_->taken(keep.since);
+        watch_over(keep.since);
+        return machine_.kept(turn_->finish(hold_, keep.others_wait));
+    }
+
+    Next carry_out(const AcquisitionDone& done) {
+        if (done.watch_over) watch_over(hold_->refreshed_at());
+        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
+        return std::nullopt;
+    }
+
+    Next carry_out(const AcquisitionFailed& failed) {
+        if (hold_ != nullptr) session_->dismiss(*hold_);
+        if (failed.clean_up.needed()) session_->clean_up(hold_, failed.clean_up);
+        if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
+        turn_.reset();
+        result_.emplace(Unexpected{machine_.error()});
+        return std::nullopt;
+    }
+
+    Next carry_out(const LetGo& let_go) {
+        session_->dismiss(*hold_);
+        end_acquisition();
+        hold_ = nullptr;
+        result_.emplace(let_go.ask_again ? enter() : Unexpected{machine_.error()});
+        return std::nullopt;
+    }
+
+    // ---- Nesting
+
+    using NextNest = std::optional<NestAction>;
+
+    Result<HoldRef> nest(std::shared_ptr<Hold> hold, std::uint64_t count) {
+        hold_ = std::move(hold);
+        count_ = count;
+        Nesting nesting{machine_.attempts(), {hold_->key(), hold_->last_end()}, lease_};
+        auto unreserved = reserve_renewal();
+        NextNest next = unreserved ? nesting.unreserved(*std::move(unreserved))
+                                   : nesting.begin(Clock::now(), hold_->valid_until());
+        while (next) {
+            next =
+                std::visit([&](const auto& action) { return carry_out(action, nesting); }, *next);
+        }
+        return *std::exchange(result_, std::nullopt);
+    }
+
+    NextNest carry_out(const SendNest& send, Nesting& nesting) {
+        const TimePoint sent = Clock::now();
+        const Call call = nest_call(*hold_, count_, hold_->server_ttl(send.lease));
+        const auto reply = session_->run(hold_->key(), call, {send.answer_by, options_->stop});
+        const TimePoint now = Clock::now();
+        if (!reply) return nesting.failed(reply.error(), now);
+        const auto done = reply->view().integer();
+        const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
+        return nesting.answered(done == 1 ? NestAnswer::done : other, sent, now);
+    }
+
+    NextNest carry_out(const NoteNestFault& note, Nesting& nesting) {
+        if (note.prolonged) hold_->may_be_prolonged = true;
+        if (note.tell) session_->tell_error(nesting.fault());
+        return nesting.fault_noted(Clock::now(), hold_->valid_until());
+    }
+
+    NextNest carry_out(const NestSleep& sleep, Nesting& nesting) {
+        switch (session_->locks().pause(*hold_, sleep.until, options_->stop)) {
+            case LockTable::Woken::cancelled: return nesting.cancelled();
+            case LockTable::Woken::closed: return nesting.closed();
+            case LockTable::Woken::lost: return nesting.outer_is_gone();
+            case LockTable::Woken::granted:
+            case LockTable::Woken::in_time:
+            case LockTable::Woken::recheck: break;
+        }
+        return nesting.pause_over(Clock::now(), hold_->valid_until());
+    }
+
+    NextNest carry_out(const ConfirmOuter& confirm, Nesting& nesting) {
+        return nesting.confirmed(hold_->confirm_in_time(Clock::now(), confirm.sent, confirm.lease));
+    }
+
+    NextNest carry_out(const NestDone& done, Nesting&) {
+        if (acquisition_.watched) session_->renewal().arm(hold_, done.sent);
+        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
+        return std::nullopt;
+    }
+
+    NextNest carry_out(const NestFailed& failed, Nesting& nesting) {
+        if (failed.outer_lost) session_->declare_lost(hold_, ServerKeeps::lock);
+        end_acquisition();
+        result_.emplace(Unexpected{nesting.error()});
+        return std::nullopt;
+    }
+
+    // ---- What both need
+
+    /// Where the hold will be renewed, that is made ready before it is asked for. Why not, if it is not.
+    std::optional<Error> reserve_renewal() {
+        if (!acquisition_.watched) return std::nullopt;
+        hold_->renewed_by_watchdog = true;
+        auto reserved = session_->renewal().enlist(*hold_);
+        if (reserved) return std::nullopt;
+        return std::move(reserved).error();
+    }
+
+    /// The services that are wanted look after the hold from now on.
+    void watch_over(TimePoint refreshed) {
+        if (hold_->renewed_by_watchdog) session_->renewal().arm(hold_, refreshed);
+        if (session_->observed()) session_->watch_clock(hold_);
     }
 
     /// Ends an acquisition that nobody gets, without waiting for the server. Its count of a nest is
     /// there for people.
-    void let_go(const Hold& hold) {
-        const auto ending = session_->locks().end_acquisition(hold, acquisition_.id);
+    void end_acquisition() {
+        const auto ending = session_->locks().end_acquisition(*hold_, acquisition_.id);
         if (ending.watched) session_->renewal().dismiss_one(*ending.hold);
         if (ending.kind != LockTable::Ending::Kind::last) return;
         session_->dismiss(*ending.hold);
@@ -124,399 +352,77 @@ private:
         session_->locks().released(*ending.hold);
     }
 
-    /// Asks the server until the core is content or gives up.
-    Result<HoldRef> contend(LockTable::Turn turn) {
-        standing_ = first_standing(turn);
-        auto hold = new_hold();
-        if (auto enlisted = enlist(*hold); !enlisted) {
-            return give_up(std::move(turn), hold, std::move(enlisted).error());
-        }
-        AcquireAction action = core_.begin(Clock::now());
-        for (;;) {
-            if (auto* over = std::get_if<GiveUp>(&action)) {
-                return give_up(std::move(turn), hold, std::move(over->error));
-            }
-            if (std::holds_alternative<Granted>(action)) {
-                return keep(std::move(turn), std::move(hold));
-            }
-            if (const auto* pause = std::get_if<Pause>(&action)) {
-                const LockTable::Woken woken = turn.pause(pause->until, options_->stop);
-                action = woken == LockTable::Woken::granted
-                             ? granted(turn.take_grant(), Clock::now())
-                             : wake(woken);
-                continue;
-            }
-            if (options_->stop.stop_requested()) {
-                action = core_.cancelled(by_caller);
-                continue;
-            }
-            const auto& next = std::get<SendTry>(action);
-            answer_by_ = next.answer_by;
-            action = send_try(turn, *hold, next.last, {next.answer_by, options_->stop});
-            if (fault_ != std::exchange(told_fault_, fault_)) turn.met(fault_);
-            if (standing_.dead() && std::holds_alternative<Pause>(action)) {
-                abandon(hold);
-                standing_ = Standing{session_->new_token(owner_).bytes};
-                hold = new_hold();
-                if (auto enlisted = enlist(*hold); !enlisted) {
-                    return give_up(std::move(turn), hold, std::move(enlisted).error());
-                }
-            }
-        }
+    // ---- Replies
+
+    static MasterSets master_sets(const Spread& spread) noexcept {
+        return {.asked = spread.asked,
+                .answered = spread.answered,
+                .agreed = spread.agreed,
+                .late = spread.late};
     }
 
-    /// What ended a pause, as the core understands it.
-    AcquireAction wake(LockTable::Woken woken) {
-        const TimePoint now = Clock::now();
-        switch (woken) {
-            case LockTable::Woken::cancelled: return core_.cancelled(by_caller);
-            case LockTable::Woken::closed: return core_.cancelled(by_close);
-            case LockTable::Woken::lost: return GiveUp{outer_is_gone()};
-            case LockTable::Woken::granted:
-            case LockTable::Woken::in_time:
-            case LockTable::Woken::recheck: break;
-        }
-        return core_.pause_over(now);
-    }
-
-    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
-    AcquireAction granted(const std::optional<Grant>& grant, TimePoint now) {
-        const Drift& drift = terms_.drift;
-        const auto since = grant ? standing_.granted(*grant, now, drift.factor) : std::nullopt;
-        // Replicas can only be asked on the connection that has written.
-        const bool complete = terms_.replicas == Replicas::none() &&
-                              (!terms_.traits.fenced || (grant && grant->fence != 0));
-        if (!since || !complete || now >= valid_until(*since, lease_, drift)) {
-            return core_.pause_over(now);
-        }
-        fault_ = nullptr;
-        fence_ = grant->fence;
-        others_wait_ = true;  // as they did when we began to; the next command will tell
-        sent_ = *since;
-        return core_.taken(sent_, now);
-    }
-
-    /// A new token, or the one that the thread before us has left with a place in the queue. A place
-    /// that was taken for a lock with or without a fencing token is of no use for the other kind.
-    Standing first_standing(const LockTable::Turn& turn) {
-        if (auto queue_place = turn.inherited()) {
-            Standing place =
-                Standing::inherited(queue_place->token.bytes, queue_place->unclear_try);
-            const PolicyTraits& traits = queue_place->terms.traits;
-            if (traits.scripts == spec_->traits.scripts && traits.fenced == spec_->traits.fenced) {
-                return place;
-            }
-            session_->clean_up(*std::move(queue_place));
-        }
-        return Standing{session_->new_token(owner_).bytes};
-    }
-
-    std::shared_ptr<Hold> new_hold() {
-        announced_ = false;
-        unsure_ = false;
-        auto hold = std::make_shared<Hold>(terms_, Token{standing_.token()}, owner_);
-        if (session_->several()) hold->votes = std::make_shared<Votes>();
-        return hold;
-    }
-
-    /// Where the hold will be renewed, that is made ready before it is asked for.
-    Result<void> enlist(Hold& hold) {
-        if (!acquisition_.watched) return {};
-        hold.renewed_by_watchdog = true;
-        return session_->renewal().enlist(hold);
-    }
-
-    /// The lock was not had. Whoever waits behind us in this process goes on with our place.
-    Result<HoldRef> give_up(LockTable::Turn turn, const std::shared_ptr<Hold>& hold, Error error) {
-        if (standing_.can_be_bequeathed() && turn.bequeath(standing_.unclear())) {
-            session_->dismiss(*hold);
-        } else {
-            abandon(hold);
-        }
-        return Unexpected{std::move(error)};
-    }
-
-    /// Nobody uses the token any more: what it may have at the server, or get there late, is undone.
-    void abandon(const std::shared_ptr<Hold>& hold) {
-        session_->dismiss(*hold);
-        if (!standing_.must_be_released() || give_votes_back(hold)) return;
-        session_->clean_up(hold,
-                           after_abandoned_try(standing_.must_be_released(), standing_.unclear()));
-    }
-
-    /// Of several masters, those that have given us their votes are needed by others, and by our own next
-    /// try. Whether they all have them back for certain.
-    bool give_votes_back(const std::shared_ptr<Hold>& hold) {
-        if (hold->votes == nullptr) return false;
-        Spread spread{.settled = [session = session_, hold](bool answered) {
-            if (!answered) session->clean_up(hold, after_silent_master());
-        }};
-        const Call release = release_call(*hold);
-        const Limit limit{answer_by_, options_->stop};
-        static_cast<void>(session_->run(hold->key(), release, release, limit, spread));
-        const std::uint64_t told = spread.answered | spread.late;
-        return !unsure_ && (hold->votes->asked & ~told) == 0;
-    }
-
-    Result<HoldRef> keep(LockTable::Turn turn, std::shared_ptr<Hold> hold) {
-        hold->unclear_try = standing_.unclear();
-        hold->nest.push_back(acquisition_);
-        hold->fence = fence_;
-        hold->taken(sent_);
-        watch_over(hold, sent_);
-        if (turn.finish(hold, others_wait_)) return HoldRef{std::move(hold), acquisition_.id};
-        return closed_meanwhile(*hold);
-    }
-
-    /// The services that are wanted look after the hold from now on.
-    void watch_over(const std::shared_ptr<Hold>& hold, TimePoint refreshed) {
-        if (hold->renewed_by_watchdog) session_->renewal().arm(hold, refreshed);
-        if (session_->observed()) session_->watch_clock(hold);
-    }
-
-    /// The client was closed while the answer was on its way.
-    Result<HoldRef> closed_meanwhile(Hold& hold) {
-        session_->dismiss(hold);
-        session_->release_now(hold);
-        hold.advance(Phase::held, Phase::released);
-        return failed(Errc::cancelled, by_close);
-    }
-
-    /// One try, with what the server says about it as the core understands it. The first one of a
-    /// lock in the form that everybody uses is the plain command, the cheapest there is. Its
-    /// answer "no" tells neither why nor for how long, so then the script asks at once. Where others
-    /// have wanted the lock lately, the script comes first; and where several masters decide, so that
-    /// a vote which is of no use is held no longer than one round.
-    AcquireAction send_try(LockTable::Turn& turn, const Hold& hold, bool last, const Limit& limit) {
-        Contention& contention = session_->contention();
-        const bool first = core_.tries() == 1 && !standing_.queued() && !session_->several();
-        if (first && takes_plain_set(spec_->traits) &&
-            !contention.lately(hold.key(), Clock::now())) {
-            const std::int64_t ttl = hold.server_ttl(lease_);
-            const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
-                                           Answer::ok_or_nil);
-            auto reply = send(hold, plain, acquire_call(hold, {}, false), limit);
-            if (!reply || !reply->view().is_nil()) return read(hold, {}, reply);
-            contention.note(hold.key(), sent_);
-        }
-        const auto stay = time_to_stay(turn, last);
-        if (stay > stay.zero() && !std::exchange(announced_, true)) turn.announce(hold);
-        const bool hears = stay > stay.zero() && session_->subscription(hold.key()).is_possible();
-        const Call script = acquire_call(hold, stay, hears);
-        return read(hold, stay, send(hold, script, script, limit));
-    }
-
-    std::chrono::milliseconds time_to_stay(const LockTable::Turn& turn, bool last) const {
-        if (polls()) return {};
-        return standing_.stay(last, last && turn.has_heirs(), core_.silence(Clock::now()));
-    }
-
-    Expected<Reply, Fault> send(const Hold& hold, const Call& call, const Call& again,
-                                const Limit& limit) {
-        sent_ = Clock::now();
-        const Replicas replicas = terms_.replicas;
-        Spread spread{.settled = count_down(hold)};
-        auto reply = session_->run(hold.key(), call.for_replicas(replicas),
-                                   again.for_replicas(replicas), limit, spread);
-        if (hold.votes != nullptr) {
-            hold.votes->asked |= spread.asked;
-            hold.votes->unsettled += std::popcount(spread.late);
-        }
-        const std::uint64_t unanswered = spread.asked & ~spread.answered;
-        unsure_ = unsure_ || unanswered != 0;
-        has_votes_ = (unanswered | spread.agreed) != 0;
-        return reply;
-    }
-
-    /// For masters that answer when the others have decided already.
-    static Settled count_down(const Hold& hold) {
-        if (hold.votes == nullptr) return {};
-        return [votes = hold.votes](bool answered) {
-            if (answered) --votes->unsettled;
+    /// For a master that answers when the others have decided already.
+    Settled late_answer() const {
+        const auto& masters = machine_.token().at_masters();
+        if (masters == nullptr) return {};
+        return [masters](bool answered) {
+            if (answered) masters->settled();
         };
     }
 
-    AcquireAction read(const Hold& hold, std::chrono::milliseconds stay,
-                       const Expected<Reply, Fault>& reply) {
-        const TimePoint now = Clock::now();
-        if (!reply) return failed_try(hold, stay, now, reply.error());
-        fault_ = nullptr;
-        if (reply->repeated) standing_.repeated();
-        const ReplyView answer = reply->view();
-        others_wait_ = false;
-        if (reply->replicas < reply->replicas_wanted) return not_replicated(hold, *reply, now);
-        if (answer.is_status("OK")) return taken(now);
-        if (answer.fits(Answer::acquired)) {
-            if (answer[0].integer() == 1 && is_complete(answer)) {
-                others_wait_ = answer.size() > 2U && answer[2].integer() > 0;
-                return settle_fence(hold, stay);
-            }
-            if (has_votes_) standing_.die();  // somebody else may need them
-            if (answer[0].integer() == 0) return core_.refused(now, refusal(hold, *reply, now));
+    AcquireAnswer decode(const Reply& reply, TimePoint now) {
+        using Kind = AcquireAnswer::Kind;
+        const ReplyView view = reply.view();
+        AcquireAnswer answer{.repeated = reply.repeated};
+        if (reply.replicas < reply.replicas_wanted) {
+            answer.kind = Kind::not_replicated;
+            answer.replicas = reply.replicas;
+            answer.replicas_wanted = reply.replicas_wanted;
+            answer.node = session_->master_of(spec_->key()).name();
+        } else if (view.is_taken(Answer::ok_or_nil)) {
+            answer.kind = Kind::ours;
+        } else if (view.is_taken(Answer::acquired)) {
+            answer.kind = Kind::ours;
+            answer.others_wait = view.size() > 2U && view[2].integer() > 0;
+            answer.fence = view.size() == 5U ? number(view[4]) : 0;
+        } else if (view.is_nil()) {
+            answer.kind = Kind::no;
+            session_->contention().note(spec_->key(), now);
+        } else if (view.fits(Answer::acquired) && view[0].integer() == 0) {
+            answer.kind = Kind::not_ours;
+            decode_refusal(reply, answer);
+            session_->contention().note(spec_->key(), now);
         }
-        return failed_try(hold, stay, now, unexpected_reply());
+        return answer;
     }
 
-    /// Each of several masters gives a fencing token of its own. The greatest of a majority's is greater
-    /// than all before, and stays so for those to come when a majority has stored it.
-    AcquireAction settle_fence(const Hold& hold, std::chrono::milliseconds stay) {
-        if (!terms_.traits.fenced || !session_->several()) return taken(Clock::now());
-        const Limit limit{answer_by_, options_->stop};
-        const Call store = store_fence_call(hold, lease_, fence_);
-        auto stored = session_->run(hold.key(), store, limit);
-        const TimePoint now = Clock::now();
-        if (stored && stored->view().integer() == 1) return taken(now);
-        Fault fault =
-            stored ? io_fault("some masters have lost it again") : std::move(stored).error();
-        fault.maybe_executed = true;
-        return failed_try(hold, stay, now, std::move(fault));
+    void decode_refusal(const Reply& reply, AcquireAnswer& answer) {
+        const ReplyView view = reply.view();
+        answer.refusal.ttl = std::chrono::milliseconds{*view[1].integer()};
+        if (view.size() == 6U) answer.refusal.owner = *view[5].string();
+        if (view.size() < 5U || *view[2].integer() < 0) return;
+        answer.place = *view[2].integer();
+        answer.time = view.time(Answer::acquired).value_or(std::chrono::microseconds::zero());
+        answer.server = reply.server;
+        answer.will_be_told =
+            view[4].integer() == 1 && session_->subscription(spec_->key()).is_listening();
     }
 
-    /// Whether an answer "yours" brings the fencing token along, if one is wanted.
-    bool is_complete(const ReplyView& answer) {
-        const bool has_fence = answer.size() == 5U && answer[4].integer() > 0;
-        fence_ = has_fence ? static_cast<std::uint64_t>(*answer[4].integer()) : 0;
-        return has_fence || !terms_.traits.fenced;
+    static std::uint64_t number(const ReplyView& reply) {
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(*reply.integer(), 0));
     }
 
-    /// What an answer "not yours" says.
-    Refusal refusal(const Hold& hold, const Reply& reply, TimePoint now) {
-        session_->contention().note(hold.key(), now);
-        const ReplyView answer = reply.view();
-        const auto number = [&answer](std::size_t i) { return *answer[i].integer(); };
-        Refusal refusal{.ttl = std::chrono::milliseconds{number(1)}};
-        if (answer.size() == 6U) refusal.owner = *answer[5].string();
-        const std::int64_t place = answer.size() >= 5U ? number(2) : -1;
-        if (place < 0) {
-            standing_.refused(place);
-            return refusal;
-        }
-        Subscription& subscription = session_->subscription(hold.key());
-        subscription.start();
-        standing_.refused(
-            place,
-            {.sent = sent_,
-             .time = answer.time(Answer::acquired).value_or(std::chrono::microseconds::zero()),
-             .ttl = std::chrono::milliseconds{hold.server_ttl(lease_)},
-             .server = reply.server});
-        const bool will_be_told = subscription.is_listening() && number(4) == 1;
-        if (will_be_told) refusal.place = place;
-        return refusal;
-    }
-
-    AcquireAction taken(TimePoint now) {
-        standing_.taken();
-        AcquireAction action = core_.taken(sent_, now);
-        if (!std::holds_alternative<Granted>(action)) standing_.die();
-        return action;
-    }
-
-    /// The lock is ours, and would be lost with this server: it stays so while there is time to ask
-    /// the replicas again, and is given back at the end of that.
-    AcquireAction not_replicated(const Hold& hold, const Reply& reply, TimePoint now) {
-        standing_.taken();
-        standing_.repeated();
-        Fault fault{.error = {Errc::not_replicated,
-                              {},
-                              session_->master_of(hold.key()).name(),
-                              std::to_string(reply.replicas) + " of " +
-                                  std::to_string(reply.replicas_wanted) + " replicas have it",
-                              {}}};
-        return core_.fault(now, told(hold, std::move(fault)));
-    }
-
-    AcquireAction failed_try(const Hold& hold, std::chrono::milliseconds stay, TimePoint now,
-                             Fault fault) {
-        standing_.failed(stay, fault.maybe_executed);
-        if (has_votes_) standing_.die();
-        return core_.fault(now, told(hold, std::move(fault)));
-    }
-
-    /// The fault, after those who wait behind us and the observer were told of it.
-    Fault told(const Hold& hold, Fault fault) {
-        fault.error.key = hold.key();
-        if (fault.error.code != Errc::cancelled) {
-            session_->tell_error(fault.error);
-            fault_ = std::make_shared<const Error>(fault.error);
-        }
-        return fault;
-    }
-
-    /// Another acquisition of a hold that the thread has: nobody is waited for, only the server.
-    Result<HoldRef> nest(const std::shared_ptr<Hold>& hold, std::uint64_t count) {
-        const bool watch = acquisition_.watched;
-        if (auto enlisted = enlist(*hold); !enlisted) {
-            return undo_nest(hold, std::move(enlisted).error());
-        }
-        AcquireAction action = core_.begin(Clock::now());
-        for (;;) {
-            if (const auto* give_up = std::get_if<GiveUp>(&action)) {
-                return undo_nest(hold, give_up->error);
-            }
-            if (std::holds_alternative<Granted>(action)) {
-                if (!hold->confirm_in_time(Clock::now(), sent_, nested_lease(*hold))) {
-                    return undo_nest(hold, outer_is_gone());
-                }
-                if (watch) session_->renewal().arm(hold, sent_);
-                return HoldRef{hold, acquisition_.id};
-            }
-            if (const auto* pause = std::get_if<Pause>(&action)) {
-                action = wake(session_->locks().pause(*hold, pause->until, options_->stop));
-                continue;
-            }
-            const TimePoint answer_by = std::get<SendTry>(action).answer_by;
-            action =
-                send_nest(hold, count, {std::min(answer_by, hold->valid_until()), options_->stop});
-        }
-    }
-
-    AcquireAction send_nest(const std::shared_ptr<Hold>& hold, std::uint64_t count,
-                            const Limit& limit) {
-        sent_ = Clock::now();
-        const Call call = nest_call(*hold, count, hold->server_ttl(nested_lease(*hold)));
-        const auto reply = session_->run(hold->key(), call, limit);
-        const TimePoint now = Clock::now();
-        if (!reply) {
-            if (reply.error().maybe_executed) hold->may_be_prolonged = true;
-            return core_.fault(now, told(*hold, reply.error()));
-        }
-        const auto done = reply->view().integer();
-        if (done == 1) return core_.taken(sent_, now);
-        if (done != 0) return core_.fault(now, told(*hold, unexpected_reply()));
-        session_->declare_lost(hold);
-        return GiveUp{outer_is_gone()};
-    }
-
-    static Error outer_is_gone() { return {Errc::lost, {}, {}, "the outer hold is gone", {}}; }
-
-    /// What a nested try asks for: the outer hold's `max_hold` is not passed.
-    Lease nested_lease(const Hold& hold) const {
-        return renewal_lease(lease_, sent_, hold.last_end());
-    }
-
-    /// A try without an answer may yet have prolonged a hold that is lost.
-    Result<HoldRef> undo_nest(const std::shared_ptr<Hold>& hold, Error error) {
-        if (error.code == Errc::lost) session_->declare_lost(hold, ServerKeeps::lock);
-        let_go(*hold);
-        return Unexpected{std::move(error)};
-    }
-
-    static constexpr const char* by_caller = "cancelled by the caller";
-    static constexpr const char* by_close = "the client was closed";
-
-    static Result<HoldRef> failed(Errc code, std::string message) {
-        return Unexpected{Error{code, {}, {}, std::move(message), {}}};
-    }
+    // ---- The observer
 
     void tell_acquired() {
         if (!session_->observed()) return;
-        const Observer::Acquired event{spec_->key(), Clock::now() - started_, core_.tries()};
+        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine_.tries()};
         session_->observe([event](Observer& observer) { observer.acquired(event); });
     }
 
     void tell_timed_out() {
         if (!session_->observed()) return;
-        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, core_.tries()};
+        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine_.tries()};
         session_->observe([event](Observer& observer) { observer.timed_out(event); });
     }
 
@@ -536,17 +442,11 @@ private:
     const Acquisition acquisition_;
     const LockOwner owner_ =
         options_->owner == Owner::hold ? LockOwner::acquisition(acquisition_.id) : caller_;
-    AcquireCore core_;
-    TimePoint sent_{};        // just before the try that is under way
-    TimePoint answer_by_{};   // the end of that try
-    bool has_votes_ = false;  // some of several masters have, or may have, done it
-    bool unsure_ = false;     // one of them has been asked with this token and not answered
-    std::shared_ptr<const Error> fault_;       // of the last try
-    std::shared_ptr<const Error> told_fault_;  // what the lock table knows of that
-    Standing standing_{{}};                    // of the token that we ask with
-    bool announced_ = false;                   // the lock table knows that token
-    std::uint64_t fence_ = 0;                  // of the lock that was taken; 0 without one
-    bool others_wait_ = false;                 // other processes, as the server said last
+    AcquisitionMachine machine_;
+    std::optional<LockTable::Turn> turn_{};
+    std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
+    std::uint64_t count_ = 0;       // where nested: the hold count wanted
+    std::optional<Result<HoldRef>> result_{};
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -53,7 +53,7 @@ private:
                             .has_heir = ending.has_heir,
                             .unclear_try = hold_->unclear_try,
                             .valid_until = hold_->valid_until(),
-                            .masters = hold_->votes == nullptr ? 0 : hold_->votes->asked.load(),
+                            .masters = hold_->votes == nullptr ? 0 : hold_->votes->asked(),
                             .mode = mode,
                             .give_up_at = saturating_add(now, session_->command_timeout())},
                            now);

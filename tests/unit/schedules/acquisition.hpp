@@ -124,42 +124,41 @@ private:
     void contend() {
         entry_->contended = true;
         state_ = State::busy;
-        standing_ = first_standing();
+        token_ = first_standing();
         act(core_.begin(host_->clock()));
     }
 
-    detail::Standing first_standing() {
+    detail::TokenState first_standing() {
         if (const auto& ticket = entry_->ticket) {
-            standing_ = detail::Standing::inherited(ticket->token, ticket->unclear);
-            if (ticket->fenced == errand_->fenced) return standing_;
+            token_ = detail::TokenState::with_place(ticket->token, ticket->unclear);
+            if (ticket->fenced == errand_->fenced) return token_;
             abandon();
         }
-        return detail::Standing{process_->new_token(thread_)};
+        return detail::TokenState{process_->new_token(thread_)};
     }
 
-    void act(detail::AcquireAction action) {
+    void act(detail::AttemptAction action) {
         if (std::holds_alternative<detail::GiveUp>(action)) return give_up();
-        if (const auto* granted = std::get_if<detail::Granted>(&action)) {
-            return keep(granted->valid_until);
+        if (const auto* acquired = std::get_if<detail::Acquired>(&action)) {
+            return keep(detail::valid_until(acquired->since, errand_->lease, world_->plan->drift));
         }
         if (const auto* pause = std::get_if<detail::Pause>(&action)) {
             const bool for_ever = world_->has(Bug::no_recheck) && will_be_told_;
             return this->pause(for_ever ? core_.deadline() : pause->until);
         }
         if (stop_) return give_up();
-        if (standing_.dead()) {
+        if (token_.dead()) {
             abandon();
-            standing_ =
-                detail::Standing{world_->has(Bug::dead_token_used) ? standing_.token()
-                                                                   : process_->new_token(thread_)};
+            token_ = detail::TokenState{
+                world_->has(Bug::dead_token_used) ? token_.token() : process_->new_token(thread_)};
             announced_ = false;
         }
         send_try(std::get<detail::SendTry>(action));
     }
 
-    detail::AcquireAction granted(const detail::Grant& grant, TimePoint now) {
+    detail::AttemptAction granted(const detail::Grant& grant, TimePoint now) {
         const Drift& drift = world_->plan->drift;
-        auto since = standing_.granted(grant, now, drift.factor);
+        auto since = token_.granted(grant, now, drift.factor);
         if (since) since = counted_from(*since);
         if (!since) since = wrongly_granted(grant, now);
         if (errand_->fenced && grant.fence == 0) since.reset();
@@ -171,7 +170,7 @@ private:
     }
 
     void send_try(const detail::SendTry& next) {
-        const bool first = core_.tries() == 1 && !standing_.queued();
+        const bool first = core_.tries() == 1 && !token_.queued();
         const bool lately = host_->clock() < entry_->contended_at + 10s;
         if (!first || world_->plan->on_hash || errand_->fenced || lately) return send_script(next);
         Command plain = command(Command::Kind::set, 0ms);
@@ -187,10 +186,9 @@ private:
     void send_script(const detail::SendTry& next) {
         const bool has_heirs = next.last && !entry_->queue.empty();
         const milliseconds stay =
-            standing_.stay(next.last, has_heirs, core_.silence(host_->clock()));
+            token_.queue_ttl(next.last, has_heirs, core_.presence_ttl(host_->clock()));
         if (stay > 0ms && !std::exchange(announced_, true)) {
-            entry_->ticket = {
-                .token = standing_.token(), .unclear = false, .fenced = errand_->fenced};
+            entry_->ticket = {.token = token_.token(), .unclear = false, .fenced = errand_->fenced};
         }
         const Command script = command(Command::Kind::acquire, stay);
         send(script, script, next.answer_by,
@@ -200,7 +198,7 @@ private:
     Command command(Command::Kind kind, milliseconds stay) const {
         return {.kind = kind,
                 .lock = errand_->lock,
-                .token = standing_.token(),
+                .token = token_.token(),
                 .server = world_->server->id(),
                 .lease = errand_->lease.duration(),
                 .stay = stay,
@@ -258,11 +256,11 @@ private:
         const TimePoint now = host_->clock();
         will_be_told_ = false;
         if (!outcome) {
-            (*world_->trace)("no answer for ", standing_.token().substr(31));
-            standing_.failed(stay, outcome.error().maybe_executed);
+            (*world_->trace)("no answer for ", token_.token().substr(31));
+            token_.failed(stay, outcome.error().maybe_executed);
             return act(core_.fault(now, std::move(outcome).error()));
         }
-        if (outcome->repeated) standing_.repeated();
+        if (outcome->repeated) token_.repeated();
         const auto& elements = outcome->value.elements;
         if (elements.empty() || elements[0].integer == 1) {
             fence_ = elements.empty() ? 0 : static_cast<std::uint64_t>(elements[4].integer);
@@ -271,10 +269,10 @@ private:
         act(core_.refused(now, refusal(*outcome, now)));
     }
 
-    detail::AcquireAction taken(TimePoint now) {
-        standing_.taken();
-        detail::AcquireAction action = core_.taken(counted_from(sent_), now);
-        if (!std::holds_alternative<detail::Granted>(action)) standing_.die();
+    detail::AttemptAction taken(TimePoint now) {
+        token_.acquired();
+        detail::AttemptAction action = core_.taken(counted_from(sent_), now);
+        if (!std::holds_alternative<detail::Acquired>(action)) token_.die();
         return action;
     }
 
@@ -284,7 +282,7 @@ private:
         detail::Refusal refusal{.ttl = milliseconds{number(1)}};
         const std::int64_t place = number(2);
         if (place < 0) {
-            standing_.refused(place);
+            token_.refused(place);
             return refusal;
         }
         process_->subscribe();
@@ -292,7 +290,7 @@ private:
                    .time = microseconds{number(3)},
                    .ttl = errand_->lease.duration(),
                    .server = answer.server};
-        standing_.refused(place, sample_);
+        token_.refused(place, sample_);
         will_be_told_ = process_->listening() && number(4) == 1;
         if (will_be_told_) refusal.place = place;
         return refusal;
@@ -305,7 +303,7 @@ private:
     }
 
     std::optional<TimePoint> wrongly_granted(const detail::Grant& grant, TimePoint now) const {
-        if (standing_.dead() || !standing_.queued() || grant.token != standing_.token()) return {};
+        if (token_.dead() || !token_.queued() || grant.token != token_.token()) return {};
         detail::ClockSample sample = sample_;
         if (world_->has(Bug::late_grant_believed)) {
             sample.time = std::min(sample.time, grant.time - 1us);
@@ -320,8 +318,8 @@ private:
     // ---- The end of the wait
 
     void give_up() {
-        (*world_->trace)("gives up ", standing_.token().substr(31));
-        const bool goes_on = standing_.can_be_bequeathed() && entry_->bequeath(standing_.unclear());
+        (*world_->trace)("gives up ", token_.token().substr(31));
+        const bool goes_on = token_.can_pass_place_on() && entry_->bequeath(token_.unclear());
         if (!goes_on) {
             if (entry_->contended) entry_->hand_turn_on(false);
             abandon();
@@ -330,14 +328,14 @@ private:
     }
 
     void abandon() {
-        world_->checker->dies(standing_.token());
-        if (!standing_.must_be_released()) return;
+        world_->checker->dies(token_.token());
+        if (!token_.clean_up().needed()) return;
         std::vector<Moment> pauses{0ns};
-        if (standing_.unclear()) pauses.emplace_back(process_->too_late());
+        if (token_.unclear()) pauses.emplace_back(process_->too_late());
         process_->bury(dead(), std::move(pauses));
     }
     Process::Dead dead() const {
-        return {.token = standing_.token(), .lock = errand_->lock, .lease = errand_->lease};
+        return {.token = token_.token(), .lock = errand_->lock, .lease = errand_->lease};
     }
 
     void end_without() {
@@ -361,10 +359,10 @@ private:
 
     void keep(TimePoint valid_until) {
         hold_ = std::make_shared<Hold>(Hold{.lock = errand_->lock,
-                                            .token = standing_.token(),
+                                            .token = token_.token(),
                                             .lease = errand_->lease,
                                             .valid_until = valid_until,
-                                            .unclear = standing_.unclear(),
+                                            .unclear = token_.unclear(),
                                             .fence = errand_->fenced ? fence_ : 0});
         entry_->current = hold_;
         entry_->hand_turn_on(false);
@@ -469,7 +467,7 @@ private:
     const Errand* errand_;
     std::size_t thread_;
     Moment started_;
-    detail::AcquireCore core_;
+    detail::Attempts core_;
     std::function<void()> on_end_;
 
     State state_ = State::busy;
@@ -478,7 +476,7 @@ private:
     TimePoint paused_until_{};
     TimePoint sent_{};
     std::shared_ptr<Exchange> exchange_{};
-    detail::Standing standing_{{}};
+    detail::TokenState token_{{}};
     detail::ClockSample sample_{};
     std::uint64_t fence_ = 0;
     bool announced_ = false;

@@ -2,12 +2,12 @@
 
 #include "checker.hpp"
 #include "network.hpp"
-#include <redlatch/core/acquire.hpp>
+#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/renew.hpp>
 #include <redlatch/core/server_clock.hpp>
-#include <redlatch/core/standing.hpp>
+#include <redlatch/core/token_state.hpp>
 
 #include <array>
 #include <deque>

@@ -1,4 +1,4 @@
-#include <redlatch/core/acquire.hpp>
+#include <redlatch/core/attempts.hpp>
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,12 @@ namespace {
 
 using namespace redlatch;
 using namespace std::chrono_literals;
-using detail::AcquireAction;
-using detail::AcquireCore;
+using detail::Acquired;
 using detail::AcquirePlan;
+using detail::AttemptAction;
+using detail::Attempts;
 using detail::Fault;
 using detail::GiveUp;
-using detail::Granted;
 using detail::Pause;
 using detail::Random;
 using detail::SendTry;
@@ -43,49 +43,49 @@ Fault permanent(Errc code = Errc::denied) {
 
 /// The action as the kind it has to be.
 template <class Kind>
-Kind as(const AcquireAction& action) {
+Kind as(const AttemptAction& action) {
     EXPECT_TRUE(std::holds_alternative<Kind>(action)) << "another kind: " << action.index();
     if (!std::holds_alternative<Kind>(action)) throw std::bad_variant_access{};
     return std::get<Kind>(action);
 }
 
-TEST(Acquire, granted_at_the_first_try) {
-    AcquireCore core{plan(10s), start, 1};
+TEST(Attempts, granted_at_the_first_try) {
+    Attempts core{plan(10s), start, 1};
     EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 1s);
-    const auto granted = as<Granted>(core.taken(start, start + 5ms));
-    EXPECT_EQ(granted.valid_until, start + 30s - 300ms - 2ms);
+    const auto acquired = as<Acquired>(core.taken(start, start + 5ms));
+    EXPECT_EQ(acquired.since, start);
     EXPECT_EQ(core.tries(), 1U);
 }
 
-TEST(Acquire, without_a_wait_tries_exactly_once) {
+TEST(Attempts, without_a_wait_tries_exactly_once) {
     for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {
-            AcquireCore contended{plan(wait), start, 1};
+            Attempts contended{plan(wait), start, 1};
             EXPECT_EQ(as<SendTry>(contended.begin(start)).answer_by, start + 1s);
             const auto busy = as<GiveUp>(contended.refused(answered, {.ttl = 5ms}));
             EXPECT_EQ(busy.error.code, Errc::timed_out);
             EXPECT_EQ(contended.tries(), 1U);
 
-            AcquireCore faulty{plan(wait), start, 1};
+            Attempts faulty{plan(wait), start, 1};
             static_cast<void>(faulty.begin(start));
             EXPECT_EQ(as<GiveUp>(faulty.fault(answered, transient())).error.code,
                       Errc::unavailable);
             EXPECT_EQ(faulty.tries(), 1U);
 
-            AcquireCore lucky{plan(wait), start, 1};
+            Attempts lucky{plan(wait), start, 1};
             static_cast<void>(lucky.begin(start));
-            EXPECT_TRUE(std::holds_alternative<Granted>(lucky.taken(start, answered)));
+            EXPECT_TRUE(std::holds_alternative<Acquired>(lucky.taken(start, answered)));
         }
     }
 }
 
-TEST(Acquire, without_a_wait_has_its_deadline_now) {
-    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.deadline()), start);
-    EXPECT_EQ((AcquireCore{plan(std::chrono::hours::min()), start, 1}.deadline()), start);
+TEST(Attempts, without_a_wait_has_its_deadline_now) {
+    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.deadline()), start);
+    EXPECT_EQ((Attempts{plan(std::chrono::hours::min()), start, 1}.deadline()), start);
 }
 
-TEST(Acquire, shortest_wait_tries_again_at_its_deadline) {
-    AcquireCore core{plan(1ns), start, 1};
+TEST(Attempts, shortest_wait_tries_again_at_its_deadline) {
+    Attempts core{plan(1ns), start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = no_ttl})).until, start + 1ns);
     static_cast<void>(as<SendTry>(core.pause_over(start + 1ns)));
@@ -93,11 +93,11 @@ TEST(Acquire, shortest_wait_tries_again_at_its_deadline) {
     EXPECT_EQ(core.tries(), 2U);
 }
 
-TEST(Acquire, unlimited_never_gives_up_on_contention_or_transient_faults) {
-    AcquireCore core{plan(Wait::unlimited()), start, 1};
+TEST(Attempts, unlimited_never_gives_up_on_contention_or_transient_faults) {
+    Attempts core{plan(Wait::unlimited()), start, 1};
     EXPECT_EQ(core.deadline(), TimePoint::max());
     TimePoint now = start;
-    AcquireAction action = core.begin(now);
+    AttemptAction action = core.begin(now);
     for (int i = 0; i < 10'000; ++i) {
         ASSERT_EQ(as<SendTry>(action).answer_by, now + 1s);
         now += 1s;
@@ -108,16 +108,16 @@ TEST(Acquire, unlimited_never_gives_up_on_contention_or_transient_faults) {
     EXPECT_EQ(core.tries(), 10'001U);
 }
 
-TEST(Acquire, unlimited_gives_up_on_a_permanent_fault) {
-    AcquireCore core{plan(Wait::unlimited()), start, 1};
+TEST(Attempts, unlimited_gives_up_on_a_permanent_fault) {
+    Attempts core{plan(Wait::unlimited()), start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_EQ(as<GiveUp>(core.fault(start, permanent())).error.code, Errc::denied);
 }
 
-TEST(Acquire, permanent_fault_is_reported_at_once_as_what_it_is) {
+TEST(Attempts, permanent_fault_is_reported_at_once_as_what_it_is) {
     for (const Errc code : {Errc::denied, Errc::wrong_type, Errc::protocol, Errc::invalid_argument,
                             Errc::cancelled}) {
-        AcquireCore core{plan(10s), start, 1};
+        Attempts core{plan(10s), start, 1};
         static_cast<void>(core.begin(start));
         const auto error = as<GiveUp>(core.fault(start + 1ms, permanent(code))).error;
         EXPECT_EQ(error.code, code);
@@ -126,9 +126,9 @@ TEST(Acquire, permanent_fault_is_reported_at_once_as_what_it_is) {
     }
 }
 
-TEST(Acquire, contention_is_followed_by_a_pause_within_the_backoff) {
+TEST(Attempts, contention_is_followed_by_a_pause_within_the_backoff) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-        AcquireCore core{plan(10s), start, seed};
+        Attempts core{plan(10s), start, seed};
         static_cast<void>(core.begin(start));
         const auto pause = as<Pause>(core.refused(start + 1ms, {.ttl = 5s})).until - (start + 1ms);
         EXPECT_GE(pause, 10ms);
@@ -136,71 +136,71 @@ TEST(Acquire, contention_is_followed_by_a_pause_within_the_backoff) {
     }
 }
 
-TEST(Acquire, ttl_shortens_the_pause) {
+TEST(Attempts, ttl_shortens_the_pause) {
     AcquirePlan slow = plan(10s);
     slow.backoff = {500ms, 5s};
-    AcquireCore core{slow, start, 1};
+    Attempts core{slow, start, 1};
     static_cast<void>(core.begin(start));
     const auto until = as<Pause>(core.refused(start, {.ttl = 3ms})).until;
     EXPECT_GT(until, start + 3ms);
     EXPECT_LT(until, start + 3ms + 1ms + 500ms);
 }
 
-TEST(Acquire, pause_ends_at_the_deadline_at_the_latest) {
+TEST(Attempts, pause_ends_at_the_deadline_at_the_latest) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-        AcquireCore core{plan(15ms), start, seed};
+        Attempts core{plan(15ms), start, seed};
         static_cast<void>(core.begin(start));
         EXPECT_LE(as<Pause>(core.refused(start + 1ms, {.ttl = no_ttl})).until, start + 15ms);
         EXPECT_LE(as<Pause>(core.fault(start + 14ms, transient())).until, start + 15ms);
     }
 }
 
-TEST(Acquire, last_try_goes_out_exactly_at_the_deadline) {
+TEST(Attempts, last_try_goes_out_exactly_at_the_deadline) {
     AcquirePlan slow = plan(200ms);
     slow.backoff = {1s, 2s};
-    AcquireCore core{slow, start, 1};
+    Attempts core{slow, start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_EQ(as<Pause>(core.refused(start + 1ms, {.ttl = 10s})).until, start + 200ms);
     EXPECT_EQ(as<SendTry>(core.pause_over(start + 200ms)).answer_by, start + 250ms);
     EXPECT_EQ(as<GiveUp>(core.refused(start + 201ms, {.ttl = 10s})).error.code, Errc::timed_out);
 }
 
-TEST(Acquire, last_try_may_be_granted) {
-    AcquireCore core{plan(200ms), start, 1};
+TEST(Attempts, last_try_may_be_granted) {
+    Attempts core{plan(200ms), start, 1};
     static_cast<void>(core.begin(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = 10s}));
     static_cast<void>(core.pause_over(start + 200ms));
-    EXPECT_TRUE(std::holds_alternative<Granted>(core.taken(start + 200ms, start + 230ms)));
+    EXPECT_TRUE(std::holds_alternative<Acquired>(core.taken(start + 200ms, start + 230ms)));
 }
 
-TEST(Acquire, answer_after_the_deadline_ends_the_wait) {
-    AcquireCore core{plan(200ms), start, 1};
+TEST(Attempts, answer_after_the_deadline_ends_the_wait) {
+    Attempts core{plan(200ms), start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_EQ(as<GiveUp>(core.refused(start + 200ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
 }
 
-TEST(Acquire, waiting_try_is_bounded_by_the_deadline) {
-    AcquireCore core{plan(200ms), start, 1};
+TEST(Attempts, waiting_try_is_bounded_by_the_deadline) {
+    Attempts core{plan(200ms), start, 1};
     EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 250ms);
 }
 
-TEST(Acquire, try_begun_after_the_deadline_gets_the_slack_only) {
-    AcquireCore core{plan(200ms), start, 1};  // the queue inside the process took that long
+TEST(Attempts, try_begun_after_the_deadline_gets_the_slack_only) {
+    Attempts core{plan(200ms), start, 1};  // the queue inside the process took that long
     EXPECT_EQ(as<SendTry>(core.begin(start + 300ms)).answer_by, start + 350ms);
     EXPECT_EQ(as<GiveUp>(core.refused(start + 310ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
     EXPECT_EQ(core.tries(), 1U);
 }
 
-TEST(Acquire, short_command_timeout_bounds_each_try) {
+TEST(Attempts, short_command_timeout_bounds_each_try) {
     AcquirePlan hasty = plan(10s);
     hasty.command_timeout = 7ms;
-    AcquireCore core{hasty, start, 1};
+    Attempts core{hasty, start, 1};
     EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 7ms);
     EXPECT_EQ(as<SendTry>(core.pause_over(start + 10s)).answer_by, start + 10s + 7ms);
 }
 
-TEST(Acquire, fault_at_the_end_is_reported_as_the_fault) {
-    AcquireCore core{plan(100ms), start, 1};
+TEST(Attempts, fault_at_the_end_is_reported_as_the_fault) {
+    Attempts core{plan(100ms), start, 1};
     static_cast<void>(core.begin(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
     static_cast<void>(core.pause_over(start + 100ms));
@@ -209,8 +209,8 @@ TEST(Acquire, fault_at_the_end_is_reported_as_the_fault) {
     EXPECT_EQ(error.message, "no answer");
 }
 
-TEST(Acquire, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
-    AcquireCore core{plan(100ms), start, 1};
+TEST(Attempts, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
+    Attempts core{plan(100ms), start, 1};
     static_cast<void>(core.begin(start));
     static_cast<void>(core.fault(start + 1ms, transient("first")));
     static_cast<void>(core.pause_over(start + 50ms));
@@ -222,14 +222,14 @@ TEST(Acquire, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
     EXPECT_EQ(error.causes[0].message, "second");
 }
 
-TEST(Acquire, pure_contention_has_no_cause) {
-    AcquireCore core{plan(Wait::none()), start, 1};
+TEST(Attempts, pure_contention_has_no_cause) {
+    Attempts core{plan(Wait::none()), start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_TRUE(as<GiveUp>(core.refused(start, {.ttl = no_ttl})).error.causes.empty());
 }
 
-TEST(Acquire, cancelled_is_reported_as_such) {
-    AcquireCore core{plan(10s), start, 1};
+TEST(Attempts, cancelled_is_reported_as_such) {
+    Attempts core{plan(10s), start, 1};
     static_cast<void>(core.begin(start));
     static_cast<void>(core.fault(start + 1ms, transient("first")));
     const auto error = as<GiveUp>(core.cancelled("by the caller")).error;
@@ -239,21 +239,21 @@ TEST(Acquire, cancelled_is_reported_as_such) {
     EXPECT_EQ(error.causes[0].message, "first");
 }
 
-TEST(Acquire, never_reaching_the_server_is_a_timeout) {
-    AcquireCore core{plan(10ms), start, 1};
+TEST(Attempts, never_reaching_the_server_is_a_timeout) {
+    Attempts core{plan(10ms), start, 1};
     const Error error = core.out_of_turn(start + 10ms);
     EXPECT_EQ(error.code, Errc::timed_out);
     EXPECT_TRUE(error.causes.empty());
     EXPECT_EQ(error.message, "held, or waited for, by another thread of this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
-    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.out_of_turn(start).message),
+    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.out_of_turn(start).message),
               "held, or waited for, by another thread of this process");
 }
 
 /// The message of a wait of 10 s that ended with that refusal, after that many tries.
 std::string contention(const std::string& owner, int tries, std::chrono::milliseconds waited) {
-    AcquireCore core{plan(waited), start, 1};
-    AcquireAction action = core.begin(start);
+    Attempts core{plan(waited), start, 1};
+    AttemptAction action = core.begin(start);
     for (int i = 1; i < tries; ++i) {
         static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl, .owner = "earlier"}));
         static_cast<void>(core.pause_over(start + 1ms));
@@ -262,7 +262,7 @@ std::string contention(const std::string& owner, int tries, std::chrono::millise
     return as<GiveUp>(core.refused(end, {.ttl = no_ttl, .owner = owner})).error.message;
 }
 
-TEST(Acquire, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_tries) {
+TEST(Attempts, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_tries) {
     const std::string id(32, 'a');
     EXPECT_EQ(contention(id + ":web-3:4711:8:1", 3, 10s),
               "held by web-3:4711 after 10.0 s and 3 tries");
@@ -272,15 +272,15 @@ TEST(Acquire, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_tr
     EXPECT_EQ(contention("", 2, 90'190ms), "held after 90.1 s and 2 tries");
 }
 
-TEST(Acquire, contention_of_a_single_try_tells_who_has_it) {
-    AcquireCore core{plan(Wait::none()), start, 1};
+TEST(Attempts, contention_of_a_single_try_tells_who_has_it) {
+    Attempts core{plan(Wait::none()), start, 1};
     static_cast<void>(core.begin(start));
     const auto over = as<GiveUp>(
         core.refused(start + 1ms, {.ttl = no_ttl, .owner = std::string(32, '0') + ":b:1:2"}));
     EXPECT_EQ(over.error.describe(), "the lock is held by somebody else: held by b");
 }
 
-TEST(Acquire, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
+TEST(Attempts, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
     const auto owner = [](const std::string& token) { return detail::describe_owner(token); };
     EXPECT_EQ(owner("8743c9c0-0795-4907-87fd-6c719a6b4586:1"),
               "another kind of client (token '8743c9c0…')");
@@ -297,63 +297,62 @@ TEST(Acquire, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
     EXPECT_EQ(owner(id + ":" + std::string(100, 'n') + ":1:2"), std::string(64, 'n'));
 }
 
-TEST(Acquire, late_grant_is_no_grant) {
+TEST(Attempts, late_grant_is_no_grant) {
     AcquirePlan brief = plan(10s);
     brief.lease = 100ms;  // valid for 97 ms
-    AcquireCore core{brief, start, 1};
+    Attempts core{brief, start, 1};
     static_cast<void>(core.begin(start));
-    EXPECT_EQ(as<Granted>(core.taken(start, start + 96ms)).valid_until, start + 97ms);
+    EXPECT_EQ(as<Acquired>(core.taken(start, start + 97ms - 1ns)).since, start);
     EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 97ms)));
     EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 5s)));
 }
 
-TEST(Acquire, late_grant_at_the_deadline_is_a_fault) {
+TEST(Attempts, late_grant_at_the_deadline_is_a_fault) {
     AcquirePlan brief = plan(200ms);
     brief.lease = 100ms;
-    AcquireCore core{brief, start, 1};
+    Attempts core{brief, start, 1};
     static_cast<void>(core.begin(start));
     const auto error = as<GiveUp>(core.taken(start, start + 220ms)).error;
     EXPECT_EQ(error.code, Errc::unavailable) << "nobody else held it";
 }
 
-TEST(Acquire, validity_counts_from_the_send_of_its_own_try) {
-    AcquireCore core{plan(60s), start, 1};
+TEST(Attempts, validity_counts_from_the_send_of_its_own_try) {
+    Attempts core{plan(60s), start, 1};
     static_cast<void>(core.begin(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
     static_cast<void>(core.pause_over(start + 20s));
-    EXPECT_EQ(as<Granted>(core.taken(start + 20s, start + 20s + 1ms)).valid_until,
-              start + 20s + 30s - 302ms);
+    EXPECT_EQ(as<Acquired>(core.taken(start + 20s, start + 50s - 302ms - 1ns)).since, start + 20s);
 }
 
-TEST(Acquire, longest_durations_do_not_overflow) {
+TEST(Attempts, longest_durations_do_not_overflow) {
     const AcquirePlan endless{.wait = std::chrono::hours::max(),
                               .lease = Lease::max(),
                               .drift = {},
                               .backoff = {1ms, std::chrono::days{24}},
                               .command_timeout = std::chrono::days{24}};
     for (const TimePoint now : {TimePoint{}, start, TimePoint::max() - 1s, TimePoint::max()}) {
-        AcquireCore core{endless, now, 1};
+        Attempts core{endless, now, 1};
         EXPECT_EQ(core.deadline(), TimePoint::max());
         EXPECT_GE(as<SendTry>(core.begin(now)).answer_by, now);
     }
 }
 
-TEST(Acquire, key_that_hardly_ever_expires_is_no_reason_to_hurry) {
+TEST(Attempts, key_that_hardly_ever_expires_is_no_reason_to_hurry) {
     for (const milliseconds ttl : {milliseconds{9'223'372'036'854'775}, milliseconds::max()}) {
-        AcquireCore core{plan(Wait::unlimited()), start, 1};
+        Attempts core{plan(Wait::unlimited()), start, 1};
         static_cast<void>(core.begin(start));
         EXPECT_GE(as<Pause>(core.refused(start, {.ttl = ttl})).until, start + 10ms);
     }
 }
 
-TEST(Acquire, wait_just_below_unlimited_keeps_its_deadline) {
-    const AcquireCore core{plan(Clock::duration::max() - 2000s), start, 1};
+TEST(Attempts, wait_just_below_unlimited_keeps_its_deadline) {
+    const Attempts core{plan(Clock::duration::max() - 2000s), start, 1};
     EXPECT_EQ(core.deadline(), TimePoint::max() - 1000s);
 }
 
-TEST(Acquire, place_in_the_queue_is_rechecked_and_not_polled) {
+TEST(Attempts, place_in_the_queue_is_rechecked_and_not_polled) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
-        AcquireCore core{plan(Wait::unlimited()), start, seed};
+        Attempts core{plan(Wait::unlimited()), start, seed};
         static_cast<void>(core.begin(start));
         const auto of_first = as<Pause>(core.refused(start, {.ttl = 20s, .place = 0})).until;
         EXPECT_GE(of_first, start + 1s);
@@ -365,17 +364,17 @@ TEST(Acquire, place_in_the_queue_is_rechecked_and_not_polled) {
     }
 }
 
-TEST(Acquire, place_in_the_queue_is_rechecked_when_the_holder_may_be_dead) {
-    AcquireCore core{plan(Wait::unlimited()), start, 1};
+TEST(Attempts, place_in_the_queue_is_rechecked_when_the_holder_may_be_dead) {
+    Attempts core{plan(Wait::unlimited()), start, 1};
     static_cast<void>(core.begin(start));
     const auto until = as<Pause>(core.refused(start, {.ttl = 300ms, .place = 0})).until;
     EXPECT_GE(until, start + 301ms);
     EXPECT_LT(until, start + 311ms);
 }
 
-TEST(Acquire, recheck_comes_at_the_deadline_at_the_latest) {
+TEST(Attempts, recheck_comes_at_the_deadline_at_the_latest) {
     for (const std::int64_t place : {0, 1, 50}) {
-        AcquireCore core{plan(400ms), start, 1};
+        Attempts core{plan(400ms), start, 1};
         static_cast<void>(core.begin(start));
         EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = 20s, .place = place})).until,
                   start + 400ms);
@@ -385,61 +384,61 @@ TEST(Acquire, recheck_comes_at_the_deadline_at_the_latest) {
     }
 }
 
-TEST(Acquire, place_is_of_no_use_after_the_deadline_or_without_a_wait) {
-    AcquireCore late{plan(400ms), start, 1};
+TEST(Attempts, place_is_of_no_use_after_the_deadline_or_without_a_wait) {
+    Attempts late{plan(400ms), start, 1};
     static_cast<void>(late.begin(start));
     EXPECT_EQ(as<GiveUp>(late.refused(start + 400ms, {.ttl = 20s, .place = 0})).error.code,
               Errc::timed_out);
-    AcquireCore hasty{plan(Wait::none()), start, 1};
+    Attempts hasty{plan(Wait::none()), start, 1};
     EXPECT_TRUE(as<SendTry>(hasty.begin(start)).last);
     EXPECT_EQ(as<GiveUp>(hasty.refused(start, {.ttl = 20s, .place = 0})).error.code,
               Errc::timed_out);
 }
 
-TEST(Acquire, rechecks_do_not_slow_down_the_backoff) {
-    AcquireCore core{plan(Wait::unlimited()), start, 1};
+TEST(Attempts, rechecks_do_not_slow_down_the_backoff) {
+    Attempts core{plan(Wait::unlimited()), start, 1};
     static_cast<void>(core.begin(start));
     for (int i = 0; i < 20; ++i) static_cast<void>(core.refused(start, {.ttl = 20s, .place = 0}));
     EXPECT_LT(as<Pause>(core.refused(start, {.ttl = 20s})).until, start + 30ms);
 }
 
-TEST(Acquire, only_the_try_at_the_deadline_is_the_last) {
-    AcquireCore core{plan(400ms), start, 1};
+TEST(Attempts, only_the_try_at_the_deadline_is_the_last) {
+    Attempts core{plan(400ms), start, 1};
     EXPECT_FALSE(as<SendTry>(core.begin(start)).last);
     EXPECT_FALSE(as<SendTry>(core.pause_over(start + 399ms)).last);
     EXPECT_TRUE(as<SendTry>(core.pause_over(start + 400ms)).last);
-    AcquireCore endless{plan(Wait::unlimited()), start, 1};
+    Attempts endless{plan(Wait::unlimited()), start, 1};
     EXPECT_FALSE(as<SendTry>(endless.begin(start + 24h)).last);
 }
 
-TEST(Acquire, may_be_silent_for_three_rechecks) {
+TEST(Attempts, may_be_silent_for_three_rechecks) {
     for (const Wait wait : {Wait::unlimited(), Wait{24h}, Wait{29s}}) {
-        EXPECT_EQ((AcquireCore{plan(wait), start, 1}.silence(start)), 30s);
+        EXPECT_EQ((Attempts{plan(wait), start, 1}.presence_ttl(start)), 30s);
     }
 }
 
-TEST(Acquire, may_be_silent_for_three_of_its_own_pauses_where_those_are_longer) {
+TEST(Attempts, may_be_silent_for_three_of_its_own_pauses_where_those_are_longer) {
     AcquirePlan slow = plan(Wait::unlimited());
     slow.backoff = {1s, 60s};
-    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), 180s);
+    EXPECT_EQ((Attempts{slow, start, 1}.presence_ttl(start)), 180s);
     slow.wait = 100s;
-    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), 101s);
+    EXPECT_EQ((Attempts{slow, start, 1}.presence_ttl(start)), 101s);
     slow.wait = Wait::unlimited();
     slow.backoff = {1ms, std::chrono::days{24}};
-    EXPECT_EQ((AcquireCore{slow, start, 1}.silence(start)), std::chrono::days{72});
+    EXPECT_EQ((Attempts{slow, start, 1}.presence_ttl(start)), std::chrono::days{72});
 }
 
-TEST(Acquire, is_not_taken_for_alive_much_longer_than_it_waits) {
-    const AcquireCore core{plan(10s), start, 1};
-    EXPECT_EQ(core.silence(start), 11s);
-    EXPECT_EQ(core.silence(start + 9s), 2s);
-    EXPECT_EQ(core.silence(start + 9s + 1ns), 2s) << "rounded up";
-    EXPECT_EQ(core.silence(start + 10s), 1s);
-    EXPECT_EQ(core.silence(start + 24h), 1s) << "never in the past";
-    EXPECT_EQ(core.silence(TimePoint::max()), 1s);
-    EXPECT_EQ((AcquireCore{plan(1ns), start, 1}.silence(start)), 1001ms);
-    EXPECT_EQ((AcquireCore{plan(Wait::none()), start, 1}.silence(start)), 1s);
-    EXPECT_EQ((AcquireCore{plan(std::chrono::hours::min()), start, 1}.silence(start)), 1s);
+TEST(Attempts, is_not_taken_for_alive_much_longer_than_it_waits) {
+    const Attempts core{plan(10s), start, 1};
+    EXPECT_EQ(core.presence_ttl(start), 11s);
+    EXPECT_EQ(core.presence_ttl(start + 9s), 2s);
+    EXPECT_EQ(core.presence_ttl(start + 9s + 1ns), 2s) << "rounded up";
+    EXPECT_EQ(core.presence_ttl(start + 10s), 1s);
+    EXPECT_EQ(core.presence_ttl(start + 24h), 1s) << "never in the past";
+    EXPECT_EQ(core.presence_ttl(TimePoint::max()), 1s);
+    EXPECT_EQ((Attempts{plan(1ns), start, 1}.presence_ttl(start)), 1001ms);
+    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.presence_ttl(start)), 1s);
+    EXPECT_EQ((Attempts{plan(std::chrono::hours::min()), start, 1}.presence_ttl(start)), 1s);
 }
 
 /// Plays one acquisition with a server that does anything, and checks what always has to hold.
@@ -449,14 +448,14 @@ public:
         : random_(seed), plan_(any_plan()), core_(plan_, now_, seed) {}
 
     void run() {
-        AcquireAction action = core_.begin(now_);
+        AttemptAction action = core_.begin(now_);
         for (steps_ = 0; steps_ < 2000; ++steps_) {
             if (const auto* try_out = std::get_if<SendTry>(&action)) {
                 action = answer(*try_out);
             } else if (const auto* pause = std::get_if<Pause>(&action)) {
                 action = rest(*pause);
-            } else if (const auto* granted = std::get_if<Granted>(&action)) {
-                return check_granted(*granted);
+            } else if (const auto* acquired = std::get_if<Acquired>(&action)) {
+                return check_acquired(*acquired);
             } else {
                 return check_given_up(std::get<GiveUp>(action).error);
             }
@@ -482,7 +481,7 @@ private:
 
     std::size_t below(std::int64_t n) { return static_cast<std::size_t>(random_.between(0, n)); }
 
-    AcquireAction answer(const SendTry& try_out) {
+    AttemptAction answer(const SendTry& try_out) {
         ++tries_;
         EXPECT_EQ(core_.tries(), tries_);
         EXPECT_LE(try_out.answer_by, now_ + plan_.command_timeout);
@@ -520,7 +519,7 @@ private:
         return core_.refused(now_, {.ttl = ttls[below(6)], .place = place});
     }
 
-    AcquireAction rest(const Pause& pause) {
+    AttemptAction rest(const Pause& pause) {
         EXPECT_TRUE(event_ == Event::refused || event_ == Event::transient ||
                     event_ == Event::taken_late);
         EXPECT_FALSE(plan_.wait.is_none());
@@ -537,10 +536,10 @@ private:
         return core_.pause_over(now_);
     }
 
-    void check_granted(const Granted& granted) const {
+    void check_acquired(const Acquired& acquired) const {
         EXPECT_EQ(event_, Event::taken);
-        EXPECT_GT(granted.valid_until, now_);
-        EXPECT_EQ(granted.valid_until, detail::valid_until(sent_, plan_.lease, plan_.drift));
+        EXPECT_EQ(acquired.since, sent_);
+        EXPECT_GT(detail::valid_until(acquired.since, plan_.lease, plan_.drift), now_);
     }
 
     void check_given_up(const Error& error) const {
@@ -568,7 +567,7 @@ private:
     TimePoint now_ = start;
     TimePoint sent_{};
     AcquirePlan plan_;
-    AcquireCore core_;
+    Attempts core_;
     Event event_ = Event::none;
     bool was_last_try_ = false;
     milliseconds longest_pause_{};
@@ -576,7 +575,7 @@ private:
     int steps_ = 0;
 };
 
-TEST(Acquire, keeps_its_rules_whatever_the_server_does) {
+TEST(Attempts, keeps_its_rules_whatever_the_server_does) {
     for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
         SCOPED_TRACE(seed);
         Play{seed}.run();

@@ -19,6 +19,10 @@ namespace redlatch::inline v0::detail {
 /// How far past its deadline a waiting call may go: the time for the answer to its last try.
 inline constexpr std::chrono::milliseconds last_answer_slack{50};
 
+/// Why a wait was cancelled.
+inline constexpr const char* cancelled_by_caller = "cancelled by the caller";
+inline constexpr const char* cancelled_by_close = "the client was closed";
+
 /// What one acquisition wants.
 struct AcquirePlan {
     Wait wait;
@@ -47,18 +51,18 @@ struct SendTry {
 struct Pause {
     TimePoint until;
 };
-struct Granted {
-    TimePoint valid_until;
+struct Acquired {
+    TimePoint since;  ///< from when on its validity counts
 };
 struct GiveUp {
     Error error;
 };
-using AcquireAction = std::variant<SendTry, Pause, Granted, GiveUp>;
+using AttemptAction = std::variant<SendTry, Pause, Acquired, GiveUp>;
 
-/// Decides how an acquisition goes on: event in, action out. Knows no server and reads no clock.
-class AcquireCore {
+/// Decides when an acquisition asks the server, when it pauses and when it gives up, and says why it did.
+class Attempts {
 public:
-    AcquireCore(const AcquirePlan& plan, TimePoint now, std::uint64_t seed)
+    Attempts(const AcquirePlan& plan, TimePoint now, std::uint64_t seed)
         : plan_(plan),
           started_(now),
           deadline_(saturating_add(now, std::max(plan.wait.duration(), Clock::duration::zero()))),
@@ -69,21 +73,22 @@ public:
     unsigned tries() const noexcept { return tries_; }
 
     /// The acquisition may talk to the server from now on.
-    AcquireAction begin(TimePoint now) { return send_try(now); }
+    AttemptAction begin(TimePoint now) { return send_try(now); }
 
-    AcquireAction pause_over(TimePoint now) { return send_try(now); }
+    AttemptAction pause_over(TimePoint now) { return send_try(now); }
 
     /// The server answered that somebody else holds the lock.
-    AcquireAction refused(TimePoint now, const Refusal& refusal) {
+    AttemptAction refused(TimePoint now, const Refusal& refusal) {
         if (is_over(now)) return GiveUp{out_of_time(now, refusal.owner)};
         if (!refusal.place) return pause(now, pauses_.next(refusal.ttl));
         return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
     }
 
-    /// How long the server may take a silent waiter for alive, as of now: no longer than it waits.
-    std::chrono::milliseconds silence(TimePoint now) const {
+    /// How long the server may take a waiter for alive that it does not hear of, as of now: no longer
+    /// than it waits.
+    std::chrono::milliseconds presence_ttl(TimePoint now) const {
         const std::chrono::milliseconds longest =
-            std::max<std::chrono::milliseconds>(longest_silence, 3 * plan_.backoff.max);
+            std::max<std::chrono::milliseconds>(longest_presence_ttl, 3 * plan_.backoff.max);
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(
             std::min<Clock::duration>(saturating_sub(deadline_, now), longest));
         return std::min(
@@ -92,22 +97,21 @@ public:
 
     /// The server answered that the lock is ours; that try went out after `sent`. A lock whose
     /// validity ended on the way is none: the caller has to release it.
-    AcquireAction taken(TimePoint sent, TimePoint now) {
-        const TimePoint end = valid_until(sent, plan_.lease, plan_.drift);
-        if (now < end) return Granted{end};
+    AttemptAction taken(TimePoint sent, TimePoint now) {
+        if (now < valid_until(sent, plan_.lease, plan_.drift)) return Acquired{sent};
         return fault(
             now,
             Fault{
                 .error = {Errc::unavailable, {}, {}, "the answer took longer than the lease", {}}});
     }
 
-    AcquireAction fault(TimePoint now, Fault fault) {
+    AttemptAction fault(TimePoint now, Fault fault) {
         last_fault_ = following(std::move(fault.error), last_fault_);
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
         return pause(now, pauses_.next(std::nullopt));
     }
 
-    AcquireAction cancelled(std::string why) {
+    AttemptAction cancelled(std::string why) {
         return GiveUp{with_cause({Errc::cancelled, {}, {}, std::move(why), {}})};
     }
 
@@ -121,7 +125,7 @@ public:
     }
 
 private:
-    AcquireAction send_try(TimePoint now) {
+    AttemptAction send_try(TimePoint now) {
         ++tries_;
         last_try_ = plan_.wait.is_none() || now >= deadline_;
         const TimePoint patient = saturating_add(now, plan_.command_timeout);
@@ -130,7 +134,7 @@ private:
         return SendTry{std::min(patient, strict), last_try_};
     }
 
-    AcquireAction pause(TimePoint now, Clock::duration length) const {
+    AttemptAction pause(TimePoint now, Clock::duration length) const {
         return Pause{std::min(saturating_add(now, length), deadline_)};
     }
 

@@ -1,0 +1,483 @@
+#pragma once
+
+#include <redlatch/core/attempts.hpp>
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/grant.hpp>
+#include <redlatch/core/token_state.hpp>
+#include <redlatch/core/validity.hpp>
+#include <redlatch/policy/lock_policy.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// What one acquisition wants, and of which lock.
+struct AcquisitionPlan {
+    AcquirePlan attempts;
+    std::string_view key;  ///< has to outlive the acquisition
+    PolicyTraits traits;
+    std::chrono::milliseconds lock_delay{0};
+    bool plain_set = false;        ///< a plain `SET` takes such a lock
+    bool replicated = false;       ///< replicas have to acknowledge it
+    bool polls = false;            ///< as opposed to waiting in the server's queue
+    bool several_masters = false;  ///< a majority of them decides; needs `polls`
+};
+
+/// A place in the server's queue that an earlier waiter of this process has passed on.
+struct PassedPlace {
+    std::string token;
+    PolicyTraits traits;
+    bool unclear = false;  ///< a try with that token got no answer
+};
+
+/// Why the lock table has let nobody contend.
+enum class NotAdmitted {
+    busy,            ///< the wait ended first
+    deadlock,        ///< the caller holds the lock already and would wait for ever
+    cancelled,       ///< the caller has cancelled the wait
+    closed,          ///< the client has been closed
+    wrong_key_type,  ///< the lock is in use with a policy of another key type
+};
+
+/// The answer to a try, decoded.
+struct AcquireAnswer {
+    enum class Kind {
+        ours,
+        not_ours,
+        no,              ///< a plain `SET` says no more than that
+        not_replicated,  ///< ours, but too few replicas have it
+        unusable,        ///< an answer of another shape
+    };
+
+    Kind kind = Kind::unusable;
+    TimePoint sent{};           ///< when the first byte of the try went out
+    bool repeated = false;      ///< an earlier sending of the try may be carried out too
+    MasterSets masters{};       ///< where several decide
+    bool others_wait = false;   ///< where ours: other processes are in the queue
+    std::uint64_t fence = 0;    ///< where ours: the fencing token; 0 without one
+    std::int64_t replicas = 0;  ///< where not replicated: how many have it
+    std::int64_t replicas_wanted = 0;
+    std::string node{};  ///< where not replicated: which master
+
+    // Where not ours:
+    Refusal refusal{};                  ///< its place counts only where `will_be_told`
+    bool will_be_told = false;          ///< a message will come as soon as the lock is ours
+    std::int64_t place = -1;            ///< how many wait in front; negative without a place
+    std::chrono::microseconds time{0};  ///< the server's clock; zero if unknown
+    std::shared_ptr<const std::string> server{};  ///< its run id; null if unknown
+};
+
+/// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up what
+/// was asked with until now: the token before, or the passed place.
+struct MakeHold {
+    bool new_token;
+    CleanUp clean_up;
+};
+/// Send the plain `SET`; where a connection had died while it lay idle, the script instead.
+struct SendSet {
+    TimePoint answer_by;
+};
+/// Send the script. The server keeps a place for `queue_ttl`; gives it up where that is negative, leaves
+/// it as it is where it is zero.
+struct SendScript {
+    TimePoint answer_by;
+    std::chrono::milliseconds queue_ttl;
+    bool announce;  ///< first make the token known to the lock table, so that a grant finds it
+};
+/// Store the fencing token at a majority of the masters.
+struct StoreFence {
+    TimePoint answer_by;
+    std::uint64_t fence;
+};
+/// Ask the lock table whether somebody of this process waits behind us.
+struct AskForWaiters {};
+/// Tell the observer of `fault()`, and those who wait behind us; where it is null only these, that the
+/// server has answered again.
+struct TellFault {};
+/// Sleep at the lock table.
+struct SleepUntil {
+    TimePoint until;
+    bool subscribe;  ///< the server may tell us when the lock is ours
+};
+/// Release the token at all masters, and say how far that got.
+struct ReturnVotes {
+    TimePoint answer_by;
+};
+/// Let the next waiter of this process go on with our place.
+struct PassPlaceOn {
+    bool unclear;
+};
+/// The lock is ours: hand the hold to the lock table.
+struct KeepHold {
+    TimePoint since;  ///< from when on its validity counts
+    std::uint64_t fence;
+    bool unclear;  ///< a try with the token may be carried out yet
+    bool others_wait;
+};
+/// It was acquired.
+struct AcquisitionDone {
+    bool watch_over;  ///< nothing looks after the hold yet
+};
+/// It was not, for `error()`. Clean the token up.
+struct AcquisitionFailed {
+    CleanUp clean_up;
+};
+/// Give up the hold that the lock table has handed to us; then ask the table again, or fail with `error()`.
+struct LetGo {
+    bool ask_again;
+};
+
+using AcquisitionAction =
+    std::variant<MakeHold, SendSet, SendScript, StoreFence, AskForWaiters, TellFault, SleepUntil,
+                 ReturnVotes, PassPlaceOn, KeepHold, AcquisitionDone, AcquisitionFailed, LetGo>;
+
+/// One acquisition, from the lock table's answer to its end. The driver carries each action out and comes
+/// back with the event that it leads to.
+class AcquisitionMachine {
+public:
+    AcquisitionMachine(const AcquisitionPlan& plan, TimePoint now, std::uint64_t seed)
+        : plan_(plan), attempts_(plan.attempts, now, seed) {}
+
+    TimePoint deadline() const noexcept { return attempts_.deadline(); }
+    unsigned tries() const noexcept { return attempts_.tries(); }
+    const std::shared_ptr<const Error>& fault() const noexcept { return fault_; }
+    const TokenState& token() const noexcept { return token_; }
+
+    /// Why it failed.
+    const Error& error() const noexcept { return error_; }
+
+    /// For an acquisition that turned out to be a nested one.
+    Attempts& attempts() noexcept { return attempts_; }
+
+    // ---- The lock table has answered
+
+    AcquisitionAction not_admitted(NotAdmitted why, const std::shared_ptr<const Error>& fault,
+                                   TimePoint now) {
+        switch (why) {
+            case NotAdmitted::busy:
+                return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now));
+            case NotAdmitted::deadlock: return fail(Errc::deadlock, {});
+            case NotAdmitted::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
+            case NotAdmitted::closed: return fail(Errc::cancelled, cancelled_by_close);
+            case NotAdmitted::wrong_key_type: break;
+        }
+        return fail(Errc::wrong_type, "in use here with a policy of another key type");
+    }
+
+    /// The waiter before us has passed the lock on. `valid`: it still lasts. `unreserved`: why it can't be
+    /// renewed.
+    AcquisitionAction handed(bool valid, std::optional<Error> unreserved) {
+        if (unreserved) {
+            error_ = *std::move(unreserved);
+            return LetGo{.ask_again = false};
+        }
+        if (!valid) return LetGo{.ask_again = true};
+        return AcquisitionDone{.watch_over = true};
+    }
+
+    /// It is our turn to contend at the server. `place`: what the contender before has passed on; null
+    /// for nothing. `contended`: others have wanted the lock a moment ago.
+    AcquisitionAction admitted(const PassedPlace* place, bool contended) {
+        contended_ = contended;
+        if (place == nullptr) return MakeHold{.new_token = true, .clean_up = {}};
+        token_ = TokenState::with_place(place->token, place->unclear);
+        const bool same_kind = place->traits.scripts == plan_.traits.scripts &&
+                               place->traits.fenced == plan_.traits.fenced;
+        if (same_kind) return MakeHold{.new_token = false, .clean_up = {}};
+        return make_hold();
+    }
+
+    // ---- A hold was to be made
+
+    AcquisitionAction hold_made(std::string token, TimePoint now) {
+        if (token_.token().empty()) token_ = TokenState{std::move(token), plan_.several_masters};
+        return sleep_ ? wait() : go_on(attempts_.begin(now), now);
+    }
+    AcquisitionAction no_hold(Error why) { return give_up(std::move(why)); }
+
+    // ---- A try was to be sent
+
+    AcquisitionAction answered(AcquireAnswer answer, TimePoint now) {
+        using Kind = AcquireAnswer::Kind;
+        token_.attempted(answer.masters);
+        if (answer.repeated) token_.repeated();
+        if (answer.kind == Kind::no && is_plain_) return send_script(now);
+        sent_ = answer.sent;
+        others_wait_ = answer.others_wait;
+        switch (answer.kind) {
+            case Kind::ours: return ours(answer.fence, now);
+            case Kind::not_ours: return not_ours(answer, now);
+            case Kind::not_replicated: return not_replicated(answer, now);
+            case Kind::no:
+            case Kind::unusable: break;
+        }
+        fault_ = nullptr;
+        return failed_try(unexpected_reply(), now);
+    }
+
+    AcquisitionAction failed(Fault fault, const MasterSets& masters, TimePoint now) {
+        token_.attempted(masters);
+        return failed_try(std::move(fault), now);
+    }
+
+    /// Whether somebody of this process waits behind us.
+    AcquisitionAction waiters(bool any, TimePoint now) { return send_script(any, now); }
+
+    // ---- A fencing token was to be stored
+
+    AcquisitionAction fence_stored(bool stored, TimePoint now) {
+        if (stored) return acquired(now);
+        return fence_failed(
+            {.error = {Errc::unavailable, {}, {}, "some masters have lost it again", {}}}, now);
+    }
+    AcquisitionAction fence_failed(Fault fault, TimePoint now) {
+        fault.maybe_executed = true;
+        return failed_try(std::move(fault), now);
+    }
+
+    // ---- A pause has ended
+
+    AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
+
+    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
+    AcquisitionAction granted(const std::optional<Grant>& grant, TimePoint now) {
+        const Drift& drift = plan_.attempts.drift;
+        const auto since = grant ? token_.granted(*grant, now, drift.factor) : std::nullopt;
+        // Replicas can only be asked on the connection that has written.
+        const bool complete =
+            !plan_.replicated && (!plan_.traits.fenced || (grant && grant->fence != 0));
+        if (!since || !complete || now >= valid_until(*since, plan_.attempts.lease, drift)) {
+            return pause_over(now);
+        }
+        fault_ = nullptr;
+        fence_ = grant->fence;
+        others_wait_ = true;  // as they did when we began to; the next command will tell
+        sent_ = *since;
+        return acquired(now);
+    }
+
+    // ---- At any time before a try is sent, and in a pause
+
+    AcquisitionAction cancelled() { return give_up_for(attempts_.cancelled(cancelled_by_caller)); }
+    AcquisitionAction closed() { return give_up_for(attempts_.cancelled(cancelled_by_close)); }
+
+    // ---- What else was to be done
+
+    AcquisitionAction fault_told(TimePoint now) {
+        return go_on(std::exchange(after_telling_, {}), now);
+    }
+
+    AcquisitionAction votes_returned(const MasterSets& reached) {
+        token_.votes_returned(reached);
+        return token_given_up();
+    }
+
+    /// `passed`: somebody of this process goes on with our place.
+    AcquisitionAction place_passed_on(bool passed) {
+        if (passed) return AcquisitionFailed{{}};
+        return give_token_up();
+    }
+
+    /// `kept`: the hold is in the lock table. Else the client was closed while the answer was on its way.
+    AcquisitionAction kept(bool kept) {
+        if (kept) return AcquisitionDone{.watch_over = false};
+        return fail(Errc::cancelled, cancelled_by_close);
+    }
+
+private:
+    AcquisitionAction go_on(AttemptAction next, TimePoint now) {
+        if (auto* over = std::get_if<GiveUp>(&next)) return give_up(std::move(over->error));
+        if (const auto* ours = std::get_if<Acquired>(&next)) return keep(*ours);
+        if (const auto* pause = std::get_if<Pause>(&next)) return this->pause(*pause);
+        return send(std::get<SendTry>(next), now);
+    }
+
+    AcquisitionAction keep(const Acquired& ours) const {
+        return KeepHold{.since = ours.since,
+                        .fence = fence_,
+                        .unclear = token_.unclear(),
+                        .others_wait = others_wait_};
+    }
+
+    /// A dead token is given up before the pause, and a new one made ready.
+    AcquisitionAction pause(const Pause& pause) {
+        sleep_ = SleepUntil{.until = pause.until, .subscribe = std::exchange(may_be_told_, false)};
+        return token_.dead() ? give_token_up() : wait();
+    }
+    AcquisitionAction wait() { return *std::exchange(sleep_, std::nullopt); }
+
+    // ---- Sending
+
+    /// The first try of a lock in the form that everybody uses is the plain command, the cheapest there is.
+    /// Its answer "no" tells neither why nor for how long, so then the script asks at once. Where others
+    /// have wanted the lock lately, the script comes first; and where several masters decide, so that a
+    /// vote which is of no use is held no longer than one round.
+    AcquisitionAction send(const SendTry& next, TimePoint now) {
+        answer_by_ = next.answer_by;
+        last_ = next.last;
+        is_plain_ = tries() == 1 && plan_.plain_set && !plan_.several_masters && !contended_ &&
+                    !token_.queued();
+        queue_ttl_ = std::chrono::milliseconds::zero();
+        return is_plain_ ? SendSet{answer_by_} : send_script(now);
+    }
+
+    /// At the last try it depends on those behind us what becomes of our place.
+    AcquisitionAction send_script(TimePoint now) {
+        is_plain_ = false;
+        if (!plan_.polls && last_ && token_.queued()) return AskForWaiters{};
+        return send_script(false, now);
+    }
+
+    AcquisitionAction send_script(bool has_waiters, TimePoint now) {
+        if (!plan_.polls) {
+            queue_ttl_ = token_.queue_ttl(last_, has_waiters, attempts_.presence_ttl(now));
+        }
+        const bool wants_place = queue_ttl_ > std::chrono::milliseconds::zero();
+        return SendScript{.answer_by = answer_by_,
+                          .queue_ttl = queue_ttl_,
+                          .announce = wants_place && !std::exchange(announced_, true)};
+    }
+
+    // ---- What a try has led to
+
+    /// Each of several masters gives a fencing token of its own. The greatest of a majority's is greater
+    /// than all before, and stays so for those to come when a majority has stored it.
+    AcquisitionAction ours(std::uint64_t fence, TimePoint now) {
+        fault_ = nullptr;
+        fence_ = fence;
+        token_.acquired();
+        if (plan_.traits.fenced && fence == 0) return failed_try(unexpected_reply(), now);
+        if (plan_.traits.fenced && plan_.several_masters) {
+            return StoreFence{.answer_by = answer_by_, .fence = fence};
+        }
+        return acquired(now);
+    }
+
+    AcquisitionAction not_ours(AcquireAnswer& answer, TimePoint now) {
+        fault_ = nullptr;
+        if (answer.place < 0) {
+            token_.refused(answer.place);
+        } else {
+            may_be_told_ = true;
+            token_.refused(answer.place, {.sent = sent_,
+                                          .time = answer.time,
+                                          .ttl = plan_.attempts.lease.duration() + plan_.lock_delay,
+                                          .server = std::move(answer.server)});
+            if (answer.will_be_told) answer.refusal.place = answer.place;
+        }
+        return after_try(attempts_.refused(now, answer.refusal), now);
+    }
+
+    AcquisitionAction acquired(TimePoint now) {
+        token_.acquired();
+        AttemptAction next = attempts_.taken(sent_, now);
+        if (!std::holds_alternative<Acquired>(next)) token_.die();
+        return after_try(std::move(next), now);
+    }
+
+    /// The lock is ours, and would be lost with this server: it stays so while there is time to ask
+    /// the replicas again, and is given back at the end of that.
+    AcquisitionAction not_replicated(AcquireAnswer& answer, TimePoint now) {
+        token_.acquired();
+        token_.repeated();
+        Fault fault{.error = {Errc::not_replicated,
+                              {},
+                              std::move(answer.node),
+                              std::to_string(answer.replicas) + " of " +
+                                  std::to_string(answer.replicas_wanted) + " replicas have it",
+                              {}}};
+        return met(std::move(fault), now);
+    }
+
+    AcquisitionAction failed_try(Fault fault, TimePoint now) {
+        token_.failed(queue_ttl_, fault.maybe_executed);
+        return met(std::move(fault), now);
+    }
+
+    AcquisitionAction met(Fault fault, TimePoint now) {
+        fault.error.key = plan_.key;
+        if (fault.error.code != Errc::cancelled) {
+            fault_ = std::make_shared<const Error>(fault.error);
+        }
+        return after_try(attempts_.fault(now, std::move(fault)), now);
+    }
+
+    AcquisitionAction after_try(AttemptAction next, TimePoint now) {
+        if (fault_ == told_fault_) return go_on(std::move(next), now);
+        told_fault_ = fault_;
+        after_telling_ = std::move(next);
+        return TellFault{};
+    }
+
+    // ---- Giving up
+
+    AcquisitionAction give_up_for(AttemptAction over) {
+        return give_up(std::move(std::get<GiveUp>(over).error));
+    }
+
+    /// Whoever waits behind us in this process goes on with our place.
+    AcquisitionAction give_up(Error why) {
+        error_ = std::move(why);
+        sleep_.reset();
+        if (token_.can_pass_place_on()) return PassPlaceOn{token_.unclear()};
+        return give_token_up();
+    }
+
+    AcquisitionAction give_token_up() {
+        if (token_.has_votes_to_return()) return ReturnVotes{answer_by_};
+        return token_given_up();
+    }
+
+    /// Before a pause comes the next token.
+    AcquisitionAction token_given_up() {
+        if (sleep_) return make_hold();
+        return AcquisitionFailed{token_.clean_up()};
+    }
+
+    AcquisitionAction make_hold() {
+        const CleanUp clean_up = token_.clean_up();
+        token_ = TokenState{{}};
+        announced_ = false;
+        return MakeHold{.new_token = true, .clean_up = clean_up};
+    }
+
+    AcquisitionAction fail(Error why) {
+        error_ = std::move(why);
+        return AcquisitionFailed{token_.clean_up()};
+    }
+    AcquisitionAction fail(Errc code, std::string why) {
+        return fail(Error{code, {}, {}, std::move(why), {}});
+    }
+
+    AcquisitionPlan plan_;
+    Attempts attempts_;
+    TokenState token_{{}};  // of the token that we ask with
+    bool contended_ = false;
+    bool announced_ = false;    // the lock table knows the token
+    bool may_be_told_ = false;  // there is a place to be told of
+
+    // The try that is under way, or was the last one.
+    bool is_plain_ = false;
+    bool last_ = false;
+    TimePoint answer_by_{};
+    TimePoint sent_{};
+    std::chrono::milliseconds queue_ttl_{0};
+    std::uint64_t fence_ = 0;   // of the lock that was taken; 0 without one
+    bool others_wait_ = false;  // other processes, as the server said last
+
+    std::shared_ptr<const Error> fault_{};       // of the last try
+    std::shared_ptr<const Error> told_fault_{};  // what was told of that
+    AttemptAction after_telling_{};
+    std::optional<SleepUntil> sleep_{};  // to come when a new token is ready
+    Error error_{};
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,181 @@
+#pragma once
+
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/grant.hpp>
+
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// How far a command has got at several masters: a bit for each, by its place in the list. All zero
+/// where one master decides.
+struct MasterSets {
+    std::uint64_t asked = 0;     ///< it was sent there, and was or may be carried out
+    std::uint64_t answered = 0;  ///< with yes or no
+    std::uint64_t agreed = 0;    ///< with yes
+    std::uint64_t late = 0;      ///< the answer is still to come
+
+    std::uint64_t unanswered() const noexcept { return asked & ~answered; }
+    std::uint64_t heard_of() const noexcept { return answered | late; }
+};
+
+/// Which of several masters may have a token, and which have not answered for it yet. Shared by the holds
+/// of one token and by the answers that come late. Thread-safe.
+class TokenAtMasters {
+public:
+    /// The lock was asked for.
+    void attempted(const MasterSets& reached) noexcept {
+        asked_ |= reached.asked;
+        unsettled_ += std::popcount(reached.late);
+    }
+
+    /// An answer to that has come late.
+    void settled() noexcept { --unsettled_; }
+
+    std::uint64_t asked() const noexcept { return asked_.load(); }
+    bool was_asked(std::size_t master) const noexcept { return ((asked() >> master) & 1U) != 0; }
+    bool all_settled() const noexcept { return unsettled_.load() == 0; }
+
+private:
+    std::atomic<std::uint64_t> asked_{0};
+    std::atomic<std::int64_t> unsettled_{0};
+};
+
+/// What one token may have at the server, or at each of several masters, while it asks for a lock, as
+/// far as its client can know:
+///
+/// - *nothing*;
+/// - *a place* in the queue, or maybe one: a try that asked for it got no answer. A grant can come;
+///   whoever gives up has to leave the queue, or to pass the place on;
+/// - *the lock*.
+///
+/// Independently of that, it is *unclear* once a try got no answer: the server may carry that out at
+/// any time. And it is *dead* once the lock came too late, or has to be given back: it is never asked with
+/// again. The state alone says what has to be released when nobody asks with the token any more.
+class TokenState {
+public:
+    using Milliseconds = std::chrono::milliseconds;
+
+    explicit TokenState(std::string token, bool several_masters = false)
+        : token_(std::move(token)),
+          at_masters_(several_masters ? std::make_shared<TokenAtMasters>() : nullptr) {}
+
+    /// A token with a place that another waiter of this process has passed on.
+    static TokenState with_place(std::string token, bool unclear) {
+        TokenState state{std::move(token)};
+        state.queued_ = true;
+        state.unclear_ = unclear;
+        return state;
+    }
+
+    const std::string& token() const noexcept { return token_; }
+    bool queued() const noexcept { return queued_; }
+    bool unclear() const noexcept { return unclear_; }
+    bool dead() const noexcept { return dead_; }
+
+    /// Outlives this: it goes with the hold. Null where one master decides.
+    const std::shared_ptr<TokenAtMasters>& at_masters() const noexcept { return at_masters_; }
+
+    /// Whether the place is worth keeping for another waiter.
+    bool can_pass_place_on() const noexcept { return queued_ && !dead_; }
+
+    /// For how long the next try asks to keep a place if the lock is refused; negative to give it
+    /// up, zero to leave things as they are. `presence_ttl` is how long the waiter may be unheard of.
+    Milliseconds queue_ttl(bool last, bool has_waiters, Milliseconds presence_ttl) const noexcept {
+        if (!last || (queued_ && has_waiters)) return presence_ttl;
+        return Milliseconds{queued_ ? -1 : 0};
+    }
+
+    /// A try has got so far at several masters. What it was answered, or that it failed, comes next.
+    void attempted(const MasterSets& reached) noexcept {
+        if (at_masters_ == nullptr) return;
+        at_masters_->attempted(reached);
+        has_votes_ = (reached.unanswered() | reached.agreed) != 0;
+        unanswered_ = unanswered_ || reached.unanswered() != 0;
+    }
+
+    /// The lock was refused. `place` is how many wait in front, negative without a place. Votes that some
+    /// masters gave all the same are needed by others: the token dies.
+    void refused(std::int64_t place) noexcept {
+        queued_ = place >= 0;
+        has_lock_ = false;
+        if (has_votes_) die();
+    }
+
+    /// With a place, the answer is also what a grant will be measured by.
+    void refused(std::int64_t place, ClockSample sample) {
+        refused(place);
+        sample_ = std::move(sample);
+    }
+
+    /// The lock is ours.
+    void acquired() noexcept {
+        queued_ = false;
+        has_lock_ = true;
+    }
+
+    /// The lock is of no use to anybody, or has to be given back: the end of the token.
+    void die() noexcept {
+        dead_ = true;
+        unclear_ = true;
+    }
+
+    /// A try with `queue_ttl` failed; it may have been, or may yet be, carried out.
+    void failed(Milliseconds queue_ttl, bool maybe_executed) noexcept {
+        if (has_votes_) die();
+        if (!maybe_executed) return;
+        unclear_ = true;
+        if (queue_ttl > Milliseconds::zero()) queued_ = true;
+    }
+
+    /// An answer came, but an earlier sending of the same try may be carried out as well; or the lock is
+    /// ours and does not count yet.
+    void repeated() noexcept { unclear_ = true; }
+
+    /// From when on the lock is ours, by a message that arrived at `arrived`; nothing where one more
+    /// try has to tell.
+    std::optional<TimePoint> granted(const Grant& grant, TimePoint arrived,
+                                     double drift_factor) const {
+        if (dead_ || !queued_ || grant.token != token_ || !sample_) return std::nullopt;
+        return granted_at(*sample_, grant, arrived, drift_factor);
+    }
+
+    /// Whether votes have to be given back at once, to several masters, when nobody asks with the token
+    /// any more: others need them, and so does our own next try.
+    bool has_votes_to_return() const noexcept {
+        return at_masters_ != nullptr && clean_up().needed();
+    }
+
+    /// The token's release has got so far.
+    void votes_returned(const MasterSets& reached) noexcept {
+        all_returned_ = !unanswered_ && (at_masters_->asked() & ~reached.heard_of()) == 0;
+    }
+
+    /// What has to be released when nobody asks with the token any more.
+    CleanUp clean_up() const noexcept {
+        const bool may_have = queued_ || has_lock_ || unclear_;
+        return after_abandoned_try(may_have && !all_returned_, unclear_);
+    }
+
+private:
+    std::string token_;
+    std::shared_ptr<TokenAtMasters> at_masters_;
+    std::optional<ClockSample> sample_;
+    bool queued_ = false;
+    bool has_lock_ = false;
+    bool unclear_ = false;
+    bool dead_ = false;
+    bool has_votes_ = false;  // of the last try: some of several masters have, or may have, done it
+    bool unanswered_ = false;    // one of them has been asked with this token and has not answered
+    bool all_returned_ = false;  // they have all heard of its release
+};
+
+}  // namespace redlatch::inline v0::detail
