@@ -138,6 +138,25 @@ protected:
         return steps;
     }
 
+    /// Everything that a script could leave: keys, tokens in the lock and in the queue, terms.
+    std::set<std::string> traces() {
+        std::set<std::string> all;
+        for (const std::string& key : redis_.keys()) all.insert(key);
+        for (const std::string& token : queue()) all.insert("place of " + token);
+        for (const auto& [token, terms] : redis_.hgetall(keys_.waiters)) {
+            all.insert("terms of " + token);
+        }
+        if (!redis_.exists(keys_.lock)) return all;
+        if (key_type() == KeyType::string) {
+            all.insert("lock of " + *redis_.get(keys_.lock));
+        } else {
+            for (const auto& [token, count] : redis_.hgetall(keys_.lock)) {
+                all.insert("lock of " + token);
+            }
+        }
+        return all;
+    }
+
     /// Somebody holds the lock. In front waits one who cannot be told just now, and behind one who
     /// can, if any waits at all.
     void set_the_scene(bool waiting, KeyType waiter, bool fenced) {
@@ -180,6 +199,14 @@ protected:
         EXPECT_FALSE(ear.pending_grant());
     }
 
+    /// What ends in an error leaves nothing that was not there before.
+    void expect_no_trace_of_an_error(const RawReply& reply, const std::set<std::string>& before) {
+        if (!reply.is_error()) return;
+        for (const std::string& trace : traces()) {
+            EXPECT_TRUE(before.contains(trace)) << trace << " is left by: " << reply.text;
+        }
+    }
+
     RawRedis limited_{server_};
 };
 
@@ -203,10 +230,14 @@ TEST_P(LimitedScripts, make_no_two_owners_and_leave_no_key_for_ever_whatever_com
                                          (free ? ", free" : "") + (waiting ? ", waiting" : "") +
                                          (waiter == KeyType::string ? " s" : " h") +
                                          (fenced ? ", fenced" : ""));
-                            if (!waiting && (fenced || waiter == KeyType::hash)) continue;
+                            if (!waiting && waiter == KeyType::hash) continue;
                             set_the_scene(waiting, waiter, fenced);
                             if (free) redis_.del(keys_.lock);
-                            expect_sane(step, command, step.run(), ear);
+                            if (fenced) redis_.del(keys_.fence);  // the last one's is forgotten
+                            const std::set<std::string> before = traces();
+                            const RawReply reply = step.run();
+                            expect_sane(step, command, reply, ear);
+                            expect_no_trace_of_an_error(reply, before);
                         }
                     }
                 }
@@ -302,6 +333,19 @@ TEST_P(OccupiedCompanion, is_named_to_who_wants_a_place) {
         EXPECT_EQ(owner(), holder);
         EXPECT_EQ(redis_.keys(), before);
     });
+}
+
+TEST_P(OccupiedCompanion, is_named_to_who_asks_for_a_free_lock_that_others_wait_for) {
+    for (const std::string stay : {"30000", "0", "-1"}) {
+        for_each_occupant([&] {
+            redis_.del(keys_.lock);
+            const auto before = redis_.keys();
+            const RawReply refused = ask(c, stay, "0");
+            EXPECT_TRUE(refused.text.starts_with("WRONGTYPE ")) << refused.text;
+            EXPECT_NE(refused.text.find(key_), std::string::npos) << refused.text;
+            EXPECT_EQ(redis_.keys(), before);
+        });
+    }
 }
 
 TEST_P(OccupiedCompanion, is_named_to_the_first_who_waits) {

@@ -302,6 +302,22 @@ TEST_P(Queue, free_lock_behind_too_many_dead_is_nobodys_yet) {
     EXPECT_EQ(redis_.keys(), Tokens{"job"});
 }
 
+TEST_P(Queue, acquire_of_a_free_lock_keeps_no_place_behind_too_many_who_cannot_be_told) {
+    for (const bool has_waited : {false, true}) {
+        for (const int stay : {30'000, 0, -1}) {
+            redis_.flushall();
+            put_unheard(10'130);
+            if (has_waited)
+                put(a, to_string(GetParam()) + " 60000 " + std::to_string(now() + 60'000'000) +
+                           " 0 0");
+            EXPECT_TRUE(acquire({.token = a, .lease = 20'000, .stay = stay}).ours);
+            expect_owner(a, 20'000);
+            EXPECT_EQ(queue().size(), 10'130U) << has_waited << ' ' << stay;
+            EXPECT_FALSE(has_terms(a));
+        }
+    }
+}
+
 TEST_P(Queue, acquire_that_finds_the_key_absent_serves_those_who_waited) {
     Listener ear{server_, a};
     for (const int stay : {30'000, 0, -1}) {

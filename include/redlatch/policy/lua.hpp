@@ -25,21 +25,27 @@ local function clock()
   return now
 end
 
--- The number of who has the lock `already`, or of a new holder. Where the last one was lost, or
--- overwritten with something else, it rises by the clock. It is kept a day longer than the lock.
-local function number_of(already, lease)
+-- The stored number if the holder has the lock `already`, else the next one; and whether that has to be
+-- stored. Where the last one was lost, or overwritten with something else, the clock says the next.
+local function number_of(already)
   local last = tonumber(redis.pcall('GET', fence))
   if not (last and last > 0 and last < 9007199254740991) then
     last, already = 0, false
   end
+  return already and last or math.max(last + 1, clock()), not already
+end
+
+-- Runs behind the lock, so that no error there leaves a number. The number is kept a day longer than
+-- the lock. Returns an error, or nothing.
+local function store(number, is_new, lease)
   local life = lease + 86400000
-  if not already then
-    last = math.max(last + 1, clock())
-    redis.call('SET', fence, string.format('%.0f', last), 'PX', life)
-  elseif redis.call('PTTL', fence) < life then
+  if is_new then
+    local done = redis.pcall('SET', fence, string.format('%.0f', number), 'PX', life)
+    return done.err and done
+  end
+  if redis.call('PTTL', fence) < life then
     redis.call('PEXPIRE', fence, life)
   end
-  return last
 end
 )lua";
 
@@ -55,6 +61,7 @@ inline constexpr const char* raise_fence = R"lua(
 local least = tonumber(ARGV[3] or 0)
 if fence and least > (tonumber(redis.pcall('GET', fence)) or 0) then
   redis.call('SET', fence, string.format('%.0f', least), 'PX', lease + 86400000)
+  return 1
 end
 )lua";
 
@@ -100,29 +107,36 @@ end
 -- `own_shape`: of the lock that is free now, or whose key may be overwritten. Returns the fencing
 -- token, or 0 for who wants none.
 local function give(token, shape, lease, fenced, own_shape)
-  local number = fenced == '1' and number_of(false, lease) or 0
+  local number = fenced == '1' and number_of(false) or 0
+  local failed = false
   if shape == 's' then
     redis.call('SET', lock, token, 'PX', lease)
-    return number
+  else
+    if own_shape == 's' then
+      redis.call('DEL', lock)
+    end
+    redis.call('HSET', lock, token, 1)
+    local done = redis.pcall('PEXPIRE', lock, lease)
+    failed = type(done) == 'table' and done
   end
-  if own_shape == 's' then
-    redis.call('DEL', lock)
+  if number > 0 and not failed then
+    failed = store(number, true, lease)
   end
-  redis.call('HSET', lock, token, 1)
-  local done = redis.pcall('PEXPIRE', lock, lease)
-  if type(done) == 'table' then
-    -- A key without an end would lock everybody out for ever.
+  if failed then
+    -- Only a hash gets here: the command that stores a number writes a string, too. A key without an end
+    -- would lock everybody out for ever.
     redis.call('HDEL', lock, token)
-    error(done.err, 0)
+    error(failed.err, 0)
   end
   return number
 end
 
 -- Gives the lock to the first waiter who can take it, and takes him out of the queue, as it does
 -- with the dead before him. Whose client is not there just now keeps the place for a moment. Returns
--- who it was, for how long, and, where it was nobody, whether more wait than one run may look at. To
--- `me` it gives only the word, and to `dead` nothing: a late command may have given a place to a
--- token that is released.
+-- who it was, and for how long; where it was nobody, whether more wait than one run may look at, and
+-- whether it has removed some, so that another run gets further. To `me` it gives only the word, and to
+-- `dead` nothing: a late command may have given a place to a token that is released. Where it may not read
+-- the terms it returns nobody, and the error.
 local function grant(me, dead, own_shape, server)
   local batch = redis.call('ZRANGE', queue, 0, 0)
   local looked, kept = 0, 0
@@ -135,8 +149,12 @@ local function grant(me, dead, own_shape, server)
       end
       -- A client's tokens begin with its id, 32 hexadecimal digits.
       local channel = 'redlatch:client:' .. string.sub(token, 1, 32)
+      local known = redis.pcall('HGET', waiters, token) or ''
+      if type(known) == 'table' then
+        return nil, known
+      end
       local shape, lease, seen_until, hears, fenced =
-          string.match(redis.call('HGET', waiters, token) or '', '^(%a) (%d+) (%d+) (%d) (%d)$')
+          string.match(known, '^(%a) (%d+) (%d+) (%d) (%d)$')
       local alive = shape and tonumber(seen_until) > clock() and token ~= dead
       local listeners = alive and hears == '1' and redis.pcall('PUBSUB', 'NUMSUB', channel)
       if listeners and listeners[2] == 0 then
@@ -161,7 +179,7 @@ local function grant(me, dead, own_shape, server)
     looked = looked + #batch
     batch = redis.call('ZRANGE', queue, kept, kept + 99)
   end
-  return nil, nil, batch[1] and kept < looked
+  return nil, nil, batch[1] ~= nil, kept < looked
 end
 )lua";
 
@@ -225,22 +243,29 @@ local function wait(ttl, owner)
   return refuse(ttl, redis.call('ZRANK', queue, token) or -1, owner)
 end
 
--- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else.
+-- The lock is free: whoever has waited comes first. Returns the answer if that is somebody else. A place is
+-- taken last: what fails before leaves none.
 local function give_way()
-  if stay > 0 then
-    local _, failed = join()
-    if failed then
-      return failed
-    end
+  local given, its_lease, unseen, removed = grant(token, nil, own_shape, server)
+  if type(its_lease) == 'table' then
+    return about(waiters, its_lease)
   end
-  local given, its_lease, more = grant(token, nil, own_shape, server)
-  if given == token or not (given or more) then
+  if given == token or not (given or unseen and removed) then
+    if unseen then
+      leave()
+    end
     return nil
   end
-  if stay < 0 then
+  local place = -1
+  if stay > 0 then
+    -- The grant must not be lost behind an error.
+    local joined, at = pcall(join)
+    place = joined and at or -1
+  elseif stay < 0 then
     leave()
+  else
+    place = tonumber(redis.pcall('ZRANK', queue, token)) or -1
   end
-  local place = tonumber(redis.pcall('ZRANK', queue, token)) or -1
   return refuse(its_lease or -2, place, given or '')
 end
 )lua";
@@ -270,13 +295,21 @@ if owner == token then
   local ttl = math.max(redis.call('PTTL', lock), lease)
   redis.call('PEXPIRE', lock, ttl)
   local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
-  return {1, ttl, waiting, now, fenced and number_of(true, lease) or 0}
+  local number, is_new = 0, false
+  if fenced then
+    number, is_new = number_of(true)
+    local failed = store(number, is_new, lease)
+    if failed then
+      return failed
+    end
+  end
+  return {1, ttl, waiting, now, number}
 end
 
 local function take(waiting)
-  local number = fenced and number_of(false, lease) or 0
+  local number = fenced and number_of(false) or 0
   redis.call('SET', lock, token, 'PX', ARGV[2])
-  return {1, lease, waiting, now, number}
+  return fenced and store(number, true, lease) or {1, lease, waiting, now, number}
 end
 
 local queued = not owner and queue and redis.pcall('ZCARD', queue) or 0
@@ -315,11 +348,11 @@ if not (queue and redis.pcall('ZCARD', queue) ~= 0) then
   return owner and redis.call('DEL', lock) or 0
 end
 )lua" + fencing + queue + R"lua(
-local done, given, _, more = pcall(grant, nil, token, 's', server)
+local done, given, _, unseen, removed = pcall(grant, nil, token, 's', server)
 if not (done and given) and redis.call('GET', lock) == token then
   redis.call('DEL', lock)
 end
-return done and more and 2 or owner and 1 or 0
+return done and unseen and removed and 2 or owner and 1 or 0
 )lua";
 
     const std::string force = std::string{R"lua(
@@ -379,9 +412,9 @@ local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 local owner = redis.call('GET', lock)
 local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if owner == token then
-  local number = fenced and number_of(false, lease) or 0
+  local number = fenced and number_of(false) or 0
   redis.call('SET', lock, next_token, 'PX', lease)
-  return {1, waiting, number}
+  return fenced and store(number, true, lease) or {1, waiting, number}
 end
 if owner ~= next_token then
 )lua" + if_master + R"lua(
@@ -390,7 +423,11 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return {1, waiting, fenced and number_of(true, lease) or 0}
+local number, is_new = 0, false
+if fenced then
+  number, is_new = number_of(true)
+end
+return fenced and store(number, is_new, lease) or {1, waiting, number}
 )lua"},
     };
 }
@@ -407,17 +444,21 @@ local ttl = redis.call('PTTL', lock)
 local free = ttl == -2
 
 local function take(waiting)
-  local number = fenced and number_of(not free, lease) or 0
+  local number, is_new = 0, false
+  if fenced then
+    number, is_new = number_of(not free)
+  end
   if free then
     redis.call('HSET', lock, token, '1')
   end
   -- Also where that changes nothing: replicas are asked whether they have what was written here.
   local longer = ttl > lease
   local done = redis.pcall('PEXPIRE', lock, longer and ttl or ARGV[2])
-  if type(done) == 'table' then
+  local failed = type(done) == 'table' and done or fenced and store(number, is_new, lease)
+  if failed then
     -- Forbidden by the ACL: a key without an end would lock everybody out for ever.
     redis.call('HDEL', lock, token)
-    return done
+    return failed
   end
   return {1, longer and ttl or lease, waiting, now, number}
 end
@@ -457,8 +498,8 @@ if alone or redis.pcall('HLEN', lock) ~= 0 then
   return ours
 end
 )lua"} + fencing + queue + R"lua(
-local done, _, _, more = pcall(grant, nil, token, 'h', server)
-return done and more and 2 or ours
+local done, _, _, unseen, removed = pcall(grant, nil, token, 'h', server)
+return done and unseen and removed and 2 or ours
 )lua";
 
     const std::string force = std::string{R"lua(
@@ -530,13 +571,14 @@ local not_after, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
                        R"lua(
 local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if redis.call('HEXISTS', lock, token) == 1 then
-  local number = fenced and number_of(false, lease) or 0
+  local number = fenced and number_of(false) or 0
   redis.call('DEL', lock)
   redis.call('HSET', lock, next_token, 1)
   local done = redis.pcall('PEXPIRE', lock, lease)
-  if type(done) == 'table' then
+  local failed = type(done) == 'table' and done or fenced and store(number, true, lease)
+  if failed then
     redis.call('DEL', lock)
-    return done
+    return failed
   end
   return {1, waiting, number}
 end
@@ -547,7 +589,11 @@ end
 if redis.call('PTTL', lock) < lease then
   redis.call('PEXPIRE', lock, lease)
 end
-return {1, waiting, fenced and number_of(true, lease) or 0}
+local number, is_new = 0, false
+if fenced then
+  number, is_new = number_of(true)
+end
+return fenced and store(number, is_new, lease) or {1, waiting, number}
 )lua"},
     };
 }

@@ -88,7 +88,7 @@ private:
             if (bug == Bug::fence_without_clock) patch(*script, next_fence, "last + 1");
             if (bug == Bug::fence_without_memory) patch(*script, next_fence, "clock()");
             if (bug != Bug::fence_not_granted) continue;
-            patch(*script, "fenced == '1' and number_of(false, lease)", "number_of(true, lease)");
+            patch(*script, "fenced == '1' and number_of(false)", "number_of(true)");
         }
         if (bug == Bug::late_commands_run) patch(made.acquire, "clock() > not_after", "false");
         if (bug == Bug::last_come_first_served) {
