@@ -17,6 +17,7 @@ set(REDLATCH_HEADERS
     # core: machines that decide, without a clock, a mutex, a thread or I/O
     include/redlatch/core/random.hpp
     include/redlatch/core/fault.hpp
+    include/redlatch/core/command.hpp
     include/redlatch/core/slot.hpp
     include/redlatch/core/redirection.hpp
     include/redlatch/core/backoff.hpp

@@ -19,7 +19,6 @@ namespace {
 using namespace redlatch;
 using detail::Argument;
 using detail::Call;
-using detail::Wiring;
 
 /// What a server would read: the words of one command, or nothing for another shape.
 std::vector<std::string> words_of(std::string_view bytes) {
@@ -76,7 +75,7 @@ TEST(Call, by_sha_names_the_script) {
 
 TEST(Call, whole_brings_the_script_along) {
     const Call call{script(), {"key"}, {"token"}};
-    EXPECT_EQ(words_of(call.wire({.form = Wiring::Form::whole})),
+    EXPECT_EQ(words_of(call.wire({.form = {.whole = true}})),
               (Words{"EVAL", "return 1", "1", "key", "token"}));
 }
 
@@ -87,22 +86,22 @@ TEST(Call, bytes_on_the_wire) {
 TEST(Call, keys_are_counted) {
     EXPECT_EQ(words_of(Call(script(), {}, {}).wire())[2], "0");
     const Call call{script(), {"a", "b", "c"}, {"x"}};
-    EXPECT_EQ(words_of(call.wire({.form = Wiring::Form::whole})),
+    EXPECT_EQ(words_of(call.wire({.form = {.whole = true}})),
               (Words{"EVAL", "return 1", "3", "a", "b", "c", "x"}));
 }
 
 TEST(Call, further_keys_can_be_left_out) {
     const Call call{script(), {"a", "b", "c"}, {"x", Argument::server()}};
     EXPECT_TRUE(call.can_omit_keys());
-    EXPECT_EQ(words_of(call.wire({.first_key_only = true, .server = "id"})),
+    EXPECT_EQ(words_of(call.wire({.form = {.first_key_only = true}, .server = "id"})),
               (Words{"EVALSHA", std::string{script().sha()}, "1", "a", "x", "id"}));
     const Call one{script(), {"a"}, {"x"}};
     EXPECT_FALSE(one.can_omit_keys());
-    EXPECT_EQ(words_of(one.wire({.first_key_only = true})), words_of(one.wire()));
+    EXPECT_EQ(words_of(one.wire({.form = {.first_key_only = true}})), words_of(one.wire()));
     const Call none{script(), {}, {"x"}};
-    EXPECT_EQ(words_of(none.wire({.first_key_only = true})), words_of(none.wire()));
+    EXPECT_EQ(words_of(none.wire({.form = {.first_key_only = true}})), words_of(none.wire()));
     const Call plain = Call::plain({"SET", "a", "b"});
-    EXPECT_EQ(words_of(plain.wire({.first_key_only = true})), (Words{"SET", "a", "b"}));
+    EXPECT_EQ(words_of(plain.wire({.form = {.first_key_only = true}})), (Words{"SET", "a", "b"}));
 }
 
 TEST(Call, names_the_server_that_it_goes_to) {
@@ -135,7 +134,7 @@ TEST(Call, numbers_are_decimal) {
 TEST(Call, same_call_can_be_sent_again_in_each_form) {
     const Call call{script(), {"key"}, {std::int64_t{7}}};
     const auto first = words_of(call.wire());
-    static_cast<void>(call.wire({.form = Wiring::Form::whole}));
+    static_cast<void>(call.wire({.form = {.whole = true}}));
     EXPECT_EQ(words_of(call.wire()), first);
     const Call copy = call;  // NOLINT(performance-unnecessary-copy-initialization)
     EXPECT_EQ(words_of(copy.wire()), first);

@@ -10,8 +10,9 @@ namespace {
 using redlatch::Errc;
 using redlatch::detail::classify_server_error;
 using redlatch::detail::Fault;
-using redlatch::detail::is_noscript;
+using redlatch::detail::kind_of;
 using redlatch::detail::plain_words;
+using redlatch::detail::ReplyKind;
 
 void expect_error(std::string_view text, Errc code, bool transient) {
     const auto [found_code, found_transient] = classify_server_error(text);
@@ -160,13 +161,26 @@ TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {
     }
 }
 
-TEST(ServerError, noscript_is_recognised) {
-    const auto fault = [](std::string message) {
-        return Fault{.error = {Errc::protocol, {}, {}, std::move(message), {}}};
+TEST(ServerError, says_what_a_command_has_to_do_next) {
+    const auto kind = [](std::string_view text) {
+        const Errc code = classify_server_error(text).code;
+        return kind_of(Fault{.error = {code, {}, {}, std::string{text}, {}}});
     };
-    EXPECT_TRUE(is_noscript(fault("NOSCRIPT No matching script. Please use EVAL.")));
-    EXPECT_FALSE(is_noscript(fault("ERR NOSCRIPT")));
-    EXPECT_FALSE(is_noscript(fault("")));
+    EXPECT_EQ(kind("NOSCRIPT No matching script. Please use EVAL."), ReplyKind::unknown_script);
+    EXPECT_EQ(kind("ERR NOSCRIPT"), ReplyKind::error);
+    EXPECT_EQ(kind("LATE 1700000000000001"), ReplyKind::late);
+    EXPECT_EQ(kind("LATE"), ReplyKind::error) << "without a time there is nothing to correct";
+    EXPECT_EQ(kind("READONLY You can't write against a read only replica."), ReplyKind::not_master);
+    EXPECT_EQ(kind("MASTERDOWN Link with MASTER is down"), ReplyKind::not_master);
+    EXPECT_EQ(kind("ERR Error running script (call to f_0): @user_script:1: -READONLY You can't"),
+              ReplyKind::not_master);
+    EXPECT_EQ(kind("MOVED 3999 127.0.0.1:6381"), ReplyKind::redirected);
+    EXPECT_EQ(kind("ASK 3999 127.0.0.1:6381"), ReplyKind::redirected);
+    EXPECT_EQ(kind("MOVED somewhere"), ReplyKind::error);
+    EXPECT_EQ(kind("TRYAGAIN Multiple keys request during rehashing of slot"), ReplyKind::error);
+    EXPECT_EQ(kind("NOPERM No permissions to access a key"), ReplyKind::denied);
+    EXPECT_EQ(kind("LOADING Redis is loading the dataset in memory"), ReplyKind::error);
+    EXPECT_EQ(kind("OOM command not allowed when used memory > 'maxmemory'."), ReplyKind::error);
 }
 
 }  // namespace

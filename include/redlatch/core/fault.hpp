@@ -13,8 +13,7 @@ struct Fault {
     Error error;
     bool transient = true;        ///< the same command may well succeed later
     bool maybe_executed = false;  ///< it may have run, or may still run
-    bool stale = false;  ///< the connection was kept idle and turned out to be dead: says nothing
-                         ///< about the server's health now
+    bool disconnected = false;    ///< the other end closed the connection, or it broke
 };
 
 /// An error that followed on another: the last try often has little time left, and what was wrong

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/command.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/script.hpp>
 #include <redlatch/options.hpp>
@@ -16,12 +17,7 @@ namespace redlatch::inline v0::detail {
 
 /// How a call is put on the wire of one connection.
 struct Wiring {
-    /// Whether a script is named or sent whole.
-    enum class Form { by_sha, whole };
-
-    Form form = Form::by_sha;
-    bool asking = false;            ///< behind ASKING, which a Cluster wants while it moves a slot
-    bool first_key_only = false;    ///< the server allows no other keys to us
+    SendForm form{};
     std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
     std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
 };
@@ -138,7 +134,7 @@ public:
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
     std::string wire(const Wiring& wiring = {}) const {
-        const std::size_t omitted = wiring.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
+        const std::size_t omitted = wiring.form.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
         std::string bytes;
         bytes.reserve(most_commands_fit);
         append_count(bytes, '*', count_ - omitted);
@@ -171,10 +167,8 @@ private:
     Argument slot(std::size_t i, const Wiring& wiring, std::size_t keys) const noexcept {
         if (!is_script() || i >= first_key) return slots_[i];
         if (i == 2) return static_cast<std::int64_t>(keys);
-        if (wiring.form == Wiring::Form::by_sha) {
-            return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
-        }
-        return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
+        if (wiring.form.whole) return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
+        return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
     }
 
     const Script* script_ = nullptr;

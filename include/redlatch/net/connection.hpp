@@ -164,8 +164,8 @@ public:
     }
 
     /// Leaves the answer to the command that was sent last to whoever receives next.
-    void owe(Answer answer, Awaiting awaiting) {
-        owed_.add(answer, Clock::now(), std::move(awaiting));
+    void owe(const Command& command, Answer answer, Awaiting awaiting) {
+        owed_.add(command, answer, Clock::now(), std::move(awaiting));
     }
 
     /// Whether answers are owed; if so, since when at most.
@@ -304,7 +304,7 @@ private:
     }
 
     static Fault broken(Fault fault) {
-        fault.stale = true;  // the pool clears this for a connection that was new
+        fault.disconnected = true;
         return fault;
     }
 

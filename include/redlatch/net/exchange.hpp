@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/command.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
@@ -7,82 +8,121 @@
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/server_error.hpp>
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
 
-/// One call on one connection: what has to be sent, and what an answer to it calls for. A script that
-/// the server does not know is sent whole; one that it finds late although its answer is still waited
-/// for, again with the time it told; one for which the ACL allows no keys but the first, without them.
+/// A connection's fault, as far as it decides what follows.
+inline ConnectionFailure failure_of(const Fault& fault) noexcept {
+    return {.disconnected = fault.disconnected, .maybe_executed = fault.maybe_executed};
+}
+
+/// What decides how a call is sent over a connection.
+inline CommandTraits traits_of(const Call& call, const Connection& connection, bool reused,
+                               KeyAccess keys) noexcept {
+    return {.is_script = call.is_script(),
+            .can_omit_keys = call.can_omit_keys(),
+            .reused = reused,
+            .script_known = connection.has_run(call.script()),
+            .keys = keys};
+}
+
+/// What goes over the wire for a call whose script uses no time. `connection`: where it is sent.
+inline std::string encode(const Call& call, SendForm form, const Connection& connection) {
+    Wiring wiring{.form = form};
+    if (connection.server() != nullptr) wiring.server = *connection.server();
+    return call.wire(wiring);
+}
+
+/// One command: sends and receives what its `Command` says, over one connection or two.
 class Exchange {
 public:
-    /// Borrows both.
-    Exchange(Connection& connection, const Call& call, const Wiring& wiring)
-        : connection_(&connection), call_(&call), wiring_(wiring) {}
+    explicit Exchange(ReplyUse use) noexcept : command_(use) {}
 
-    /// Blocks until there is an answer.
+    /// It goes over this connection from now on, as `call`; both are borrowed. `reused`: the
+    /// connection lay idle. False where it must not be sent there.
+    bool use(Connection& connection, bool reused, const Call& call, KeyAccess keys,
+             bool asking = false) {
+        connection_ = &connection;
+        call_ = &call;
+        asking_ = asking;
+        return command_.connected(traits_of(call, connection, reused, keys));
+    }
+
+    /// Blocks until there is an answer. `next` says whether the command has to be sent over another
+    /// connection.
     Expected<Reply, Fault> run(const Limit& limit) {
         for (;;) {
             auto sent = send(limit);
             auto reply = sent ? connection_->receive(limit) : Unexpected{std::move(sent).error()};
-            if (auto answer = take(std::move(reply))) {
-                if (!*answer) ask_for_type(answer->error(), limit);
-                return *std::move(answer);
-            }
+            judge(reply);
+            if (step_.next == CommandStep::Next::send) continue;
+            if (!reply) ask_for_type(reply.error(), limit);
+            return reply;
         }
     }
 
     /// Sends what is to be sent next. `limit`: how long its answer will be waited for.
     Expected<void, Fault> send(const Limit& limit) {
-        if (wiring_.asking) {
+        if (asking_) {
             auto allowed = connection_->call(Call::plain({"ASKING"}).wire(), limit);
             if (!allowed) return Unexpected{std::move(allowed).error()};
         }
         sent_ = Clock::now();
-        wiring_.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
-        return connection_->send(call_->wire(wiring_), limit);
+        Wiring wiring{.form = command_.form()};
+        wiring.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
+        if (connection_->server() != nullptr) wiring.server = *connection_->server();
+        return connection_->send(call_->wire(wiring), limit);
     }
 
-    /// The call's answer; nothing where it has to be sent once more.
-    std::optional<Expected<Reply, Fault>> take(Expected<Reply, Fault> reply) {
-        const auto time = reply ? reply->view().time(call_->answer()) : told_late(reply.error());
-        if (time) connection_->clock().answered(sent_, *time, Clock::now());
-        if (!reply) {
-            if (connection_->alive() && worth_another(reply.error())) return std::nullopt;
-            name_keys(reply.error());
-            name_type(reply.error());
-            return reply;
+    /// What to do after this reply, or after a fault of the connection. Completes what it says.
+    CommandStep judge(Expected<Reply, Fault>& reply) {
+        note_time(reply);
+        if (connection_->alive()) {
+            const ReplyKind kind = kind_of(reply, call_->answer());
+            step_ = command_.answered(kind);
+            if (kind == ReplyKind::value) return take(*reply);
+            if (kind == ReplyKind::misshapen) reply = Unexpected{unexpected_reply()};
+        } else {
+            step_ = command_.failed(failure_of(reply.error()));
         }
-        if (call_->is_script()) connection_->note_run(call_->script());
-        if (!reply->view().fits(call_->answer())) {
-            connection_->discard();
-            Fault fault = unexpected_reply();
-            fault.error.node = connection_->node();
-            return Unexpected{std::move(fault)};
-        }
-        reply->server = connection_->server();
-        return reply;
+        if (step_.drop_connection) connection_->discard();
+        if (step_.next != CommandStep::Next::send) complete(reply.error());
+        return step_;
     }
 
+    /// No connection could be made for it, or what followed on its answer failed.
+    CommandStep failed(Fault& fault) {
+        step_ = command_.failed(failure_of(fault));
+        fault.maybe_executed = command_.unclear();
+        return step_;
+    }
+
+    CommandStep step() const noexcept { return step_; }
+    CommandStep::Next next() const noexcept { return step_.next; }
+    const Command& command() const noexcept { return command_; }
     const Call& call() const noexcept { return *call_; }
 
-    /// How the call was sent last.
-    const Wiring& wiring() const noexcept { return wiring_; }
-
 private:
-    bool worth_another(const Fault& fault) {
-        if (call_->is_script() && is_noscript(fault) && wiring_.form == Wiring::Form::by_sha) {
-            wiring_.form = Wiring::Form::whole;
-            return true;
-        }
-        if (told_late(fault)) return !std::exchange(was_late_, true);
-        const bool may_omit = call_->can_omit_keys() && !wiring_.first_key_only;
-        if (fault.error.code != Errc::denied || !may_omit) return false;
-        wiring_.first_key_only = true;
-        return true;
+    void note_time(const Expected<Reply, Fault>& reply) {
+        const auto time = reply ? reply->view().time(call_->answer()) : told_late(reply.error());
+        if (time) connection_->clock().answered(sent_, *time, Clock::now());
+    }
+
+    CommandStep take(Reply& reply) {
+        if (call_->is_script()) connection_->note_run(call_->script());
+        reply.repeated = command_.unclear();
+        reply.server = connection_->server();
+        return step_;
+    }
+
+    void complete(Fault& fault) {
+        fault.maybe_executed = command_.unclear();
+        if (fault.error.node.empty()) fault.error.node = connection_->node();
+        name_keys(fault);
+        name_type(fault);
     }
 
     /// The server does not say which key its ACL forbids.
@@ -120,11 +160,12 @@ private:
                               ", and this policy keeps a " + std::string{call_->type()};
     }
 
-    Connection* connection_;
-    const Call* call_;
-    Wiring wiring_;
+    Command command_;
+    CommandStep step_{CommandStep::Next::fail};
+    Connection* connection_ = nullptr;
+    const Call* call_ = nullptr;
     TimePoint sent_{};
-    bool was_late_ = false;
+    bool asking_ = false;  // an ASKING goes in front: the Cluster is moving the key's slot
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -50,12 +50,10 @@ public:
     /// ASKING, as a node of a Cluster wants it for a slot that it is just being given.
     Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit,
                                bool asking = false) {
-        auto reply = run_on(pool_.borrow(limit), call, limit, asking);
-        if (!reply && reply.error().stale) {
-            const Fault first = std::move(reply).error();
-            reply = run_on(pool_.borrow_new(limit), again, limit, asking);
-            if (reply) reply->repeated = first.maybe_executed;
-            if (!reply && first.maybe_executed) reply.error().maybe_executed = true;
+        Exchange exchange{ReplyUse::awaited};
+        auto reply = run_on(exchange, pool_.borrow(limit), call, limit, asking);
+        if (exchange.next() == CommandStep::Next::reconnect) {
+            reply = run_on(exchange, pool_.borrow_new(limit), again, limit, asking);
         }
         note(reply);
         return reply;
@@ -71,10 +69,12 @@ public:
     /// a script, too, that was never carried out on that connection.
     bool post(const Call& call, Awaiting awaiting, const Limit& limit) {
         auto loan = pool_.borrow(limit);
-        if (!loan || !(*loan)->has_run(call.script())) return false;
+        if (!loan) return false;
         Connection& connection = **loan;
-        if (!connection.send(call.wire(wiring_for(connection)), limit)) return false;
-        connection.owe(call.answer(), std::move(awaiting));
+        Exchange exchange{ReplyUse::left};
+        if (!exchange.use(connection, loan->reused(), call, key_access())) return false;
+        if (!exchange.send(limit)) return false;
+        connection.owe(exchange.command(), call.answer(), std::move(awaiting));
         return true;
     }
 
@@ -108,21 +108,23 @@ public:
         return pool_.dialer().is_current(connection);
     }
 
-    /// What came back on a connection may say that it leads to a replica: then a new one is due.
-    void check_role(const Connection& connection, const Fault& fault) {
-        if (says_not_master(fault)) pool_.dialer().leave(connection);
-    }
+    /// A connection that was made by `connect` leads to a replica: new ones are due.
+    void leave(const Connection& connection) { pool_.dialer().leave(connection); }
 
-    /// Whether scripts may use more keys than the first, as far as is known.
-    bool allows_all_keys() const noexcept {
+    /// Which keys of a script the server's ACL allows, as far as is known.
+    KeyAccess key_access() const noexcept {
         const TimePoint until = keys_denied_until_.load(std::memory_order_relaxed);
-        return until == TimePoint::min() || Clock::now() >= until;
+        if (until == TimePoint::min()) return KeyAccess::all;
+        return Clock::now() >= until ? KeyAccess::doubtful : KeyAccess::first_only;
     }
 
-    /// Remembers what kind of call the server has accepted.
+    /// Whether scripts may use more keys than the first, or are to try it.
+    bool allows_all_keys() const noexcept { return key_access() != KeyAccess::first_only; }
+
+    /// Remembers which keys the server has accepted.
     void learn(const Exchange& exchange) {
         if (!exchange.call().can_omit_keys()) return;
-        if (!exchange.wiring().first_key_only) {
+        if (!exchange.command().form().first_key_only) {
             // Read first, as a shared write for every command would make the threads wait.
             if (keys_denied_until_.load(std::memory_order_relaxed) != TimePoint::min()) {
                 keys_denied_until_ = TimePoint::min();
@@ -133,21 +135,6 @@ public:
         }
     }
 
-    /// How a call has to be written for this server, so that its keys are allowed for certain.
-    Wiring wiring_for(const Connection& connection) const noexcept {
-        const TimePoint until = keys_denied_until_.load(std::memory_order_relaxed);
-        Wiring wiring{.first_key_only = until != TimePoint::min()};
-        if (connection.server() != nullptr) wiring.server = *connection.server();
-        return wiring;
-    }
-
-    /// The same for a call that is sent again where they are not.
-    Wiring wiring_to_try(const Connection& connection) const noexcept {
-        Wiring wiring = wiring_for(connection);
-        wiring.first_key_only = !allows_all_keys();
-        return wiring;
-    }
-
     /// Something was asked of the server, or connected to it. Tells of its coming back.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
@@ -155,27 +142,32 @@ public:
     }
 
 private:
-    Expected<Reply, Fault> run_on(Expected<Pool::Loan, Fault> loan, const Call& call,
-                                  const Limit& limit, bool asking) {
-        if (!loan) return Unexpected{std::move(loan).error()};
+    Expected<Reply, Fault> run_on(Exchange& exchange, Expected<Pool::Loan, Fault> loan,
+                                  const Call& call, const Limit& limit, bool asking) {
+        if (!loan) return after(exchange, std::move(loan).error());
         Connection& connection = **loan;
-        Wiring wiring = wiring_to_try(connection);
-        wiring.asking = asking;
-        Exchange exchange{connection, call, wiring};
+        exchange.use(connection, loan->reused(), call, key_access(), asking);
         auto reply = exchange.run(limit);
         if (reply) learn(exchange);
         if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.answer())) {
             reply = connection.wait_for(call.replicas(), *std::move(reply), limit);
-            if (!reply) reply.error().maybe_executed = true;
+            if (!reply) {
+                reply.error().maybe_executed = true;
+                exchange.failed(reply.error());
+            }
         }
-        if (!reply) note_fault(connection, reply.error());
-        if (!reply && !loan->reused()) reply.error().stale = false;
+        if (!reply) note_fault(connection, exchange.step(), reply.error());
         return reply;
     }
 
+    static Unexpected<Fault> after(Exchange& exchange, Fault fault) {
+        exchange.failed(fault);
+        return Unexpected{std::move(fault)};
+    }
+
     /// Connections to one server tend to die together: where one did, the others are not tried.
-    void note_fault(const Connection& connection, const Fault& fault) {
-        check_role(connection, fault);
+    void note_fault(const Connection& connection, CommandStep step, const Fault& fault) {
+        if (step.leave_server) leave(connection);
         if (!connection.alive() && fault.error.code == Errc::unavailable) pool_.drop_idle();
     }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <redlatch/core/command.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/redirection.hpp>
+#include <redlatch/core/server_clock.hpp>
 
 #include <array>
 #include <string>
@@ -15,16 +18,21 @@ struct ServerError {
     bool transient;
 };
 
-/// Whether the server does not know the script by its SHA: nothing was executed.
-inline bool is_noscript(const Fault& fault) {
-    return fault.error.message.starts_with("NOSCRIPT");
-}
-
 /// Whether it was a replica that answered: nothing was executed.
 inline bool says_not_master(const Fault& fault) {
     const std::string& text = fault.error.message;
     return text.starts_with("READONLY") || text.starts_with("MASTERDOWN") ||
            text.find(": -READONLY") != std::string::npos;  // inside a script, before 7.0
+}
+
+/// What an error in answer to a command decides.
+inline ReplyKind kind_of(const Fault& error) {
+    if (error.error.message.starts_with("NOSCRIPT")) return ReplyKind::unknown_script;
+    if (told_late(error)) return ReplyKind::late;
+    if (says_not_master(error)) return ReplyKind::not_master;
+    if (redirection_of(error)) return ReplyKind::redirected;
+    if (error.error.code == Errc::denied) return ReplyKind::denied;
+    return ReplyKind::error;
 }
 
 /// Whether a lock's keys are in two places just now, as their slot moves: neither server can do it.

@@ -2,9 +2,11 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/command.hpp>
 #include <redlatch/core/quorum.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/net/exchange.hpp>
 #include <redlatch/net/pipeline.hpp>
 #include <redlatch/net/server_error.hpp>
 #include <redlatch/net/thread.hpp>
@@ -153,9 +155,7 @@ private:
     /// An errand's command at one server.
     struct Order {
         std::shared_ptr<Errand> errand;
-        bool whole = false;           // the server does not know the script
-        bool repeated = false;        // the connection before had died while it lay idle
-        bool first_key_only = false;  // the ACL forbids the others
+        Command command{ReplyUse::awaited};
     };
 
     /// The way to one server.
@@ -279,7 +279,7 @@ private:
         Link& link = links_[&node];
         if (link.pipe && !node.is_current(link.pipe->connection())) {
             Fault fault = io_fault("another server is the master");
-            fault.stale = true;
+            fault.disconnected = true;
             break_off(node, link, std::move(fault));
         }
         if (link.pipe) {
@@ -296,7 +296,7 @@ private:
         }
     }
 
-    void write(Node& node, Link& link, Order order) {
+    void write(Node& node, Link& link, Order order, bool again = false) {
         Errand& errand = *order.errand;
         Pipeline<Order>& pipe = *link.pipe;
         const TimePoint now = Clock::now();
@@ -306,10 +306,13 @@ private:
             return cast(order.errand, node, Vote::none, false);
         }
         errand.sent = std::min(errand.sent, now);
-        Wiring wiring = node.wiring_for(pipe.connection());
-        wiring.form = order.whole ? Wiring::Form::whole : Wiring::Form::by_sha;
-        wiring.first_key_only = wiring.first_key_only || order.first_key_only;
-        pipe.add(errand.call().wire(wiring), std::move(order));
+        const Call call = errand.call();
+        if (!again) {
+            order.command.connected(
+                traits_of(call, pipe.connection(), link.was_idle, node.key_access()));
+        }
+        const std::string bytes = encode(call, order.command.form(), pipe.connection());
+        pipe.add(bytes, std::move(order));
     }
 
     /// Sends and reads as much as goes without waiting.
@@ -380,12 +383,12 @@ private:
     void break_off(Node& node, Link& link, Fault fault) {
         std::vector<Order> unanswered = link.pipe->take_unanswered();
         link.pipe.reset();
-        const bool died_idle = fault.stale && link.was_idle;
         bool failed = false;
         bool news = false;
         for (Order& order : unanswered) {
-            if (died_idle && !order.repeated && !order.errand->concluded) {
-                order.repeated = true;
+            if (order.errand->concluded) order.command.leave();
+            const CommandStep step = order.command.failed(failure_of(fault));
+            if (step.next == CommandStep::Next::reconnect) {
                 link.waiting.push_back(std::move(order));
             } else {
                 failed = true;
@@ -400,15 +403,19 @@ private:
 
     void take(Node& node, Link& link, Pipeline<Order>::Answered answered) {
         Order& order = answered.order;
-        if (!answered.reply) {
-            take_error(node, link, std::move(order), std::move(answered.reply).error());
-            return;
+        const CommandStep step = order.command.answered(kind_of(answered.reply, Answer::integer));
+        if (step.leave_server) node.leave(link.pipe->connection());
+        if (step.next == CommandStep::Next::send) {
+            return write(node, link, std::move(order), true);
         }
-        const auto done = answered.reply->view().integer();
-        if (!done) {
+        if (step.drop_connection) {
             cast(order.errand, node, Vote::none, true);
             return break_off(node, link, unexpected_reply());
         }
+        if (!answered.reply) {
+            return take_error(node, step, std::move(order), std::move(answered.reply).error());
+        }
+        const auto done = answered.reply->view().integer();
         cast(order.errand, node,
              *done == 1   ? Vote::yes
              : *done == 0 ? Vote::no
@@ -417,18 +424,9 @@ private:
     }
 
     /// An error on a connection that goes on.
-    void take_error(Node& node, Link& link, Order order, Fault fault) {
-        node.check_role(link.pipe->connection(), fault);
-        if (is_noscript(fault) && !order.whole) {
-            order.whole = true;
-            return write(node, link, std::move(order));
-        }
-        const bool denied = fault.error.code == Errc::denied && !order.first_key_only;
-        if (denied && order.errand->call().can_omit_keys()) {
-            order.first_key_only = true;
-            return write(node, link, std::move(order));
-        }
-        const auto to = topology_->voters() == 1 ? redirection_of(fault) : std::nullopt;
+    void take_error(Node& node, CommandStep step, Order order, Fault fault) {
+        const bool moved = step.next == CommandStep::Next::redirect && topology_->voters() == 1;
+        const auto to = moved ? redirection_of(fault) : std::nullopt;
         if (to && !order.errand->concluded && order.errand->moves++ < most_moves) {
             return redirect(node, std::move(order), *to, fault);
         }

@@ -107,12 +107,11 @@ public:
         for (Seat& seat : seats_) {
             if (!seat.loan) continue;
             (*seat.loan)
-                ->owe(call_->answer(),
+                ->owe(seat.exchange.command(), call_->answer(),
                       [member = seat.member, settled](const Expected<Reply, Fault>& reply) {
                           if (!reply && reply.error().maybe_executed) member->failed(reply.error());
                           if (settled) settled(reply.has_value());
                       });
-            seat.exchange.reset();
             seat.loan.reset();
             on_late(seat.member->node());
         }
@@ -140,11 +139,10 @@ private:
         Member* member;
         Stage stage = Stage::reaching;
         std::optional<Pool::Loan> loan{};  ///< while an answer is to come
-        std::optional<Exchange> exchange{};
+        Exchange exchange{ReplyUse::may_be_left};
         TimePoint reached_by{};
         TimePoint answer_by{};
         bool asked = false;            ///< the command was sent, and may have been carried out
-        bool repeated = false;         ///< it was sent on another connection before
         std::optional<Fault> doubt{};  ///< why there may be no connection
         std::optional<Expected<Reply, Fault>> answer{};
     };
@@ -208,14 +206,8 @@ private:
             return;
         }
         seat.loan.emplace(std::move(loan));
-        Connection& connection = **seat.loan;
-        const Call& call = seat.repeated ? *again_ : *call_;
-        Wiring wiring = seat.member->node().wiring_for(connection);
-        // An answer that nobody waits for must not be that the script is not known.
-        if (call.is_script() && !connection.has_run(call.script())) {
-            wiring.form = Wiring::Form::whole;
-        }
-        seat.exchange.emplace(connection, call, wiring);
+        const Call& call = seat.exchange.command().reconnected() ? *again_ : *call_;
+        seat.exchange.use(**seat.loan, seat.loan->reused(), call, seat.member->node().key_access());
         send(seat);
     }
 
@@ -224,7 +216,7 @@ private:
         seat.asked = true;
         const Limit limit = limit_.within(rules_.node_timeout);
         seat.answer_by = limit.at;
-        if (auto sent = seat.exchange->send(limit); !sent) {
+        if (auto sent = seat.exchange.send(limit); !sent) {
             heard(seat, Unexpected{std::move(sent).error()});
         }
     }
@@ -297,30 +289,22 @@ private:
 
     void heard(Seat& seat, Expected<Reply, Fault> reply) {
         seat.member->node().note(reply);
-        auto answer = seat.exchange->take(std::move(reply));
-        if (!answer) {
+        const CommandStep step = seat.exchange.judge(reply);
+        if (step.next == CommandStep::Next::send) {
             send(seat);
             return;
         }
         Node& node = seat.member->node();
-        if (*answer) {
-            node.learn(*seat.exchange);
-        } else {
-            node.check_role(**seat.loan, answer->error());
-        }
-        const bool was_idle = seat.loan->reused();
-        seat.exchange.reset();
+        if (reply) node.learn(seat.exchange);
+        if (step.leave_server) node.leave(**seat.loan);
         seat.loan.reset();
-        if (!*answer && answer->error().stale && was_idle && !seat.repeated) {
-            seat.repeated = true;
+        if (step.next == CommandStep::Next::reconnect) {
             node.drop_idle();
             reach(seat);
-            return;
-        }
-        if (*answer) {
-            count_in(seat, **std::move(answer));
+        } else if (reply) {
+            count_in(seat, *std::move(reply));
         } else {
-            fail(seat, std::move(*answer).error());
+            fail(seat, std::move(reply).error());
         }
     }
 
@@ -335,7 +319,6 @@ private:
                   .transient = false});
             return;
         }
-        reply.repeated = seat.repeated;
         ballot_.cast(vote_of(reply.view(), call_->answer()));
         seat.stage = Stage::done;
         seat.answer.emplace(std::move(reply));
@@ -353,8 +336,7 @@ private:
     }
 
     void fail(Seat& seat, Fault fault) {
-        fault.stale = false;
-        fault.maybe_executed = fault.maybe_executed || seat.repeated;
+        fault.maybe_executed = fault.maybe_executed || seat.exchange.command().unclear();
         if (fault.error.node.empty()) fault.error.node = seat.member->node().name();
         ballot_.cast(Vote::none);
         seat.stage = Stage::done;
