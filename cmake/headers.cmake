@@ -19,7 +19,11 @@ set(REDLATCH_HEADERS
     include/redlatch/core/fault.hpp
     include/redlatch/core/command.hpp
     include/redlatch/core/slot.hpp
+    include/redlatch/core/server_address.hpp
     include/redlatch/core/redirection.hpp
+    include/redlatch/core/slot_map.hpp
+    include/redlatch/core/slot_map_refresh.hpp
+    include/redlatch/core/cluster_redirection.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp

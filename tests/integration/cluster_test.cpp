@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -394,6 +395,156 @@ TEST(ClusterThatMoves, has_only_its_present_nodes_asked_for_the_map) {
     shared.knows_map = true;
     shared.master = masters.front()->port();  // an address that comes back is a node as before
     EXPECT_TRUE(eventually([&] { return lock_another(500ms); }));
+}
+
+/// An address at which nothing listens.
+std::string nowhere() {
+    Address address{.path = {}, .host = "127.0.0.1", .port = 0};
+    const UniqueFd closed_at_the_end = bind_to(address);
+    return address.host + ":" + std::to_string(address.port);
+}
+
+/// What a master that grants everything answers to the commands of a lock.
+std::string grants(const ScriptedServer::Words& command) {
+    return ScriptedServer::of_handshake(command).value_or(command.front() == "SET" ? "+OK\r\n"
+                                                                                   : ":1\r\n");
+}
+
+TEST(ClusterMap, is_waited_for_by_all_who_need_it_while_one_asks) {
+    std::atomic<std::uint16_t> port{0};
+    std::atomic<bool> may_tell{false};
+    const ScriptedServer server{[&](const auto& command, const auto&) {
+        if (command.front() != "CLUSTER") return grants(command);
+        EXPECT_TRUE(eventually([&] { return may_tell.load(); }));
+        return ScriptedServer::slots("127.0.0.1", port);
+    }};
+    port = server.port();
+    Client client{options_for("redis+cluster://" + nowhere() + "," + server.place(), 10s)};
+    std::vector<std::future<Result<Held>>> all;
+    for (int i = 0; i < 8; ++i) {
+        all.push_back(in_background([&client, i] {
+            return Lock<Simple>{client, "job" + std::to_string(i)}.acquire({.wait = 0s});
+        }));
+    }
+    EXPECT_TRUE(stays(
+        [&] {
+            return std::all_of(all.begin(), all.end(), [](const auto& one) {
+                return one.wait_for(0s) != std::future_status::ready;
+            });
+        },
+        200ms));
+    may_tell = true;
+    for (auto& one : all) {
+        ASSERT_TRUE(finishes(one));
+        EXPECT_TRUE(succeeds(one.get()));
+    }
+}
+
+TEST(ClusterMap, is_waited_for_until_the_callers_own_limit_or_stop) {
+    std::atomic<bool> over{false};
+    const ScriptedServer server{[&](const auto& command, const auto&) {
+        if (command.front() != "CLUSTER") return grants(command);
+        EXPECT_TRUE(eventually([&] { return over.load(); }));
+        return std::string{"-ERR not now\r\n"};
+    }};
+    Client client{options_for("redis+cluster://" + nowhere() + "," + server.place(), 20s)};
+    const auto takes = [&client](const std::string& name, AcquireOptions options) {
+        return in_background([&client, name, options] {
+            return Lock<Simple>{client, name}.acquire(options);
+        });
+    };
+    auto first = takes("first", {.wait = 0s});
+    std::stop_source stop;
+    auto cancelled = takes("cancelled", {.stop = stop.get_token()});
+    auto hasty = takes("hasty", {.wait = 100ms});
+    ASSERT_TRUE(finishes(hasty));
+    EXPECT_TRUE(fails_with(hasty.get(), Errc::unavailable));
+    stop.request_stop();
+    ASSERT_TRUE(finishes(cancelled));
+    EXPECT_TRUE(fails_with(cancelled.get(), Errc::cancelled));
+    over = true;
+    ASSERT_TRUE(finishes(first));
+}
+
+/// An answer to CLUSTER SLOTS.
+struct ToldRange {
+    int first;
+    int last;
+    std::string host;
+    int port;
+};
+std::string told(const std::vector<ToldRange>& ranges) {
+    std::string answer = "*" + std::to_string(ranges.size()) + "\r\n";
+    for (const auto& [first, last, host, port] : ranges) {
+        answer += "*3\r\n:" + std::to_string(first) + "\r\n:" + std::to_string(last) +
+                  "\r\n*2\r\n" + ScriptedServer::bulk(host) + ":" + std::to_string(port) + "\r\n";
+    }
+    return answer;
+}
+
+TEST(ClusterMap, that_contradicts_itself_is_refused_and_the_next_node_asked) {
+    const ScriptedServer trap{
+        [](const auto&, const auto&) { return std::string{"-ERR trap\r\n"}; }};
+    std::atomic<std::uint16_t> port{0};
+    const ScriptedServer honest{[&](const auto& command, const auto&) {
+        return command.front() == "CLUSTER" ? ScriptedServer::slots("127.0.0.1", port)
+                                            : grants(command);
+    }};
+    port = honest.port();
+    const int there = trap.port();
+    for (const std::vector<ToldRange>& lie : {
+             std::vector<ToldRange>{{0, 16383, "127.0.0.1", there}, {16383, 16383, "127.0.0.1", 1}},
+             std::vector<ToldRange>{{0, 16383, "127.0.0.1", there}, {16384, 16384, "127.0.0.1", 1}},
+             std::vector<ToldRange>{{0, 16382, "127.0.0.1", there}, {16383, 16382, "127.0.0.1", 1}},
+             std::vector<ToldRange>{{0, 16382, "127.0.0.1", there}, {-1, -1, "127.0.0.1", 1}},
+             std::vector<ToldRange>{{0, 16382, "127.0.0.1", there}, {16383, 16383, "a b", 1}},
+         }) {
+        const ScriptedServer liar{[&](const auto& command, const auto&) {
+            return command.front() == "CLUSTER" ? told(lie) : grants(command);
+        }};
+        Client client{options_for("redis+cluster://" + liar.place() + "," + honest.place(), 10s)};
+        EXPECT_TRUE(succeeds(Lock<Simple>{client, "job"}.acquire({.wait = 0s})));
+    }
+}
+
+TEST(ClusterMap, of_as_many_masters_as_slots_holds_nobody_up) {
+    std::atomic<std::uint16_t> port{0};
+    std::atomic<int> asked{0};
+    const ScriptedServer server{[&](const auto& command, const auto&) {
+        if (command.front() != "CLUSTER") return grants(command);
+        std::vector<ToldRange> ranges;
+        const int present = port;
+        for (int slot = 0; slot < 16384; ++slot) {
+            ranges.push_back({slot, slot, "127.0.0.1", slot % 2 == 0 ? present : slot + 1});
+        }
+        ++asked;
+        return told(ranges);
+    }};
+    port = server.port();
+    Client client{options_for("redis+cluster://" + server.place(), 10s)};
+    ASSERT_TRUE(succeeds(client.ping()));
+    EXPECT_GT(asked, 0);
+    int name = 0;
+    while (slot_of("job" + std::to_string(name)) % 2 != 0) ++name;
+    EXPECT_TRUE(succeeds(Lock<Simple>{client, "job" + std::to_string(name)}.acquire({.wait = 0s})));
+}
+
+TEST(ClusterRedirection, to_a_host_that_cannot_be_one_is_a_protocol_error) {
+    const std::vector<std::string> hostile{"a b:6379", "evil\x1b[31m:6379", "\xff:1", "h:0",
+                                           std::string(256, 'x') + ":6379"};
+    for (const std::string& target : hostile) {
+        for (const std::string kind : {"MOVED", "ASK"}) {
+            SCOPED_TRACE(kind + " " + target);
+            const ScriptedServer server{[&](const auto& command, const auto&) {
+                if (command.front() == "CLUSTER") return std::string{"-ERR not now\r\n"};
+                const std::string elsewhere = "-" + kind + " 1 " + target + "\r\n";
+                return ScriptedServer::of_handshake(command).value_or(elsewhere);
+            }};
+            Client client{options_for("redis+cluster://" + server.place(), 2s)};
+            const auto held = Lock<Simple>{client, "job"}.acquire({.wait = 0s});
+            EXPECT_TRUE(fails_with(held, Errc::protocol));
+        }
+    }
 }
 
 /// Text for a log, in one line.

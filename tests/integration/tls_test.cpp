@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -270,6 +271,52 @@ TEST_F(Tls, a_forked_child_has_connections_of_its_own) {
     }};
     EXPECT_EQ(child.read_line(), "ok");
     EXPECT_TRUE(child.wait());
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+TEST_F(Tls, a_forked_child_whose_files_are_gone_is_told_so_by_its_calls) {
+#if defined(REDLATCH_TEST_TSAN)
+    GTEST_SKIP() << "forks a process with threads";
+#endif
+    RedisServer server{{.tls = with(usual_)}};
+    const TempFolder folder;
+    const std::string file = folder.file("ca.pem");
+    const auto restore = [&] { std::filesystem::copy_file(authority_.file(), file); };
+    restore();
+    Client client{options_with(server.tls_uri("localhost"), {.ca_file = file})};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    const auto takes_another = [&](LineChannel& parent) {
+        parent.write_line(Lock<Simple>{client, "another"}.try_lock() ? "ok" : "refused");
+        return 0;
+    };
+
+    std::filesystem::remove(file);
+    ChildProcess asks_nothing{[&](LineChannel& parent) {
+        const bool none =
+            !lock.held() && lock.remaining() == 0ms && lock.state() == HoldState::none;
+        parent.write_line(none ? "none" : "held");
+        restore();
+        return takes_another(parent);
+    }};
+    EXPECT_EQ(asks_nothing.read_line(), "none");
+    EXPECT_EQ(asks_nothing.read_line(), "ok") << "what does no I/O has not set up TLS";
+    EXPECT_TRUE(asks_nothing.wait());
+
+    std::filesystem::remove(file);
+    ChildProcess asks{[&](LineChannel& parent) {
+        const auto held = lock.acquire({.wait = 100ms});
+        parent.write_line(held ? "acquired" : held.error().describe());
+        restore();
+        ChildProcess grandchild{takes_another};
+        parent.write_line(grandchild.read_line().value_or("no answer from the grandchild"));
+        return 0;
+    }};
+    const std::string answer = asks.read_line().value_or("no answer from the child");
+    EXPECT_NE(answer.find("ca.pem"), std::string::npos) << answer;
+    EXPECT_TRUE(answer.starts_with("invalid argument")) << answer;
+    EXPECT_EQ(asks.read_line(), "ok") << "they are back";
+    EXPECT_TRUE(asks.wait());
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/server_address.hpp>
+#include <redlatch/core/slot.hpp>
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +14,6 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Whether what a server calls a host may be one.
-inline bool may_be_host(std::string_view name) noexcept {
-    constexpr std::size_t longest = 255;
-    return !name.empty() && name.size() <= longest &&
-           std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
 /// A server of a Cluster says which other one a command belongs to. Nothing was executed.
 struct Redirection {
     bool once = false;  ///< for this command only (ASK); else from now on (MOVED)
@@ -29,7 +23,8 @@ struct Redirection {
 };
 
 /// What `MOVED slot host:port` or `ASK slot host:port` says; the host may be an IPv6 address without
-/// brackets, and empty or `?` where the server does not know it. Nothing for another fault.
+/// brackets, and empty or `?` where the server does not know it. Nothing for another fault, and where
+/// slot, host or port cannot be.
 inline std::optional<Redirection> redirection_of(const Fault& fault) {
     std::string_view text = fault.error.message;
     Redirection to;
@@ -46,17 +41,23 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     if (space == std::string_view::npos || colon == std::string_view::npos || colon < space) {
         return std::nullopt;
     }
-    const auto read = [](std::string_view digits, auto& number) {
-        const char* const end = digits.data() + digits.size();
-        const auto [stop, error] = std::from_chars(digits.data(), end, number);
-        return error == std::errc{} && stop == end;
-    };
-    if (!read(text.substr(0, space), to.slot) || !read(text.substr(colon + 1), to.port)) {
+    const char* const end_of_slot = text.data() + space;
+    const auto [stop, error] = std::from_chars(text.data(), end_of_slot, to.slot);
+    const auto port = parse_port(text.substr(colon + 1));
+    if (error != std::errc{} || stop != end_of_slot || to.slot >= slot_count || !port) {
         return std::nullopt;
     }
+    to.port = *port;
     const std::string_view host = text.substr(space + 1, colon - space - 1);
-    if (host != "?") to.host = host;
+    if (host.empty() || host == "?") return to;
+    if (!may_be_host(host)) return std::nullopt;
+    to.host = host;
     return to;
+}
+
+/// Whether a lock's keys are in two places just now, as their slot moves: no server can run the command.
+inline bool is_between_servers(const Fault& fault) {
+    return fault.error.message.starts_with("TRYAGAIN");
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -35,11 +35,6 @@ inline ReplyKind kind_of(const Fault& error) {
     return ReplyKind::error;
 }
 
-/// Whether a lock's keys are in two places just now, as their slot moves: neither server can do it.
-inline bool is_between_servers(const Fault& fault) {
-    return fault.error.message.starts_with("TRYAGAIN");
-}
-
 /// A server's words without where in a script they were said. Since Redis 7.0 that stands behind them,
 /// before in front.
 inline std::string_view plain_words(std::string_view text) {

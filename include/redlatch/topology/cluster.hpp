@@ -1,15 +1,16 @@
 #pragma once
 
-#include <redlatch/core/redirection.hpp>
+#include <redlatch/core/cluster_redirection.hpp>
+#include <redlatch/core/server_address.hpp>
 #include <redlatch/core/slot.hpp>
+#include <redlatch/core/slot_map.hpp>
+#include <redlatch/core/slot_map_refresh.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,7 +18,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -28,195 +31,228 @@ class Cluster final : public Topology {
 public:
     /// `common`: what there is to know about every node but its address. `on_move` is told that
     /// connections to a node have become useless.
-    Cluster(std::vector<Endpoint> seeds, Endpoint common, DialOptions dial, NodeUse use,
+    Cluster(const std::vector<Endpoint>& seeds, Endpoint common, DialOptions dial, NodeUse use,
             std::function<void(const std::string&)> on_reconnect, std::function<void()> on_move)
-        : seeds_(std::move(seeds)),
-          common_(std::move(common)),
+        : common_(std::move(common)),
           dial_(std::move(dial)),
           use_(std::move(use)),
           on_reconnect_(std::move(on_reconnect)),
-          on_move_(std::move(on_move)) {}
-
-    /// Where it is not known, any node: that one knows better.
-    Node& master_of(std::string_view key) override {
-        const std::lock_guard lock{mutex_};
-        if (Node* const node = owners_[slot_of(key)]) return *node;
-        return node_at(seeds_.front().host, seeds_.front().port);
+          on_move_(std::move(on_move)) {
+        for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
+        anybody_ = &node_at(seeds_.front());
     }
 
-    /// Follows `MOVED` and `ASK`; where a node is out of reach, asks for the map and goes where the
-    /// key is then.
+    /// Where it is not known, any node: that one knows better.
+    Node& master_of(std::string_view key) override { return *look_up(key).node; }
+
+    Node& node_of(const Redirection& to, Node& from) override {
+        return node_at({to.host.empty() ? host_of(from) : to.host, to.port});
+    }
+
+    bool is_master(const Node& node) override {
+        const std::lock_guard lock{mutex_};
+        const auto found = std::find(masters_.begin(), masters_.end(), &node);
+        const auto number = static_cast<std::size_t>(found - masters_.begin());
+        return found != masters_.end() && map_.serves(number);
+    }
+
     Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
                                           Spread&) override {
-        if (suspect_.exchange(false)) refresh(limit.within(limit.left() / 2));
-        Node* at = &master_of(call.key());
-        auto reply = at->run(call, again, limit);
-        for (int hop = 0; hop < most_hops && !reply && !limit.over(); ++hop) {
-            const Fault fault = reply.error();
-            const auto to = redirection_of(fault);
-            if (to) {
-                at = to->once ? &node_of(*to, *at) : &note(*to, *at);
-                if (!to->once) refresh(limit);
-            } else if (fault.error.code == Errc::unavailable && !is_between_servers(fault)) {
-                refresh(limit);
-                Node* const next = &master_of(call.key());
-                if (next == at || fault.maybe_executed) break;
-                at = next;
+        ClusterRedirection redirection{limit.at};
+        Master master = look_up(call.key(), Purpose::new_command);
+        Node* at = nullptr;
+        auto action =
+            master.is_certain ? redirection.begin() : redirection.begin_in_doubt(Clock::now());
+        for (;;) {
+            if (const auto* refreshing = std::get_if<ClusterRedirection::RefreshMap>(&action)) {
+                refresh({refreshing->until, limit.stop});
+                master = look_up(call.key());
+                action = redirection.map_settled(master.node != at, Clock::now());
+            } else if (const auto* pause = std::get_if<ClusterRedirection::Pause>(&action)) {
+                std::this_thread::sleep_for(saturating_sub(pause->until, Clock::now()));
+                action = redirection.pause_over(Clock::now());
+            } else if (auto* end = std::get_if<ClusterRedirection::GiveUp>(&action)) {
+                if (end->map_in_doubt) suspect_map();
+                return Unexpected{std::move(end->fault)};
             } else {
-                break;
+                const auto* to = std::get_if<ClusterRedirection::SendTo>(&action);
+                const bool first = at == nullptr;
+                at = to == nullptr ? master.node : &node_of(to->to, *at);
+                auto reply = at->run(first ? call : again, again, limit, to && to->to.once);
+                if (reply) return reply;
+                note_move(reply.error(), *at);
+                action = redirection.failed(std::move(reply).error(), Clock::now());
             }
-            reply = at->run(again, again, limit, to && to->once);
         }
-        if (!reply &&
-            redirection_of(reply.error())) {  // the time is over, or the map never settles
-            reply.error().error.code = Errc::unavailable;
-            reply.error().transient = true;
-        }
-        // Where no time is left to find out more, the next command does so first.
-        if (!reply && reply.error().error.code == Errc::unavailable) suspect_ = true;
-        return reply;
     }
 
     void failed(Node& node, const Fault& fault, const Limit& limit) override {
-        if (const auto to = redirection_of(fault)) {
-            if (!to->once) static_cast<void>(note(*to, node));
-        } else if (fault.error.code == Errc::unavailable) {
-            refresh(limit);
-        }
+        note_move(fault, node);
+        if (puts_map_in_doubt(fault)) refresh(limit);
     }
 
 private:
-    static constexpr int most_hops = 8;
-    static constexpr std::chrono::milliseconds least_age{100};
-
-    /// With the mutex held.
-    Node& node_at(const std::string& host, std::uint16_t port) {
-        Endpoint endpoint = common_;
-        endpoint.host = host;
-        endpoint.port = port;
-        std::unique_ptr<Node>& node = nodes_[endpoint.name()];
-        if (node == nullptr) {
-            auto dialer = std::make_unique<DirectDialer>(endpoint, dial_);
+    /// The node at that address, one for each that was ever heard of, as others refer to it.
+    Node& node_at(const ServerAddress& address) {
+        const std::lock_guard lock{nodes_mutex_};
+        auto found = nodes_.find(address);
+        if (found == nodes_.end()) {
+            auto dialer = std::make_unique<DirectDialer>(endpoint_of(address), dial_);
             dialer->on_move(on_move_);
-            node = std::make_unique<Node>(std::move(dialer), use_, on_reconnect_);
-            endpoints_[node.get()] = endpoint;
+            found = nodes_.try_emplace(address, std::move(dialer), use_, on_reconnect_).first;
         }
-        return *node;
+        return found->second;
     }
 
-    Node& node_of(const Redirection& to, const Node& from) {
+    std::string host_of(const Node& node) {
+        const std::lock_guard lock{nodes_mutex_};
+        const auto is_that = [&node](const auto& known) { return &known.second == &node; };
+        return std::find_if(nodes_.begin(), nodes_.end(), is_that)->first.host;
+    }
+
+    Endpoint endpoint_of(const ServerAddress& address) const {
+        Endpoint endpoint = common_;
+        endpoint.host = address.host;
+        endpoint.port = address.port;
+        return endpoint;
+    }
+
+    struct Master {
+        Node* node;
+        bool is_certain;  ///< no need to ask for the map first
+    };
+    enum class Purpose { any, new_command };
+
+    Master look_up(std::string_view key, Purpose purpose = Purpose::any) {
+        const unsigned slot = slot_of(key);
         const std::lock_guard lock{mutex_};
-        return node_at(to.host.empty() ? endpoints_.at(&from).host : to.host, to.port);
+        const bool suspect = purpose == Purpose::new_command && refreshes_.take_suspicion();
+        const auto number = map_.master_of(slot);
+        return number ? Master{masters_[*number], !suspect} : Master{anybody_, false};
     }
 
-    /// A slot has moved.
-    Node& note(const Redirection& to, const Node& from) {
-        Node& node = node_of(to, from);
+    void suspect_map() {
         const std::lock_guard lock{mutex_};
-        if (to.slot < slot_count) owners_[to.slot] = &node;
-        return node;
+        refreshes_.suspect();
     }
 
-    /// Asks for the map, if nobody else is doing that and what is known is not brand new.
+    void note_move(const Fault& fault, Node& from) {
+        const auto to = redirection_of(fault);
+        if (!to || to->once) return;
+        const ServerAddress address{to->host.empty() ? host_of(from) : to->host, to->port};
+        Node& node = node_at(address);
+        const std::lock_guard lock{mutex_};
+        if (map_.moved(to->slot, address) == masters_.size()) masters_.push_back(&node);
+    }
+
+    /// Returns once the map has been asked for, by this thread or another one, or need not be.
     void refresh(const Limit& limit) {
-        std::vector<Endpoint> nodes;
-        {
-            const std::lock_guard lock{mutex_};
-            const TimePoint now = Clock::now();
-            if (refreshing_ || (refreshed_ && now - *refreshed_ < least_age)) return;
-            refreshing_ = true;
-            nodes = informants();
+        using Turn = SlotMapRefresh::Turn;
+        std::unique_lock lock{mutex_};
+        Turn turn = refreshes_.wanted(Clock::now());
+        while (turn == Turn::wait) {
+            if (!wait_for_refresh(lock, limit)) return;
+            turn = refreshes_.waited(Clock::now());
         }
-        auto remaining = static_cast<int>(nodes.size());
-        for (const Endpoint& node : nodes) {
-            if (limit.over() || limit.cancelled()) break;
-            if (ask(node, limit.within(limit.left() / (remaining + 1)))) break;
-            --remaining;
-        }
-        const std::lock_guard lock{mutex_};
-        refreshing_ = false;
-        refreshed_ = Clock::now();
+        if (turn == Turn::skip) return;
+        const std::vector<ServerAddress> serving = map_.serving();
+        const std::optional<ServerAddress> last = informant_;
+        lock.unlock();
+        const auto outcome = ask_for_map({map_informants(seeds_, serving, last), limit.at}, limit);
+        lock.lock();
+        refreshes_.ended(outcome, Clock::now());
+        lock.unlock();
+        refreshed_.notify_all();
     }
 
-    /// Whom to ask, each once, the one that answered last first. With the mutex held.
-    std::vector<Endpoint> informants() const {
-        std::vector<Endpoint> all = seeds_;
-        for (const auto& known : endpoints_) {
-            if (!has_slots(*known.first)) continue;
-            const std::string name = known.second.name();
-            const bool is_seed = std::any_of(seeds_.begin(), seeds_.end(),
-                                             [&](const auto& seed) { return seed.name() == name; });
-            if (!is_seed) all.push_back(known.second);
+    /// False where the caller's time is over, or it is cancelled.
+    bool wait_for_refresh(std::unique_lock<std::mutex>& lock, const Limit& limit) {
+        while (refreshes_.under_way()) {
+            if (limit.over() || limit.cancelled()) return false;
+            refreshed_.wait_for(lock, std::min<Clock::duration>(limit.left(), stop_check_interval));
         }
-        const auto last = std::find_if(all.begin(), all.end(), [this](const Endpoint& endpoint) {
-            return endpoint.name() == informant_;
-        });
-        if (last != all.end()) std::rotate(all.begin(), last, last + 1);
-        return all;
-    }
-
-    /// Whether a node is the master of anything. With the mutex held.
-    bool has_slots(const Node& node) const {
-        return std::find(owners_.begin(), owners_.end(), &node) != owners_.end();
-    }
-
-    bool ask(Endpoint node, const Limit& limit) {
-        node.user = common_.user;
-        node.password = common_.password;
-        node.any_role = true;
-        auto connection = dial_.connect(node, limit);
-        if (!connection) return false;
-        auto reply = connection->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), limit);
-        return reply && learn(reply->view(), node);
-    }
-
-    /// Of each range of slots: first, last, master, replicas; of each node: host, port and more.
-    bool learn(const ReplyView& ranges, const Endpoint& from) {
-        if (ranges.size().value_or(0) == 0) return false;
-        const std::lock_guard lock{mutex_};
-        for (std::size_t i = 0; i < *ranges.size(); ++i) learn_range(ranges[i], from);
-        for (const auto& [name, node] : nodes_) {
-            if (!has_slots(*node)) node->drop_idle();
-        }
-        informant_ = from.name();
         return true;
     }
 
-    /// With the mutex held.
-    void learn_range(const ReplyView& range, const Endpoint& from) {
-        if (range.size().value_or(0) < 3 || range[2].size().value_or(0) < 2) return;
-        const auto first = range[0].integer();
-        const auto last = range[1].integer();
-        const auto port = range[2][1].integer();
-        if (!first || !last || !port || *first < 0 || *last >= slot_count || *port <= 0 ||
-            *port > 0xffff) {
-            return;
+    SlotMapRefresh::Outcome ask_for_map(SlotMapInquiry inquiry, const Limit& limit) {
+        while (const auto ask = inquiry.next(Clock::now())) {
+            if (learn_from(ask->node, {ask->until, limit.stop})) {
+                return SlotMapRefresh::Outcome::learned;
+            }
+            if (limit.cancelled()) return SlotMapRefresh::Outcome::cut_short;
         }
-        const std::string_view host = range[2][0].text();
-        const bool known = !host.empty() && host != "?";
-        if (known && !may_be_host(host)) return;
-        Node& node =
-            node_at(known ? std::string{host} : from.host, static_cast<std::uint16_t>(*port));
-        for (std::int64_t slot = *first; slot <= *last; ++slot) {
-            owners_[static_cast<std::size_t>(slot)] = &node;
+        return inquiry.failed(Clock::now());
+    }
+
+    bool learn_from(const ServerAddress& informant, const Limit& limit) {
+        Endpoint endpoint = endpoint_of(informant);
+        endpoint.any_role = true;
+        auto connection = dial_.connect(endpoint, limit);
+        if (!connection) return false;
+        const auto reply = connection->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), limit);
+        auto map = reply ? read(reply->view(), informant.host) : std::nullopt;
+        if (!map) return false;
+        learn(*std::move(map), informant);
+        return true;
+    }
+
+    /// Of each range of slots: first, last, master, replicas; of each node: host, port and more.
+    static std::optional<SlotMap> read(const ReplyView& answer, const std::string& host) {
+        std::vector<ToldSlots> ranges;
+        const std::size_t count = answer.size().value_or(0);
+        if (count > slot_count) return std::nullopt;
+        for (std::size_t i = 0; i < count; ++i) {
+            const ReplyView range = answer[i];
+            if (range.size().value_or(0) < 3 || range[2].size().value_or(0) < 2) return {};
+            const auto first = range[0].integer();
+            const auto last = range[1].integer();
+            const auto port = range[2][1].integer();
+            if (!first || !last || !port) return std::nullopt;
+            ranges.push_back({*first, *last, range[2][0].text(), *port});
+        }
+        return SlotMap::from(ranges, host);
+    }
+
+    void learn(SlotMap map, const ServerAddress& informant) {
+        std::vector<Node*> masters;
+        for (const ServerAddress& address : map.masters()) masters.push_back(&node_at(address));
+        Node& anybody = node_at(informant);
+        {
+            const std::lock_guard lock{mutex_};
+            std::swap(map_, map);
+            masters_ = masters;
+            informant_ = informant;
+            anybody_ = &anybody;
+        }
+        drop_others(std::move(masters));
+    }
+
+    /// What serves no slot is left alone.
+    void drop_others(std::vector<Node*> masters) {
+        std::sort(masters.begin(), masters.end());
+        const std::lock_guard lock{nodes_mutex_};
+        for (auto& [address, node] : nodes_) {
+            if (!std::binary_search(masters.begin(), masters.end(), &node)) node.drop_idle();
         }
     }
 
-    const std::vector<Endpoint> seeds_;
+    std::vector<ServerAddress> seeds_;
     const Endpoint common_;
     const DialOptions dial_;
     const NodeUse use_;
     const std::function<void(const std::string&)> on_reconnect_;
     const std::function<void()> on_move_;
+
+    std::mutex nodes_mutex_;
+    std::map<ServerAddress, Node> nodes_;
+
     std::mutex mutex_;
-    // Every one that was ever heard of, as others refer to it: one without slots is left alone.
-    std::map<std::string, std::unique_ptr<Node>> nodes_;
-    std::map<const Node*, Endpoint> endpoints_;
-    std::array<Node*, slot_count> owners_{};  // null where not known
-    std::string informant_;                   // told the map last
-    std::atomic<bool> suspect_{true};         // the map: to be asked for before the next command
-    bool refreshing_ = false;
-    std::optional<TimePoint> refreshed_;
+    std::condition_variable refreshed_;
+    SlotMapRefresh refreshes_;
+    SlotMap map_;
+    std::vector<Node*> masters_;              // by their numbers in the map
+    std::optional<ServerAddress> informant_;  // told the map last
+    Node* anybody_;                           // whom to ask where the map has nobody
 };
 
 }  // namespace redlatch::inline v0::detail

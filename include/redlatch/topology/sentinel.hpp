@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/core/redirection.hpp>
+#include <redlatch/core/server_address.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/dialer.hpp>
 

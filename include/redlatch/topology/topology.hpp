@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/net/node.hpp>
 
 #include <cstddef>
@@ -42,6 +43,18 @@ public:
 
     /// The master for `key`; one of them, where there are several. It lives as long as the topology.
     virtual Node& master_of(std::string_view key) = 0;
+
+    /// The server that `from` has named; `from` where there is none but it.
+    virtual Node& node_of(const Redirection& to, Node& from) {
+        static_cast<void>(to);
+        return from;
+    }
+
+    /// Whether that is the master of anything, as far as is known.
+    virtual bool is_master(const Node& node) {
+        static_cast<void>(node);
+        return true;
+    }
 
     /// All that decide about `key`.
     virtual std::vector<Node*> masters_of(std::string_view key) { return {&master_of(key)}; }
