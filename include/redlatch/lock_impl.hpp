@@ -171,7 +171,9 @@ REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& opti
 }
 
 REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {
-    return spec_.client->session().locks().find(spec_.key(), this_thread());
+    Session* const session = spec_.client->existing_session();
+    if (session == nullptr) return nullptr;  // a forked child holds nothing before its first call
+    return session->locks().find(spec_.key(), this_thread());
 }
 
 #endif

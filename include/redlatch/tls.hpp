@@ -365,8 +365,13 @@ public:
     explicit OpenSslLayer(TlsOptions options)
         : options_(std::move(options)), context_(std::make_shared<const TlsContext>(options_)) {}
 
+    /// One that cannot be set up.
+    OpenSslLayer(TlsOptions options, Error refusal)
+        : options_(std::move(options)), refusal_{.error = std::move(refusal), .transient = false} {}
+
     Expected<std::unique_ptr<Stream>, Fault> secure(int fd, const std::string& host,
                                                     const Limit& limit) const override {
+        if (context_ == nullptr) return Unexpected{refusal_};
         auto stream = std::make_unique<TlsStream>(context_, fd);
         const std::string& name = options_.server_name.empty() ? host : options_.server_name;
         if (auto done = stream->connect(name, limit); !done) {
@@ -376,12 +381,17 @@ public:
     }
 
     std::shared_ptr<const TlsLayer> afresh() const override {
-        return std::make_shared<const OpenSslLayer>(options_);
+        try {
+            return std::make_shared<const OpenSslLayer>(options_);
+        } catch (const LockError& error) {
+            return std::make_shared<const OpenSslLayer>(options_, error.error());
+        }
     }
 
 private:
     const TlsOptions options_;
     const std::shared_ptr<const TlsContext> context_;
+    const Fault refusal_{};  // where there is no context
 };
 
 }  // namespace detail

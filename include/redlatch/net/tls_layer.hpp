@@ -22,7 +22,7 @@ public:
         int fd, const std::string& host, const detail::Limit& limit) const = 0;
 
     /// The same once more, sharing nothing: for a forked child, whose parent may have been in the
-    /// middle of anything.
+    /// middle of anything. Where it cannot be set up again, `secure` of the new one says why.
     virtual std::shared_ptr<const TlsLayer> afresh() const = 0;
 };
 
