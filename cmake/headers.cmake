@@ -38,6 +38,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/acquisition.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/handoff.hpp
+    include/redlatch/core/intrusive_list.hpp
+    include/redlatch/core/lock_table.hpp
     include/redlatch/core/renew.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
@@ -88,7 +90,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
     include/redlatch/service/collector.hpp
-    include/redlatch/service/lock_table.hpp
+    include/redlatch/service/lock_table_monitor.hpp
     include/redlatch/service/listener.hpp
     include/redlatch/service/subscription.hpp
     include/redlatch/service/subscriptions.hpp

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "support/wait.hpp"
-#include <redlatch/service/lock_table.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "lock_table_tools.hpp"
 #include "service_tools.hpp"
 #include "support/wait.hpp"
-#include <redlatch/service/lock_table.hpp>
+#include <redlatch/service/lock_table_monitor.hpp>
 
 #include <gtest/gtest.h>
 
@@ -29,9 +29,10 @@ namespace {
 using namespace std::chrono_literals;
 using detail::Hold;
 using detail::LockTable;
+using detail::LockTableMonitor;
 using detail::Phase;
 using detail::TimePoint;
-using Answer = LockTable::Answer;
+using Outcome = LockTable::Outcome;
 using Kind = LockTable::Ending::Kind;
 
 /// What a thread does that has got the lock.
@@ -73,7 +74,7 @@ public:
         return {.lease = std::chrono::hours{1}, .drift = {.factor = 0, .floor = 1ms}};
     }
 
-    LockTable::Admission enter(Wait wait, std::stop_token stop = {}) {
+    LockTableMonitor::Admission enter(Wait wait, std::stop_token stop = {}) {
         const detail::HoldTerms terms = terms_of(inheritable());
         const TimePoint deadline = detail::saturating_add(
             Clock::now(), std::max(wait.duration(), Clock::duration::zero()));
@@ -82,9 +83,9 @@ public:
                             .caller = detail::this_thread(),
                             .wait = wait,
                             .deadline = deadline,
-                            .stop = stop,
                             .acquisition = {next_id_++, nullptr, false},
-                            .handoffs = {.in_row = 100, .others_poll = false}});
+                            .handoffs = {.in_row = 100, .others_poll = false}},
+                           stop);
     }
 
     /// The test's own thread has its turn.
@@ -121,7 +122,7 @@ public:
         waiters_.push_back(std::make_unique<Waiter>([this, number, wait, stop] {
             auto admission = enter(wait, stop);
             ++admitted_;
-            if (admission.answer != Answer::turn && admission.answer != Answer::handed) return;
+            if (admission.outcome != Outcome::turn && admission.outcome != Outcome::handed) return;
             {
                 const std::lock_guard lock{mutex_};
                 served_.push_back(number);
@@ -141,12 +142,12 @@ public:
 
     void wait_until_run_out() const { std::this_thread::sleep_until(hold->valid_until() + 1ms); }
 
-    LockTable table;
-    std::optional<LockTable::Turn> turn;
+    LockTableMonitor table;
+    std::optional<LockTableMonitor::Turn> turn;
     std::shared_ptr<Hold> hold;
 
 private:
-    void use(LockTable::Admission admission) {
+    void use(LockTableMonitor::Admission admission) {
         std::shared_ptr<Hold> mine = admission.hold;
         if (admission.turn && manner_ == Manner::gives_up) return admission.turn.reset();
         if (admission.turn) {
@@ -200,7 +201,7 @@ std::vector<Cause> causes_of_a_turn() {
         {"contender_leaves_its_place", begin_turn,
          [](Scene& scene) {
              scene.turn->announce(*asked_hold());
-             EXPECT_TRUE(scene.turn->bequeath(false));
+             EXPECT_TRUE(scene.turn->pass_place_on(false));
          }},
         {"contender_gets_a_hold_that_runs_out", begin_turn,
          [](Scene& scene) { static_cast<void>(scene.turn->finish(taken_hold(Scene::brief()))); }},

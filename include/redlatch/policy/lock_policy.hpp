@@ -67,6 +67,7 @@ struct PolicyTraits {
     bool watched;
     bool fenced;
     const LockScripts* scripts;
+    bool can_move = false;  ///< one of them gives the lock to a next token
 };
 
 template <LockPolicy P>
@@ -75,7 +76,8 @@ PolicyTraits traits_of() {
             .reentrant = P::reentrant,
             .watched = P::watched,
             .fenced = is_fenced<P>,
-            .scripts = &P::scripts()};
+            .scripts = &P::scripts(),
+            .can_move = !P::scripts().move.source().empty()};
 }
 
 }  // namespace detail

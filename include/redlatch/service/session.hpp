@@ -8,7 +8,7 @@
 #include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/eviction_check.hpp>
-#include <redlatch/service/lock_table.hpp>
+#include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
@@ -112,7 +112,7 @@ public:
         return topology_->run_on_masters(call, call, limit, spread);
     }
 
-    LockTable& locks() noexcept { return locks_; }
+    LockTableMonitor& locks() noexcept { return locks_; }
     Renewal& renewal() noexcept { return renewal_; }
     Collector& collector() noexcept { return collector_; }
     Contention& contention() noexcept { return contention_; }
@@ -346,7 +346,7 @@ private:
     Contention contention_;
 
     // Each may use those above it.
-    LockTable locks_;
+    LockTableMonitor locks_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
     EvictionCheck eviction_{
         [this](Observer::Warning warning) { tell_warning(std::move(warning)); }};

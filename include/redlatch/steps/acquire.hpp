@@ -80,19 +80,21 @@ private:
                                                   .caller = caller_,
                                                   .wait = options_->wait,
                                                   .deadline = machine_.deadline(),
-                                                  .stop = options_->stop,
                                                   .acquisition = acquisition_,
-                                                  .handoffs = handoff_limit()});
-        for (const auto& hold : admission.expired) session_->declare_lost(hold);
-        switch (admission.answer) {
-            case LockTable::Answer::turn: return contend(*std::move(admission.turn));
-            case LockTable::Answer::handed: return take_over(std::move(admission.hold));
-            case LockTable::Answer::nested: return nest(std::move(admission.hold), admission.count);
-            case LockTable::Answer::busy: return not_admitted(NotAdmitted::busy, admission.fault);
-            case LockTable::Answer::deadlock: return not_admitted(NotAdmitted::deadlock);
-            case LockTable::Answer::cancelled: return not_admitted(NotAdmitted::cancelled);
-            case LockTable::Answer::closed: return not_admitted(NotAdmitted::closed);
-            case LockTable::Answer::wrong_key_type: break;
+                                                  .handoffs = handoff_limit()},
+                                                 options_->stop);
+        if (admission.expired != nullptr) session_->declare_lost(admission.expired);
+        switch (admission.outcome) {
+            case LockTable::Outcome::turn: return contend(*std::move(admission.turn));
+            case LockTable::Outcome::handed: return take_over(std::move(admission.hold));
+            case LockTable::Outcome::nested:
+                return nest(std::move(admission.hold), admission.count);
+            case LockTable::Outcome::busy: return not_admitted(NotAdmitted::busy, admission.fault);
+            case LockTable::Outcome::deadlock: return not_admitted(NotAdmitted::deadlock);
+            case LockTable::Outcome::cancelled: return not_admitted(NotAdmitted::cancelled);
+            case LockTable::Outcome::closed: return not_admitted(NotAdmitted::closed);
+            case LockTable::Outcome::wrong_key_type:
+            case LockTable::Outcome::queued: break;  // that it waits in there
         }
         return not_admitted(NotAdmitted::wrong_key_type);
     }
@@ -110,10 +112,10 @@ private:
     }
 
     /// It is our turn to contend at the server.
-    Result<HoldRef> contend(LockTable::Turn turn) {
+    Result<HoldRef> contend(LockTableMonitor::Turn turn) {
         turn_.emplace(std::move(turn));
         const bool contended = session_->contention().lately(spec_->key(), Clock::now());
-        auto place = turn_->inherited();
+        auto place = turn_->place();
         if (!place) return drive(machine_.admitted(nullptr, contended));
         const PassedPlace passed{.token = place->token.bytes,
                                  .traits = place->terms.traits,
@@ -186,12 +188,12 @@ private:
     }
 
     Next carry_out(const AskForWaiters&) {
-        return machine_.waiters(turn_->has_heirs(), Clock::now());
+        return machine_.waiters(turn_->has_waiters(), Clock::now());
     }
 
     Next carry_out(const TellFault&) {
         if (machine_.fault() != nullptr) session_->tell_error(*machine_.fault());
-        turn_->met(machine_.fault());
+        turn_->set_fault(machine_.fault());
         return machine_.fault_told(Clock::now());
     }
 
@@ -222,7 +224,7 @@ private:
     }
 
     Next carry_out(const PassPlaceOn& place) {
-        return machine_.place_passed_on(turn_->bequeath(place.unclear));
+        return machine_.place_passed_on(turn_->pass_place_on(place.unclear));
     }
 
     Next carry_out(const KeepHold& keep) {
@@ -443,7 +445,7 @@ private:
     const LockOwner owner_ =
         options_->owner == Owner::hold ? LockOwner::acquisition(acquisition_.id) : caller_;
     AcquisitionMachine machine_;
-    std::optional<LockTable::Turn> turn_{};
+    std::optional<LockTableMonitor::Turn> turn_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
     std::uint64_t count_ = 0;       // where nested: the hold count wanted
     std::optional<Result<HoldRef>> result_{};

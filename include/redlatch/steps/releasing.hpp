@@ -50,7 +50,7 @@ private:
             machine_.begin({.kind = *kind,
                             .count = ending.count,
                             .watched = ending.watched,
-                            .has_heir = ending.has_heir,
+                            .has_heir = ending.can_hand_off,
                             .unclear_try = hold_->unclear_try,
                             .valid_until = hold_->valid_until(),
                             .masters = hold_->votes == nullptr ? 0 : hold_->votes->asked(),

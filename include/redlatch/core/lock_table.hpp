@@ -1,0 +1,679 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/grant.hpp>
+#include <redlatch/core/handoff.hpp>
+#include <redlatch/core/hold.hpp>
+#include <redlatch/core/intrusive_list.hpp>
+#include <redlatch/core/lock_owner.hpp>
+#include <redlatch/core/random.hpp>
+#include <redlatch/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// A process's place in the server's queue. It belongs to no thread: a contender that gives up
+/// passes it on to the next one.
+struct QueuePlace {
+    Token token;
+    HoldTerms terms;
+    bool unclear_try = false;  ///< as in `Hold`
+};
+
+/// A lock that passes from one owner in this process to the next.
+struct HandOff {
+    Token token;
+    TimePoint refreshed;       ///< when the last command went out that gave it its lease
+    bool unclear_try = false;  ///< as in `Hold`
+    std::uint64_t fence = 0;   ///< as in `Hold`
+    std::shared_ptr<TokenAtMasters> votes{};  ///< as in `Hold`
+};
+
+/// Who wants a lock, and how long for. Has to stay until the lock table has answered.
+struct AcquireRequest {
+    const HoldTerms& terms;
+    LockOwner owner;   ///< of the hold that is asked for
+    LockOwner caller;  ///< who waits: the calling thread; without one, the owner itself
+    Wait wait;
+    TimePoint deadline;
+    Acquisition acquisition;
+    HandoffLimit handoffs;
+
+    const std::string& key() const noexcept { return terms.keys->lock; }
+};
+
+/// The state of every lock inside this process: who holds it, which one owner contends for it at the
+/// server, and who waits behind that one, first come first served. All handles of a client on one
+/// name meet here. Does no I/O, reads no clock, blocks nobody: it says until when a waiter sleeps,
+/// and after each call `take_woken` says whom to wake.
+///
+/// A name's entry is there only while somebody holds it, contends for it or waits for it, or has
+/// yet to return an acquisition that was lost.
+class LockTable {
+    struct Entry;
+    using Entries = std::unordered_map<std::string, Entry>;
+    using Named = Entries::value_type;  // stays where it is, whatever is added or erased
+    using Position = Entries::iterator;
+
+public:
+    /// Who waits: a node that its owner embeds, and that stays where it is until the answer.
+    class Waiter : public IntrusiveList<Waiter>::Node {
+    public:
+        /// Whether the holder before has handed the lock to this one. Then the table has forgotten
+        /// about it, and `take_handed` needs no protection.
+        bool is_handed() const noexcept { return handed_ != nullptr; }
+
+    private:
+        friend LockTable;
+        const AcquireRequest* request_ = nullptr;  // where it waits in the queue
+        Named* name_ = nullptr;                    // where it is in one of this entry's lists
+        TimePoint wake_at_ = TimePoint::max();
+        std::shared_ptr<Hold> handed_{};
+        Waiter* next_woken_ = nullptr;
+        bool woken_ = false;
+    };
+
+    /// The right to contend for a lock at the server. Whoever has it ends it by `finish`,
+    /// `pass_place_on` or `end_turn`.
+    class Turn {
+    public:
+        Turn() = default;
+        explicit operator bool() const noexcept { return name_ != nullptr; }
+
+    private:
+        friend LockTable;
+        explicit Turn(Named& name) noexcept : name_(&name) {}
+        Named* name_ = nullptr;
+    };
+
+    /// What becomes of a request.
+    enum class Outcome {
+        queued,          ///< wait
+        turn,            ///< contend for it at the server
+        handed,          ///< the holder before us has passed it on
+        nested,          ///< its owner holds it already, and may hold it again
+        deadlock,        ///< the caller holds it already, may not again, and would wait for ever
+        busy,            ///< the wait ended first
+        cancelled,       ///< a stop was requested during the wait
+        closed,          ///< the client has been closed
+        wrong_key_type,  ///< it is in use with a policy of another key type
+    };
+
+    struct Admission {
+        Outcome outcome;
+        TimePoint wake_at{};  ///< where queued: `resume` then, or when woken
+        Turn turn{};
+        std::shared_ptr<Hold> hold{};          ///< where handed: the one we have now; where nested
+        std::uint64_t count = 0;               ///< where nested: the hold count wanted now
+        std::shared_ptr<Hold> expired{};       ///< found past its validity: to be declared lost
+        std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
+    };
+
+    /// Why a pause has ended.
+    enum class Woken {
+        in_time,    ///< it was over
+        granted,    ///< a message says that the lock is ours
+        recheck,    ///< a message may have been missed
+        lost,       ///< the end of the hold that is to be nested in
+        cancelled,  ///< a stop was requested
+        closed,     ///< the end of the client
+    };
+
+    /// A pause has ended, or lasts until then if nothing wakes the waiter.
+    struct Pause {
+        std::optional<Woken> ended{};
+        TimePoint wake_at{};
+    };
+
+    /// `seed`: for the times of re-checks.
+    explicit LockTable(std::uint64_t seed) : random_(seed) {}
+    LockTable(const LockTable&) = delete;
+    LockTable& operator=(const LockTable&) = delete;
+
+    /// Takes out one of those whom the last call wakes; null when there are no more.
+    Waiter* take_woken() noexcept {
+        Waiter* const first = first_woken_;
+        if (first == nullptr) return nullptr;
+        first_woken_ = std::exchange(first->next_woken_, nullptr);
+        first->woken_ = false;
+        return first;
+    }
+
+    /// Begins the turn where nobody has the lock or waits for it, as most requests find it: that takes
+    /// no look at the clock. Nothing for others, which `enter`.
+    Turn enter_if_free(const AcquireRequest& request) {
+        if (closed_) return {};
+        Named& name = *entries_.try_emplace(request.key()).first;
+        if (!name.second.free() || !name.second.queue.empty()) return {};
+        return begin_turn(name, request);
+    }
+
+    /// Asks for a lock. Queued, the waiter stays here as long as somebody else of this process is
+    /// before it; `resume` gives the answer.
+    Admission enter(const AcquireRequest& request, Waiter& waiter, TimePoint now,
+                    bool stop_requested) {
+        if (closed_) return {Outcome::closed};
+        const Position name = entries_.try_emplace(request.key()).first;
+        Entry& here = name->second;
+        Admission admission{Outcome::busy};
+        // Where others wait, the one in front takes it out, and has its turn at once.
+        if (here.queue.empty()) admission.expired = take_expired(here, now);
+        admission.outcome = outcome_of(here, request, now);
+        if (admission.outcome == Outcome::nested) {
+            nest(here.current, request.acquisition, admission);
+        } else if (admission.outcome == Outcome::turn) {
+            admission.turn = begin_turn(*name, request);
+        } else if (admission.outcome == Outcome::queued) {
+            waiter.request_ = &request;
+            waiter.name_ = &*name;
+            here.queue.push_back(waiter);
+            return resume(waiter, now, stop_requested);
+        } else if (admission.outcome == Outcome::busy && here.contended) {
+            admission.fault = here.fault;
+        }
+        erase_if_unused(name);
+        return admission;
+    }
+
+    /// Looks again whether a queued waiter is the next, when it was woken or has slept enough.
+    Admission resume(Waiter& waiter, TimePoint now, bool stop_requested) {
+        if (waiter.is_handed()) return take_handed(waiter);
+        Named& name = *waiter.name_;
+        Entry& here = name.second;
+        Admission admission{Outcome::queued};
+        const bool front = here.queue.front() == &waiter;
+        if (front) admission.expired = take_expired(here, now);
+        if (front && here.free() && !closed_) {
+            leave_queue(here, waiter);
+            admission.outcome = Outcome::turn;
+            admission.turn = begin_turn(name, *waiter.request_);
+        } else if (const auto end = end_of_wait(*waiter.request_, now, stop_requested)) {
+            admission.outcome = *end;
+            if (*end == Outcome::busy && here.contended) admission.fault = here.fault;
+            leave_queue(here, waiter);
+            if (front) wake_front(here);
+            erase_if_unused(name);
+        } else {
+            waiter.wake_at_ = std::min(waiter.request_->deadline, end_to_watch(here, now));
+            admission.wake_at = waiter.wake_at_;
+        }
+        return admission;
+    }
+
+    /// What `resume` answers a waiter that the lock was handed to.
+    static Admission take_handed(Waiter& waiter) {
+        Admission admission{Outcome::handed};
+        admission.hold = std::move(waiter.handed_);
+        return admission;
+    }
+
+    /// A pause of the one whose turn it is, which lasts until `until` or until there is something to
+    /// do. Begins it, and is asked again when the waiter was woken or has slept enough.
+    Pause pause(Turn turn, Waiter& waiter, TimePoint until, TimePoint now, bool stop_requested) {
+        Entry& here = turn.name_->second;
+        const auto ended = end_of_pause(here, until, now, stop_requested);
+        here.contender = ended ? nullptr : &waiter;
+        return {ended, std::min(until, here.recheck_at)};
+    }
+
+    /// The same for one who is about to nest in `hold`, which it has.
+    Pause pause(const Hold& hold, Waiter& waiter, TimePoint until, TimePoint now,
+                bool stop_requested) {
+        const Position name = entries_.find(hold.key());
+        if (name == entries_.end()) return {Woken::lost};
+        const auto ended = end_of_nesting(hold, until, now, stop_requested);
+        if (ended && waiter.name_ != nullptr) {
+            name->second.nesting.remove(waiter);
+            waiter.name_ = nullptr;
+            erase_if_unused(name);
+        } else if (!ended && waiter.name_ == nullptr) {
+            name->second.nesting.push_back(waiter);
+            waiter.name_ = &*name;
+        }
+        return {ended, std::min(until, hold.valid_until())};
+    }
+
+    /// The place in the server's queue that the one before has left behind, or that was announced.
+    const std::optional<QueuePlace>& place(Turn turn) const noexcept {
+        return turn.name_->second.queue_place;
+    }
+
+    /// Announces the token of a hold that will ask for a place in the server's queue: from now on a
+    /// grant for it is known to be ours.
+    void announce(Turn turn, const Hold& hold) {
+        turn.name_->second.queue_place = {.token = hold.token(), .terms = hold.terms()};
+    }
+
+    /// The message that ended the pause.
+    std::optional<Grant> take_grant(Turn turn) {
+        return std::exchange(turn.name_->second.grant, std::nullopt);
+    }
+
+    /// Whether somebody waits who could go on with the place.
+    bool has_waiters(Turn turn) const noexcept { return !turn.name_->second.queue.empty(); }
+
+    /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
+    void set_fault(Turn turn, std::shared_ptr<const Error> fault) noexcept {
+        turn.name_->second.fault = std::move(fault);
+    }
+
+    /// Ends the turn without a hold; the next one has it.
+    void end_turn(Turn turn) { hand_turn_on(*turn.name_, false); }
+
+    /// The same. True where the next one goes on with the place in the server's queue; else the
+    /// caller has to see to what it has left at the server.
+    bool pass_place_on(Turn turn, bool unclear_try) {
+        Entry& here = turn.name_->second;
+        const bool passes = here.queue_place && !here.queue.empty() && !closed_;
+        if (passes) here.queue_place->unclear_try = unclear_try;
+        hand_turn_on(*turn.name_, passes);
+        return passes;
+    }
+
+    /// Ends the turn: the server gave the lock to `hold`, and says whether other processes wait.
+    /// False where the client was closed meanwhile: then nothing is held here, and the caller has to
+    /// release it.
+    bool finish(Turn turn, std::shared_ptr<Hold> hold, bool others_wait) {
+        Entry& here = turn.name_->second;
+        here.handoffs.begin(others_wait, hold->refreshed_at());
+        here.fault = nullptr;
+        const bool kept = !closed_;
+        if (kept && hold->in(Phase::lost)) {
+            here.past.push_back(std::move(hold));  // a service was faster
+        } else if (kept) {
+            here.current = std::move(hold);
+        }
+        hand_turn_on(*turn.name_, false);
+        return kept;
+    }
+
+    /// What a hold loses when one of its acquisitions ends.
+    struct Ending {
+        enum class Kind {
+            nothing,  ///< there was no such acquisition
+            nested,   ///< others of the hold go on
+            last,     ///< the hold has to be released at the server
+            handed,   ///< the hold has passed on to the next owner here (`hand_off`)
+            past,     ///< the hold was lost before
+        };
+        Kind kind = Kind::nothing;
+        std::shared_ptr<Hold> hold{};
+        std::uint64_t count = 0;    ///< where nested: how many are left
+        bool watched = false;       ///< where nested: the acquisition that ended was
+        bool can_hand_off = false;  ///< where last: a waiter here would be next on equal terms
+    };
+
+    /// Ends the innermost acquisition that `owner` made with `lock()` or `try_lock()`.
+    Ending end_innermost(const std::string& key, LockOwner owner) {
+        return end_where(key, [owner](const Hold& hold, const Acquisition& acquisition) {
+            return hold.owner() == owner && acquisition.through != nullptr;
+        });
+    }
+
+    /// Ends one acquisition of a hold.
+    Ending end_acquisition(const Hold& hold, std::uint64_t id) {
+        return end_where(hold.key(),
+                         [&hold, id](const Hold& other, const Acquisition& acquisition) {
+                             return &other == &hold && acquisition.id == id;
+                         });
+    }
+
+    /// Ends one of the acquisitions made through one `LockImpl`, whoever owns it.
+    Ending end_one_through(const std::string& key, const void* through) {
+        return end_where(key, [through](const Hold&, const Acquisition& acquisition) {
+            return acquisition.through == through;
+        });
+    }
+
+    /// Hands the lock of a hold that has to be released to the waiter that would be next on equal
+    /// terms, if that takes no command.
+    void hand_off(Ending& ending, TimePoint now) {
+        Hold& hold = *ending.hold;
+        Entry& here = entries_.find(hold.key())->second;
+        if (!passes_silently(here, hold, now)) return;
+        ending.kind = Ending::Kind::handed;
+        hold.advance(Phase::releasing, Phase::released);
+        pass_to_front(here, {hold.token(), hold.refreshed_at(), hold.unclear_try, 0, hold.votes},
+                      now);
+    }
+
+    /// The release of a hold has been answered, or given up: the next one's turn.
+    void released(const Hold& hold) {
+        const Position name = entries_.find(hold.key());
+        if (name == entries_.end() || name->second.current.get() != &hold) return;
+        vacate(name);
+    }
+
+    /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
+    /// here wants it any more on the terms of `hold`: then the caller has to release that token.
+    bool moved(const Hold& hold, HandOff handed, bool others_wait, TimePoint now) {
+        const Position name = entries_.find(hold.key());
+        if (name == entries_.end() || name->second.current.get() != &hold) return false;
+        Entry& here = name->second;
+        here.handoffs.others_wait(others_wait, handed.refreshed);
+        if (closed_ || !can_hand_off(here, hold)) return false;
+        pass_to_front(here, std::move(handed), now);
+        return true;
+    }
+
+    /// A hold is over without a release.
+    void lost(const std::shared_ptr<Hold>& hold) {
+        const Position name = entries_.find(hold->key());
+        if (name == entries_.end()) return;
+        Entry& here = name->second;
+        here.nesting.for_each([this](Waiter& waiter) { wake(&waiter); });
+        if (here.current != hold) return;
+        if (!hold->nest.empty()) here.past.push_back(hold);
+        vacate(name);
+    }
+
+    /// What `owner` holds under `key`, or held until it was lost; null for nothing.
+    std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) const {
+        const auto name = entries_.find(key);
+        if (name == entries_.end()) return nullptr;
+        const auto& current = name->second.current;
+        if (current != nullptr && current->owner() == owner) return current;
+        const auto& past = name->second.past;
+        const auto last = std::find_if(past.rbegin(), past.rend(), [owner](const auto& hold) {
+            return hold->owner() == owner;
+        });
+        return last == past.rend() ? nullptr : *last;
+    }
+
+    /// Who in this process holds `key`, whichever owner; null for nobody.
+    std::shared_ptr<Hold> current(const std::string& key) const {
+        const auto name = entries_.find(key);
+        return name == entries_.end() ? nullptr : name->second.current;
+    }
+
+    /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
+    /// caller has to give the lock back.
+    bool deliver(const Grant& grant) {
+        const Position name = entries_.find(grant.key);
+        if (name == entries_.end()) return false;
+        Entry& here = name->second;
+        if (here.queue_place && here.queue_place->token.bytes == grant.token) {
+            here.grant = grant;
+            wake(here.contender);
+            return true;
+        }
+        // The answer to its own question was faster than the message.
+        return here.current != nullptr && here.current->token().bytes == grant.token;
+    }
+
+    /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
+    void recheck_all(TimePoint now) {
+        const auto waiting = static_cast<Clock::rep>(entries_.size());
+        const auto span = std::min<Clock::duration>(waiting * std::chrono::milliseconds{1},
+                                                    std::chrono::seconds{1});
+        for (auto& [key, entry] : entries_) {
+            if (!entry.queue_place) continue;
+            entry.recheck_at = now + Clock::duration{random_.between(0, span.count())};
+            wake(entry.contender);
+        }
+    }
+
+    /// What the lock table leaves behind at the end of the client: the caller has to release it.
+    struct Remains {
+        std::vector<std::shared_ptr<Hold>> holds{};
+        /// Left behind for somebody here who does not get to use it.
+        std::vector<QueuePlace> places{};
+    };
+
+    /// Ends all waiting and lets nobody in any more.
+    Remains close() {
+        closed_ = true;
+        Remains remains;
+        for (auto& [key, entry] : entries_) {
+            if (entry.current != nullptr) remains.holds.push_back(entry.current);
+            if (entry.queue_place && !entry.contended) {
+                remains.places.push_back(*std::exchange(entry.queue_place, std::nullopt));
+            }
+            wake(entry.contender);
+            for (const auto* waiters : {&entry.nesting, &entry.queue}) {
+                waiters->for_each([this](Waiter& waiter) { wake(&waiter); });
+            }
+        }
+        return remains;
+    }
+
+    /// How many names have an entry.
+    std::size_t size() const noexcept { return entries_.size(); }
+
+private:
+    struct Entry {
+        KeyType key_type{};
+        std::shared_ptr<Hold> current{};            // acquired, and not over as far as is known
+        std::vector<std::shared_ptr<Hold>> past{};  // lost, with acquisitions not yet returned
+        bool contended = false;                     // somebody has its turn at the server
+        Waiter* contender = nullptr;                // that one, while it pauses
+        TimePoint recheck_at = TimePoint::max();    // it should ask the server again
+        std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
+        std::optional<Grant> grant{};             // a message for that queue_place
+        std::shared_ptr<const Error> fault{};     // what it met instead of an answer
+        IntrusiveList<Waiter> nesting{};          // who pauses before it nests once more
+        IntrusiveList<Waiter> queue{};
+        Handoffs handoffs{};
+
+        bool free() const noexcept { return current == nullptr && !contended; }
+        bool unused() const noexcept {
+            return free() && queue.empty() && past.empty() && nesting.empty();
+        }
+    };
+
+    /// What becomes of a request that has just come.
+    static Outcome outcome_of(const Entry& here, const AcquireRequest& request, TimePoint now) {
+        const HoldTerms& terms = request.terms;
+        if (here.free() && here.queue.empty()) return Outcome::turn;
+        if (here.key_type != terms.traits.key_type) return Outcome::wrong_key_type;
+        if (here.current != nullptr && here.current->valid(now)) {
+            const LockOwner holder = here.current->owner();
+            if (holder == request.owner && terms.traits.reentrant) return Outcome::nested;
+            if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
+        }
+        return request.wait.is_none() ? Outcome::busy : Outcome::queued;
+    }
+
+    static void nest(const std::shared_ptr<Hold>& hold, const Acquisition& acquisition,
+                     Admission& admission) {
+        hold->nest.push_back(acquisition);
+        admission.hold = hold;
+        admission.count = hold->nest.size();
+    }
+
+    static Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
+        name.second.contended = true;
+        name.second.key_type = request.terms.traits.key_type;
+        return Turn{name};
+    }
+
+    static void leave_queue(Entry& here, Waiter& waiter) noexcept {
+        here.queue.remove(waiter);
+        waiter.name_ = nullptr;
+    }
+
+    /// How long a waiter in the queue may sleep. Each of them watches for the end of the present
+    /// hold, so that hardly any has to be woken when it becomes the one in front.
+    static TimePoint end_to_watch(const Entry& here, TimePoint now) {
+        const bool runs = here.current != nullptr && here.current->valid(now);
+        return runs ? here.current->valid_until() : TimePoint::max();
+    }
+
+    std::optional<Outcome> end_of_wait(const AcquireRequest& request, TimePoint now,
+                                       bool stop_requested) const {
+        if (closed_) return Outcome::closed;
+        if (stop_requested) return Outcome::cancelled;
+        if (now >= request.deadline) return Outcome::busy;
+        return std::nullopt;
+    }
+
+    std::optional<Woken> end_of_pause(Entry& here, TimePoint until, TimePoint now,
+                                      bool stop_requested) const {
+        if (closed_) return Woken::closed;
+        if (stop_requested) return Woken::cancelled;
+        if (here.grant) return Woken::granted;
+        if (now >= here.recheck_at) {
+            here.recheck_at = TimePoint::max();
+            return Woken::recheck;
+        }
+        if (now >= until) return Woken::in_time;
+        return std::nullopt;
+    }
+
+    std::optional<Woken> end_of_nesting(const Hold& hold, TimePoint until, TimePoint now,
+                                        bool stop_requested) const {
+        if (closed_) return Woken::closed;
+        if (stop_requested) return Woken::cancelled;
+        if (!hold.valid(now)) return Woken::lost;
+        if (now >= until) return Woken::in_time;
+        return std::nullopt;
+    }
+
+    /// Whether the waiter in front would not notice, but for the token, that `hold` was not its own.
+    static bool can_hand_off(const Entry& here, const Hold& hold) {
+        if (!hold.terms().traits.can_move || here.queue.empty()) return false;
+        const AcquireRequest& next = *here.queue.front()->request_;
+        if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
+        return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
+    }
+
+    /// The waiter in front holds the lock.
+    void pass_to_front(Entry& here, HandOff handed, TimePoint now) {
+        Waiter& next = *here.queue.front();
+        const AcquireRequest& request = *next.request_;
+        here.current =
+            std::make_shared<Hold>(request.terms, std::move(handed.token), request.owner);
+        leave_queue(here, next);
+        here.handoffs.count();
+        here.current->unclear_try = handed.unclear_try;
+        here.current->fence = handed.fence;
+        here.current->votes = std::move(handed.votes);
+        here.current->nest.push_back(request.acquisition);
+        here.current->taken(now, handed.refreshed);
+        next.handed_ = here.current;
+        wake(&next);
+        wake_front(here);
+    }
+
+    void hand_turn_on(Named& name, bool with_place) {
+        Entry& here = name.second;
+        here.contended = false;
+        here.recheck_at = TimePoint::max();
+        here.grant.reset();
+        if (!with_place) here.queue_place.reset();
+        wake_front(here);
+        erase_if_unused(name);
+    }
+
+    template <class Predicate>
+    Ending end_where(const std::string& key, Predicate matches) {
+        const Position name = entries_.find(key);
+        if (name == entries_.end()) return {};
+        Entry& here = name->second;
+        if (const auto ended = take_acquisition(here.current.get(), matches)) {
+            return end_current(here, *ended);
+        }
+        for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
+            if (!take_acquisition(hold->get(), matches)) continue;
+            Ending ending{.kind = Ending::Kind::past, .hold = *hold};
+            if (ending.hold->nest.empty()) here.past.erase(std::next(hold).base());
+            erase_if_unused(name);
+            return ending;
+        }
+        return {};
+    }
+
+    /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
+    template <class Predicate>
+    static std::optional<Acquisition> take_acquisition(Hold* hold, Predicate matches) {
+        if (hold == nullptr) return std::nullopt;
+        auto& nest = hold->nest;
+        const auto found = std::find_if(nest.rbegin(), nest.rend(),
+                                        [&](const Acquisition& a) { return matches(*hold, a); });
+        if (found == nest.rend()) return std::nullopt;
+        const Acquisition taken = *found;
+        nest.erase(std::next(found).base());
+        return taken;
+    }
+
+    Ending end_current(const Entry& here, const Acquisition& ended) const {
+        const std::shared_ptr<Hold> hold = here.current;
+        Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
+        if (!hold->nest.empty()) {
+            ending.kind = Ending::Kind::nested;
+            ending.watched = ended.watched;
+            return ending;
+        }
+        if (!hold->advance(Phase::held, Phase::releasing)) return ending;
+        ending.kind = Ending::Kind::last;
+        ending.can_hand_off = !closed_ && can_hand_off(here, *hold);
+        return ending;
+    }
+
+    static bool passes_silently(const Entry& here, const Hold& hold, TimePoint now) {
+        const HoldTerms& terms = hold.terms();
+        if (terms.traits.fenced) return false;  // the next one needs a number of its own
+        // One that was extended lasts longer at the server than the next one asks for.
+        const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
+        if (hold.valid_until() > end || hold.may_be_prolonged) return false;
+        return now < hold.valid_until() &&
+               may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now, terms.lease);
+    }
+
+    /// A hold past its validity blocks nobody here any longer. The caller declares it lost at once.
+    static std::shared_ptr<Hold> take_expired(Entry& here, TimePoint now) {
+        if (here.current == nullptr || !here.current->in(Phase::held)) return nullptr;
+        if (here.current->valid(now)) return nullptr;
+        here.past.push_back(std::exchange(here.current, nullptr));
+        return here.past.back();
+    }
+
+    void vacate(Position name) {
+        name->second.current = nullptr;
+        wake_front(name->second);
+        erase_if_unused(name);
+    }
+
+    /// Wakes the waiter in front where it would oversleep its turn. A hold that is being released
+    /// wakes it when it is over.
+    void wake_front(Entry& here) {
+        if (here.queue.empty()) return;
+        Waiter& front = *here.queue.front();
+        const Hold* const hold = here.current.get();
+        const bool may_sleep =
+            hold != nullptr && (!hold->in(Phase::held) || front.wake_at_ <= hold->valid_until());
+        if (!may_sleep) wake(&front);
+    }
+
+    void wake(Waiter* waiter) noexcept {
+        if (waiter == nullptr || std::exchange(waiter->woken_, true)) return;
+        Waiter** end = &first_woken_;  // seldom are there two
+        while (*end != nullptr) end = &(*end)->next_woken_;
+        *end = waiter;
+    }
+
+    void erase_if_unused(Named& name) {
+        if (name.second.unused()) entries_.erase(entries_.find(name.first));
+    }
+    void erase_if_unused(Position name) {
+        if (name->second.unused()) entries_.erase(name);
+    }
+
+    Waiter* first_woken_ = nullptr;
+    Entries entries_;
+    bool closed_ = false;
+    Random random_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,284 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/lock_table.hpp>
+#include <redlatch/service/parker.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// The lock table for threads: with a mutex around it and a clock, and whoever has to wait is parked.
+/// Decides nothing.
+class LockTableMonitor {
+    /// A thread that waits.
+    class ParkedWaiter : public LockTable::Waiter {
+    public:
+        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
+        void park(TimePoint until, const std::stop_token& stop) {
+            if (on_stop_ == nullptr && stop.stop_possible()) {
+                on_stop_ = std::make_unique<OnStop>(stop, Unpark{&parker_});
+            }
+            parker_.park(until);
+        }
+
+        /// Whether it has the lock. It needs no mutex to see that: the table has forgotten about it.
+        bool was_handed() const noexcept { return handed_.load(std::memory_order_acquire); }
+
+        /// Wakes it. What it was handed it may see at once, and be gone after this.
+        [[nodiscard]] Parker::Wake wake() noexcept {
+            const Parker::Wake wake = parker_.unpark();
+            if (is_handed()) handed_.store(true, std::memory_order_release);
+            return wake;
+        }
+
+    private:
+        struct Unpark {
+            Parker* parker;
+            void operator()() const noexcept { parker->unpark()(); }
+        };
+        using OnStop = std::stop_callback<Unpark>;
+
+        Parker parker_;
+        std::atomic<bool> handed_{false};
+        std::unique_ptr<OnStop> on_stop_;  // g++ 12 warns of an optional one, for no reason
+    };
+
+    /// The mutex, held. Whom the table wakes meanwhile is woken when it is free again: a thread that
+    /// runs at once would only wait here.
+    class Section {
+    public:
+        explicit Section(LockTableMonitor& monitor) : monitor_(&monitor) { lock(); }
+        Section(const Section&) = delete;
+        Section& operator=(const Section&) = delete;
+        ~Section() {
+            if (held_) unlock();
+        }
+
+        void lock() {
+            monitor_->mutex_.lock();
+            held_ = true;
+        }
+        void unlock() {
+            Parker::Wake wake;
+            while (LockTable::Waiter* const woken = monitor_->table_.take_woken()) {
+                wake();  // seldom are there two
+                wake = static_cast<ParkedWaiter*>(woken)->wake();
+            }
+            held_ = false;
+            monitor_->mutex_.unlock();
+            wake();
+        }
+        LockTable* operator->() const noexcept { return &monitor_->table_; }
+
+    private:
+        LockTableMonitor* monitor_;
+        bool held_ = false;
+    };
+
+public:
+    /// The calling thread's turn to contend for a lock at the server. At its end the next one has
+    /// it, unless it was turned into a hold.
+    class Turn {
+    public:
+        Turn(LockTableMonitor& monitor, LockTable::Turn turn) : monitor_(&monitor), turn_(turn) {}
+        Turn(Turn&& other) noexcept
+            : monitor_(std::exchange(other.monitor_, nullptr)), turn_(other.turn_) {}
+        Turn& operator=(Turn&&) = delete;
+        ~Turn() {
+            if (monitor_ != nullptr) Section {
+                    *monitor_
+                    } -> end_turn(turn_);
+        }
+
+        /// Sleeps until `until`, or until there is something to do.
+        LockTable::Woken pause(TimePoint until, const std::stop_token& stop) {
+            return monitor_->sleep(stop, [&](Section& table, ParkedWaiter& self) {
+                return table->pause(turn_, self, until, Clock::now(), stop.stop_requested());
+            });
+        }
+
+        /// See `LockTable`.
+        std::optional<QueuePlace> place() const {
+            return Section {
+                *monitor_
+                } -> place(turn_);
+        }
+        void announce(const Hold& hold) {
+            Section {
+                *monitor_
+                } -> announce(turn_, hold);
+        }
+        std::optional<Grant> take_grant() {
+            return Section {
+                *monitor_
+                } -> take_grant(turn_);
+        }
+        bool has_waiters() const {
+            return Section {
+                *monitor_
+                } -> has_waiters(turn_);
+        }
+        void set_fault(std::shared_ptr<const Error> fault) {
+            Section {
+                *monitor_
+                } -> set_fault(turn_, std::move(fault));
+        }
+        bool pass_place_on(bool unclear_try) {
+            return Section {
+                *std::exchange(monitor_, nullptr)
+                } -> pass_place_on(turn_, unclear_try);
+        }
+        bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
+            return Section {
+                *std::exchange(monitor_, nullptr)
+                } -> finish(turn_, std::move(hold), others_wait);
+        }
+
+    private:
+        LockTableMonitor* monitor_;
+        LockTable::Turn turn_;
+    };
+
+    /// As the table's, after the wait.
+    struct Admission {
+        LockTable::Outcome outcome;
+        std::optional<Turn> turn{};
+        std::shared_ptr<Hold> hold{};
+        std::uint64_t count = 0;
+        std::shared_ptr<Hold> expired{};
+        std::shared_ptr<const Error> fault{};
+    };
+
+    LockTableMonitor() = default;
+    LockTableMonitor(const LockTableMonitor&) = delete;
+    LockTableMonitor& operator=(const LockTableMonitor&) = delete;
+
+    /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us.
+    Admission enter(const AcquireRequest& request, const std::stop_token& stop = {}) {
+        Section table{*this};
+        if (const LockTable::Turn turn = table->enter_if_free(request)) {
+            return {.outcome = LockTable::Outcome::turn, .turn = Turn{*this, turn}};
+        }
+        LockTable::Admission said = wait_for_outcome(table, request, stop);
+        Admission admission{.outcome = said.outcome,
+                            .hold = std::move(said.hold),
+                            .count = said.count,
+                            .expired = std::move(said.expired),
+                            .fault = std::move(said.fault)};
+        if (said.turn) admission.turn.emplace(*this, said.turn);
+        return admission;
+    }
+
+    /// Sleeps as a thread that is about to nest in `hold`, which it has: until `until`, or until
+    /// there is something to do.
+    LockTable::Woken pause(const Hold& hold, TimePoint until, const std::stop_token& stop) {
+        return sleep(stop, [&](Section& table, ParkedWaiter& self) {
+            return table->pause(hold, self, until, Clock::now(), stop.stop_requested());
+        });
+    }
+
+    /// See `LockTable`.
+    LockTable::Ending end_innermost(const std::string& key, LockOwner owner) {
+        Section table{*this};
+        return handed_off(table, table->end_innermost(key, owner));
+    }
+    LockTable::Ending end_acquisition(const Hold& hold, std::uint64_t id) {
+        Section table{*this};
+        return handed_off(table, table->end_acquisition(hold, id));
+    }
+    LockTable::Ending end_one_through(const std::string& key, const void* through) {
+        Section table{*this};
+        return handed_off(table, table->end_one_through(key, through));
+    }
+    void released(const Hold& hold) {
+        Section {
+            *this
+            } -> released(hold);
+    }
+    bool moved(const Hold& hold, HandOff handed, bool others_wait) {
+        const Section table{*this};
+        return table->moved(hold, std::move(handed), others_wait, Clock::now());
+    }
+    void lost(const std::shared_ptr<Hold>& hold) {
+        Section {
+            *this
+            } -> lost(hold);
+    }
+    std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {
+        return Section {
+            *this
+            } -> find(key, owner);
+    }
+    std::shared_ptr<Hold> current(const std::string& key) {
+        return Section {
+            *this
+            } -> current(key);
+    }
+    bool deliver(const Grant& grant) {
+        return Section {
+            *this
+            } -> deliver(grant);
+    }
+    void recheck_all(TimePoint now) {
+        Section {
+            *this
+            } -> recheck_all(now);
+    }
+    LockTable::Remains close() {
+        return Section {
+            *this
+            } -> close();
+    }
+    std::size_t size() {
+        return Section {
+            *this
+            } -> size();
+    }
+
+private:
+    static LockTable::Admission wait_for_outcome(Section& table, const AcquireRequest& request,
+                                                 const std::stop_token& stop) {
+        ParkedWaiter self;
+        auto said = table->enter(request, self, Clock::now(), stop.stop_requested());
+        while (said.outcome == LockTable::Outcome::queued) {
+            table.unlock();
+            self.park(said.wake_at, stop);
+            if (self.was_handed()) return LockTable::take_handed(self);
+            table.lock();
+            said = table->resume(self, Clock::now(), stop.stop_requested());
+        }
+        return said;
+    }
+
+    static LockTable::Ending handed_off(Section& table, LockTable::Ending ending) {
+        if (ending.can_hand_off) table->hand_off(ending, Clock::now());
+        return ending;
+    }
+
+    template <class Ask>
+    LockTable::Woken sleep(const std::stop_token& stop, Ask ask) {
+        ParkedWaiter self;
+        Section table{*this};
+        for (;;) {
+            const LockTable::Pause pause = ask(table, self);
+            if (pause.ended) return *pause.ended;
+            table.unlock();
+            self.park(pause.wake_at, stop);
+            table.lock();
+        }
+    }
+
+    std::mutex mutex_;
+    LockTable table_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
+};
+
+}  // namespace redlatch::inline v0::detail
