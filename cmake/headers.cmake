@@ -12,13 +12,13 @@ set(REDLATCH_HEADERS
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
     # what a kind of lock is: its keys, its key type
+    include/redlatch/core/slot.hpp
     include/redlatch/policy/lock_keys.hpp
     include/redlatch/policy/lock_policy.hpp
     # core: machines that decide, without a clock, a mutex, a thread or I/O
     include/redlatch/core/random.hpp
     include/redlatch/core/fault.hpp
     include/redlatch/core/command.hpp
-    include/redlatch/core/slot.hpp
     include/redlatch/core/server_address.hpp
     include/redlatch/core/redirection.hpp
     include/redlatch/core/slot_map.hpp
@@ -45,6 +45,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/extension.hpp
     include/redlatch/core/quorum.hpp
     # net: talking to one server
+    include/redlatch/net/endpoint.hpp
+    include/redlatch/net/uri_parser.hpp
     include/redlatch/net/limit.hpp
     include/redlatch/net/server_error.hpp
     include/redlatch/net/thread.hpp

@@ -1,5 +1,6 @@
 // Any text as a URI: it is taken apart, or refused with a reason.
 
+#include <redlatch/net/uri_parser.hpp>
 #include <redlatch/uri.hpp>
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+#include <redlatch/net/uri_parser.hpp>
 #include <redlatch/uri.hpp>
 
 #include <gtest/gtest.h>

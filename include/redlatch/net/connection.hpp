@@ -3,6 +3,7 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
+#include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/owed.hpp>
 #include <redlatch/net/reply.hpp>
@@ -11,7 +12,6 @@
 #include <redlatch/net/server_error.hpp>
 #include <redlatch/net/stream.hpp>
 #include <redlatch/net/tls_layer.hpp>
-#include <redlatch/uri.hpp>
 
 #include <hiredis/hiredis.h>
 

@@ -2,8 +2,8 @@
 
 #include <redlatch/core/fault.hpp>
 #include <redlatch/net/connection.hpp>
+#include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
-#include <redlatch/uri.hpp>
 
 #include <atomic>
 #include <chrono>

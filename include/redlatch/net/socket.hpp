@@ -1,8 +1,8 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
+#include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
-#include <redlatch/uri.hpp>
 
 #include <fcntl.h>
 #include <netinet/in.h>

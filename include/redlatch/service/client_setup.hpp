@@ -1,9 +1,9 @@
 #pragma once
 
+#include <redlatch/net/uri_parser.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/topology/topology.hpp>
-#include <redlatch/uri.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <redlatch/error.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace redlatch::inline v0::detail {
+
+/// Where a server is, and how to log in.
+struct Endpoint {
+    enum class Transport { tcp, unix_socket };
+
+    Transport transport = Transport::tcp;
+    bool tls = false;
+    bool any_role = false;  ///< a replica will do
+    std::string host;       ///< a name or a numeric address, without brackets
+    std::uint16_t port = 6379;
+    std::string path;  ///< of the socket
+    std::optional<std::string> user;
+    std::optional<std::string> password;
+    std::uint32_t db = 0;
+    std::optional<std::chrono::milliseconds> connect_timeout;
+    std::optional<std::chrono::milliseconds> command_timeout;
+
+    /// What messages call this server.
+    std::string name() const {
+        if (transport == Transport::unix_socket) return printable(path);
+        const bool v6 = host.find(':') != std::string::npos;
+        return printable(v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+    }
+};
+
+}  // namespace redlatch::inline v0::detail
