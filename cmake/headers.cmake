@@ -44,6 +44,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
     include/redlatch/core/quorum.hpp
+    include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/endpoint.hpp
     include/redlatch/net/uri_parser.hpp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/node.hpp>
 #include <redlatch/net/thread.hpp>
 
@@ -34,28 +35,17 @@ public:
 
     Node& node() noexcept { return node_; }
 
-    /// What there is to say to somebody who found no idle connection.
-    struct Prospect {
-        enum class Kind {
-            coming,    ///< one is being made
-            doubtful,  ///< likewise, but the last command or attempt failed
-            none,      ///< an attempt has failed just now
-        };
-        Kind kind;
-        Fault fault{};      ///< why, where doubtful or none
-        TimePoint since{};  ///< where coming, and there was none before: when it was asked for
-    };
-
     /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
-    Prospect request(int wake) {
+    ConnectStatus request(int wake) {
         const std::lock_guard lock{mutex_};
         const bool idle = !connecting_ && !wanted_;
         if (!start()) {
-            return {Prospect::Kind::none, io_fault(closing_ ? "the client was closed"
-                                                            : "cannot start a thread to connect")};
+            return {
+                ConnectStatus::Kind::none,
+                io_fault(closing_ ? "the client was closed" : "cannot start a thread to connect")};
         }
         if (idle && last_fault_ && Clock::now() < retry_at_) {
-            return {Prospect::Kind::none, *last_fault_};
+            return {ConnectStatus::Kind::none, *last_fault_};
         }
         if (idle && node_.has_room()) {
             wanted_ = true;
@@ -64,8 +54,8 @@ public:
         }
         const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
         if (wake >= 0 && !known) waiting_.push_back(wake);
-        if (last_fault_) return {Prospect::Kind::doubtful, *last_fault_};
-        return {Prospect::Kind::coming, {}, reached_ ? TimePoint::min() : wanted_since_};
+        if (last_fault_) return {ConnectStatus::Kind::doubtful, *last_fault_};
+        return {ConnectStatus::Kind::coming, {}, reached_ ? TimePoint::min() : wanted_since_};
     }
 
     /// `wake` is not written to any more.

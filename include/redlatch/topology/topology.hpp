@@ -16,14 +16,14 @@ namespace redlatch::inline v0::detail {
 /// after all. Called on any thread, with no mutex held.
 using Settled = std::function<void(bool answered)>;
 
-/// How far a command to several masters has got: a bit for each, by its place in the list. All zero
-/// where one decides.
+/// How far a command to several masters has got: a bit for each, by its place in the list, as in
+/// `MasterSets`. All zero where one decides.
 struct Spread {
-    Settled settled{};           ///< given by the caller; may be empty
-    std::uint64_t asked = 0;     ///< it was sent there, and was or may be carried out
-    std::uint64_t answered = 0;  ///< with yes or no
-    std::uint64_t agreed = 0;    ///< with yes
-    std::uint64_t late = 0;      ///< its answer is still to come, and `settled` will hear of it
+    Settled settled{};  ///< given by the caller; may be empty
+    std::uint64_t asked = 0;
+    std::uint64_t answered = 0;
+    std::uint64_t agreed = 0;
+    std::uint64_t late = 0;  ///< `settled` will hear of it
 };
 
 /// As many masters as a `Spread` has bits.

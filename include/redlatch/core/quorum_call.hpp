@@ -1,0 +1,373 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/quorum.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// What a command to several masters is about.
+enum class QuorumSubject : std::uint8_t {
+    taking,   ///< a lock that is wanted
+    keeping,  ///< a lock that is ours
+    asking,   ///< each answers as it sees it
+};
+
+/// How several masters decide about one command.
+struct QuorumRules {
+    QuorumSubject subject;
+    std::chrono::milliseconds node_timeout;  ///< how long one master may take for its answer
+    /// Where a lock is wanted, a master that started less than so long ago has no vote; zero where
+    /// each has one.
+    std::chrono::milliseconds least_age;
+};
+
+/// Whether there will be a connection to a master.
+struct ConnectStatus {
+    enum class Kind : std::uint8_t {
+        coming,    ///< one is being made
+        doubtful,  ///< likewise, but the last command or attempt failed
+        none,      ///< an attempt has failed just now
+    };
+    Kind kind;
+    Fault fault{};      ///< why, where doubtful or none
+    TimePoint since{};  ///< where coming, and there was none before: when it was asked for
+};
+
+/// What one master has answered.
+struct MasterAnswer {
+    Vote vote = Vote::none;
+    bool repeated = false;                        ///< an earlier sending may have been executed too
+    std::int64_t fence = 0;                       ///< of a lock that was taken
+    std::int64_t ttl = 0;                         ///< of a lock that somebody else has
+    std::optional<std::string> owner{};           ///< who has it; nothing where that was not asked
+    std::shared_ptr<const std::string> server{};  ///< its run id; null if it keeps that to itself
+};
+
+/// Masters by their places in the list, a bit for each.
+struct MasterSets {
+    std::uint64_t asked = 0;     ///< the command was sent there, and was or may be executed
+    std::uint64_t answered = 0;  ///< with yes or no
+    std::uint64_t agreed = 0;    ///< with yes
+    std::uint64_t late = 0;      ///< the answer is still to come
+};
+
+/// Decides how one command goes to several masters at once, and what their answers amount to. It is over
+/// as soon as the answers to come can change nothing. A master that is out of reach is waited for
+/// only where nothing can be decided without it.
+///
+/// The driver seeks a connection to each master that is `unconnected`, sends there what `admit`
+/// lets it, and tells what becomes of that.
+class QuorumCall {
+public:
+    QuorumCall(std::size_t masters, const QuorumRules& rules, TimePoint deadline)
+        : rules_(rules), deadline_(deadline), votes_(masters), legs_(masters) {}
+
+    /// A connection is to be sought for it.
+    bool unconnected(std::size_t master) const noexcept {
+        const Stage stage = legs_[master].stage;
+        return stage == Stage::connecting || stage == Stage::doubtful;
+    }
+    bool any_unconnected() const noexcept { return has(Stage::connecting) || has(Stage::doubtful); }
+
+    /// Its answer is waited for.
+    bool waits_for(std::size_t master) const noexcept {
+        return legs_[master].stage == Stage::asked;
+    }
+
+    /// There is no connection to it just now.
+    void not_connected(std::size_t master, ConnectStatus status) {
+        Leg& leg = legs_[master];
+        if (status.kind == ConnectStatus::Kind::none) {
+            fail(leg, std::move(status.fault));
+            return;
+        }
+        const bool doubtful = status.kind == ConnectStatus::Kind::doubtful;
+        leg.stage = doubtful ? Stage::doubtful : Stage::connecting;
+        leg.connected_by = saturating_add(status.since, rules_.node_timeout);
+        if (doubtful) leg.fault = std::move(status.fault);
+    }
+
+    /// There is a connection to it, and it started at `started_by` at the latest. Whether it may be
+    /// asked: a master that has restarted may have forgotten who holds what.
+    bool admit(std::size_t master, std::optional<TimePoint> started_by, TimePoint now) {
+        const bool any_age = rules_.subject != QuorumSubject::taking ||
+                             rules_.least_age == std::chrono::milliseconds::zero();
+        const bool old_enough =
+            any_age || (started_by && saturating_sub(now, *started_by) >= rules_.least_age);
+        if (!old_enough) fail(legs_[master], started_by ? too_young() : age_unknown());
+        return old_enough;
+    }
+
+    /// The command goes out to it. Until when its answer is waited for.
+    TimePoint send(std::size_t master, TimePoint now) {
+        Leg& leg = legs_[master];
+        leg.stage = Stage::asked;
+        leg.asked = true;
+        leg.answer_due = true;
+        leg.answer_by = std::min(deadline_, saturating_add(now, rules_.node_timeout));
+        return leg.answer_by;
+    }
+
+    void answered(std::size_t master, MasterAnswer answer) {
+        Leg& leg = legs_[master];
+        leg.answer_due = false;
+        if (answer.server != nullptr && has_answered(*answer.server)) {
+            fail(leg, same_server(*answer.server));
+            return;
+        }
+        votes_.cast(answer.vote);
+        leg.stage = Stage::done;
+        leg.fault.reset();
+        leg.answer = std::move(answer);
+    }
+
+    /// It gave no usable answer, and will give none.
+    void failed(std::size_t master, Fault fault) {
+        legs_[master].answer_due = false;
+        fail(legs_[master], std::move(fault));
+    }
+
+    /// Its connection had died. `unclear`: what was sent there may have been executed.
+    void disconnected(std::size_t master, bool unclear) {
+        Leg& leg = legs_[master];
+        leg.stage = Stage::connecting;
+        leg.answer_due = false;
+        leg.asked = unclear;
+        leg.unclear = unclear;
+    }
+
+    void pass_time(TimePoint now) {
+        for (Leg& leg : legs_) {
+            if (leg.stage == Stage::asked && now >= leg.answer_by) {
+                Fault fault = unavailable("no answer in time");
+                fault.maybe_executed = true;
+                fail(leg, std::move(fault));
+            }
+            const bool connects = leg.stage == Stage::connecting || leg.stage == Stage::doubtful;
+            if (connects && now >= deadline_) {
+                fail(leg, leg.fault.value_or(unavailable("no connection in time")));
+            }
+        }
+    }
+
+    /// When time alone may change something.
+    TimePoint next_due() const noexcept {
+        TimePoint due = deadline_;
+        for (const Leg& leg : legs_) {
+            if (leg.stage == Stage::asked) due = std::min(due, leg.answer_by);
+        }
+        return due;
+    }
+
+    bool is_over(TimePoint now) const noexcept {
+        const Verdict decided = votes_so_far();
+        if (decided == Verdict::yes) return !worth_a_moment(now);
+        if (decided != Verdict::open) return true;
+        if (has(Stage::asked) || has(Stage::connecting)) return false;
+        return votes_.has_quorum() || !has(Stage::doubtful);
+    }
+
+    /// Nothing more is waited for: what the answers amount to.
+    Verdict end() {
+        verdict_ = votes_so_far();
+        for (Leg& leg : legs_) give_up_connecting(leg);
+        if (verdict_ == Verdict::open) verdict_ = votes_so_far();
+        return verdict_;
+    }
+
+    MasterSets sets() const noexcept {
+        MasterSets sets;
+        std::uint64_t bit = 1;
+        for (const Leg& leg : legs_) {
+            if (leg.asked) sets.asked |= bit;
+            if (leg.answer) sets.answered |= bit;
+            if (leg.answer && leg.answer->vote == Vote::yes) sets.agreed |= bit;
+            if (leg.answer_due) sets.late |= bit;
+            bit <<= 1U;
+        }
+        return sets;
+    }
+
+    /// The master whose answer stands for the decision, which is yes or no.
+    std::size_t deciding_master() const {
+        const Vote wanted = verdict_ == Verdict::yes ? Vote::yes : Vote::no;
+        std::size_t best = legs_.size();
+        for (std::size_t i = 0; i < legs_.size(); ++i) {
+            if (!legs_[i].answer || legs_[i].answer->vote != wanted) continue;
+            if (best == legs_.size() || says_more(*legs_[i].answer, *legs_[best].answer)) best = i;
+        }
+        return best;
+    }
+
+    /// Whether the decision may come from a command that was executed more than once, or that some
+    /// master has executed without answering.
+    bool is_repeated() const {
+        const MasterSets masters = sets();
+        const bool silent = (masters.asked & ~masters.answered & ~masters.late) != 0;
+        return (rules_.subject == QuorumSubject::taking && silent) ||
+               std::any_of(legs_.begin(), legs_.end(),
+                           [](const Leg& leg) { return leg.answer && leg.answer->repeated; });
+    }
+
+    /// Some master has done what the command says, or may have.
+    bool maybe_executed() const noexcept {
+        const MasterSets masters = sets();
+        return ((masters.asked & ~masters.answered) | masters.agreed) != 0;
+    }
+
+    /// Why this master gave no usable answer; null where it gave one, or may yet. For the driver to
+    /// put the master's name into.
+    Fault* fault(std::size_t master) noexcept {
+        Leg& leg = legs_[master];
+        return leg.stage == Stage::done && leg.fault ? &*leg.fault : nullptr;
+    }
+
+    /// Why there is no decision.
+    Fault no_quorum() const {
+        Fault fault{.error = {Errc::no_quorum, {}, {}, {}, {}}};
+        std::vector<Errc> for_good;
+        for (const Leg& leg : legs_) {
+            if (leg.stage != Stage::done || !leg.fault) continue;
+            fault.error.causes.push_back(leg.fault->error);
+            if (!leg.fault->transient) for_good.push_back(leg.fault->error.code);
+        }
+        fault.error.message = std::to_string(fault.error.causes.size()) + " of " +
+                              std::to_string(legs_.size()) + " masters gave no usable answer";
+        fault.transient = for_good.size() <= legs_.size() - votes_.quorum();
+        const bool all_alike = std::all_of(for_good.begin(), for_good.end(),
+                                           [&](Errc code) { return code == for_good.front(); });
+        if (!fault.transient && all_alike) fault.error.code = for_good.front();
+        return fault;
+    }
+
+private:
+    enum class Stage : std::uint8_t {
+        connecting,  ///< there will be a connection
+        doubtful,    ///< there may be one
+        asked,
+        done,
+    };
+
+    /// The command at one master.
+    struct Leg {
+        Stage stage = Stage::connecting;
+        bool asked = false;       ///< the command was sent, and may have been executed
+        bool unclear = false;     ///< it was sent over a connection that died
+        bool answer_due = false;  ///< on a connection that lives
+        TimePoint connected_by{};
+        TimePoint answer_by{};
+        std::optional<Fault> fault{};  ///< why there is no answer, or may be no connection
+        std::optional<MasterAnswer> answer{};
+    };
+
+    bool has(Stage stage) const noexcept {
+        return std::any_of(legs_.begin(), legs_.end(),
+                           [stage](const Leg& leg) { return leg.stage == stage; });
+    }
+
+    Verdict votes_so_far() const noexcept {
+        switch (rules_.subject) {
+            case QuorumSubject::taking: return votes_.on_taking();
+            case QuorumSubject::keeping: return votes_.on_keeping();
+            case QuorumSubject::asking: break;
+        }
+        return votes_.on_asking();
+    }
+
+    /// A lock stands the safer the more masters have it: those that are just being connected to for the
+    /// first time get a moment to be asked too.
+    bool worth_a_moment(TimePoint now) const noexcept {
+        return std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
+            return leg.stage == Stage::connecting && now < leg.connected_by;
+        });
+    }
+
+    void fail(Leg& leg, Fault fault) {
+        fault.maybe_executed = fault.maybe_executed || leg.unclear;
+        votes_.cast(Vote::none);
+        leg.stage = Stage::done;
+        leg.asked = fault.maybe_executed;
+        leg.fault = std::move(fault);
+    }
+
+    /// It is decided without this one.
+    void give_up_connecting(Leg& leg) {
+        if (leg.stage == Stage::doubtful) {
+            fail(leg, Fault{*leg.fault});
+        } else if (leg.stage == Stage::connecting) {
+            leg.stage = Stage::done;
+            leg.fault.reset();
+            votes_.cast(Vote::none);
+        }
+    }
+
+    bool has_answered(const std::string& server) const noexcept {
+        return std::any_of(legs_.begin(), legs_.end(), [&server](const Leg& leg) {
+            return leg.answer && leg.answer->server != nullptr && *leg.answer->server == server;
+        });
+    }
+
+    /// Of two answers that say the same: the later fencing token of an acquisition counts, the earlier
+    /// end of somebody else's lease, and of a lock's owners the one that most know.
+    bool says_more(const MasterAnswer& left, const MasterAnswer& right) const {
+        if (left.owner && right.owner) {
+            const std::ptrdiff_t more = how_many_know(*left.owner);
+            const std::ptrdiff_t less = how_many_know(*right.owner);
+            return more > less || (more == less && right.owner->empty());
+        }
+        return left.vote == Vote::yes ? left.fence > right.fence : left.ttl < right.ttl;
+    }
+
+    std::ptrdiff_t how_many_know(const std::string& owner) const {
+        return std::count_if(legs_.begin(), legs_.end(), [&owner](const Leg& leg) {
+            return leg.answer && leg.answer->owner == owner;
+        });
+    }
+
+    static Fault unavailable(std::string message) {
+        return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
+    }
+
+    Fault too_young() const {
+        return unavailable("restarted a moment ago: has no vote for longest_lease, " +
+                           std::to_string(rules_.least_age.count()) + " ms");
+    }
+
+    static Fault age_unknown() {
+        return {.error = {Errc::denied,
+                          {},
+                          {},
+                          "INFO is denied, so nobody knows whether it has just restarted: allow "
+                          "it, or set longest_lease to 0",
+                          {}},
+                .transient = false};
+    }
+
+    static Fault same_server(const std::string& run_id) {
+        return {.error = {Errc::invalid_argument,
+                          {},
+                          {},
+                          "the same server as another one of the list, run id " + run_id,
+                          {}},
+                .transient = false};
+    }
+
+    const QuorumRules rules_;
+    const TimePoint deadline_;
+    Ballot votes_;
+    std::vector<Leg> legs_;
+    Verdict verdict_ = Verdict::open;
+};
+
+}  // namespace redlatch::inline v0::detail
