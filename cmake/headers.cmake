@@ -32,6 +32,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/describe_owner.hpp
     include/redlatch/core/lock_owner.hpp
     include/redlatch/core/clean_up.hpp
+    include/redlatch/core/master_sets.hpp
     include/redlatch/core/token_state.hpp
     include/redlatch/core/hold.hpp
     include/redlatch/core/attempts.hpp

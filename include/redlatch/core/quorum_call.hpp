@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/master_sets.hpp>
 #include <redlatch/core/quorum.hpp>
 
 #include <algorithm>
@@ -52,14 +53,6 @@ struct MasterAnswer {
     std::int64_t ttl = 0;                         ///< of a lock that somebody else has
     std::optional<std::string> owner{};           ///< who has it; nothing where that was not asked
     std::shared_ptr<const std::string> server{};  ///< its run id; null if it keeps that to itself
-};
-
-/// Masters by their places in the list, a bit for each.
-struct MasterSets {
-    std::uint64_t asked = 0;     ///< the command was sent there, and was or may be executed
-    std::uint64_t answered = 0;  ///< with yes or no
-    std::uint64_t agreed = 0;    ///< with yes
-    std::uint64_t late = 0;      ///< the answer is still to come
 };
 
 /// Decides how one command goes to several masters at once, and what their answers amount to. It is over
@@ -214,7 +207,7 @@ public:
     /// master has executed without answering.
     bool is_repeated() const {
         const MasterSets masters = sets();
-        const bool silent = (masters.asked & ~masters.answered & ~masters.late) != 0;
+        const bool silent = (masters.unanswered() & ~masters.late) != 0;
         return (rules_.subject == QuorumSubject::taking && silent) ||
                std::any_of(legs_.begin(), legs_.end(),
                            [](const Leg& leg) { return leg.answer && leg.answer->repeated; });
@@ -223,7 +216,7 @@ public:
     /// Some master has done what the command says, or may have.
     bool maybe_executed() const noexcept {
         const MasterSets masters = sets();
-        return ((masters.asked & ~masters.answered) | masters.agreed) != 0;
+        return (masters.unanswered() | masters.agreed) != 0;
     }
 
     /// Why this master gave no usable answer; null where it gave one, or may yet. For the driver to

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/grant.hpp>
+#include <redlatch/core/master_sets.hpp>
 
 #include <atomic>
 #include <bit>
@@ -14,18 +15,6 @@
 #include <utility>
 
 namespace redlatch::inline v0::detail {
-
-/// How far a command has got at several masters: a bit for each, by its place in the list. All zero
-/// where one master decides.
-struct MasterSets {
-    std::uint64_t asked = 0;     ///< it was sent there, and was or may be carried out
-    std::uint64_t answered = 0;  ///< with yes or no
-    std::uint64_t agreed = 0;    ///< with yes
-    std::uint64_t late = 0;      ///< the answer is still to come
-
-    std::uint64_t unanswered() const noexcept { return asked & ~answered; }
-    std::uint64_t heard_of() const noexcept { return answered | late; }
-};
 
 /// Which of several masters may have a token, and which have not answered for it yet. Shared by the holds
 /// of one token and by the answers that come late. Thread-safe.

@@ -172,10 +172,10 @@ private:
             session_->run(hold_->key(), call.for_replicas(replicas), again.for_replicas(replicas),
                           {answer_by, options_->stop}, spread);
         const TimePoint now = Clock::now();
-        if (!reply) return machine_.failed(reply.error(), master_sets(spread), now);
+        if (!reply) return machine_.failed(reply.error(), spread.masters, now);
         AcquireAnswer answer = decode(*reply, now);
         answer.sent = sent;
-        answer.masters = master_sets(spread);
+        answer.masters = spread.masters;
         return machine_.answered(std::move(answer), now);
     }
 
@@ -220,7 +220,7 @@ private:
         const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, options_->stop};
         static_cast<void>(session_->run(hold_->key(), release, release, limit, spread));
-        return machine_.votes_returned(master_sets(spread));
+        return machine_.votes_returned(spread.masters);
     }
 
     Next carry_out(const PassPlaceOn& place) {
@@ -355,13 +355,6 @@ private:
     }
 
     // ---- Replies
-
-    static MasterSets master_sets(const Spread& spread) noexcept {
-        return {.asked = spread.asked,
-                .answered = spread.answered,
-                .agreed = spread.agreed,
-                .late = spread.late};
-    }
 
     /// For a master that answers when the others have decided already.
     Settled late_answer() const {

@@ -179,7 +179,7 @@ private:
     Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by, Settled settled = {}) {
         Spread spread{.settled = std::move(settled)};
         auto reply = session_->run(hold_->key(), call, call, {answer_by}, spread);
-        told_ = spread.answered | spread.late;
+        told_ = spread.masters.heard_of();
         if (!reply) {
             reply.error().error.key = hold_->key();
             session_->tell_error(reply.error().error);

@@ -52,12 +52,8 @@ public:
                                           Spread& spread) override {
         Round round{members_, call, again, rules_for(call.answer()), limit};
         auto decision = round.run();
-        const auto [asked, answered, agreed, late] = round.sets();
-        spread.asked = asked;
-        spread.answered = answered;
-        spread.agreed = agreed;
-        spread.late = late;
-        if (late != 0) round.leave_late(spread.settled, on_late_);
+        spread.masters = round.sets();
+        if (spread.masters.late != 0) round.leave_late(spread.settled, on_late_);
         return decision;
     }
 

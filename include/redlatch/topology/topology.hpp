@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/master_sets.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/net/node.hpp>
 
@@ -16,17 +17,13 @@ namespace redlatch::inline v0::detail {
 /// after all. Called on any thread, with no mutex held.
 using Settled = std::function<void(bool answered)>;
 
-/// How far a command to several masters has got: a bit for each, by its place in the list, as in
-/// `MasterSets`. All zero where one decides.
+/// What a caller hears of a command to several masters besides its answer.
 struct Spread {
     Settled settled{};  ///< given by the caller; may be empty
-    std::uint64_t asked = 0;
-    std::uint64_t answered = 0;
-    std::uint64_t agreed = 0;
-    std::uint64_t late = 0;  ///< `settled` will hear of it
+    MasterSets masters{};
 };
 
-/// As many masters as a `Spread` has bits.
+/// As many masters as `MasterSets` has bits.
 inline constexpr std::size_t most_masters = 64;
 
 /// Answers the one question on which deployments of Redis differ: which servers decide about this
