@@ -147,6 +147,10 @@ TEST_F(EndOfAHold, that_was_lost_before_says_so_and_asks_nobody) {
     expect_done(machine.begin(ended(Kind::past), start), Release::expired);
 }
 
+TEST_F(EndOfAHold, of_which_there_is_none_has_no_outcome) {
+    EXPECT_FALSE(as<Machine::Done>(machine.begin(ended(Kind::nothing), start)).outcome);
+}
+
 TEST_F(EndOfAHold, that_has_passed_on_in_memory_sends_nothing) {
     EXPECT_TRUE(as<Machine::StopRenewal>(machine.begin(ended(Kind::handed), start)).whole_hold);
     expect_done(machine.next(), Release::released);

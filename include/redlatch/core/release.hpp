@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/lock_table.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/types.hpp>
 
@@ -74,12 +75,7 @@ class ReleaseMachine {
 public:
     /// How an acquisition has ended in this process.
     struct Ended {
-        enum class Kind {
-            nested,  ///< others of the hold go on
-            last,    ///< the hold has to be released
-            handed,  ///< the next thread here has the lock already
-            past,    ///< the hold was lost before
-        };
+        using Kind = LockTable::Ending::Kind;
         Kind kind;
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watched = false;     ///< where nested: it wanted the hold to be renewed
@@ -150,7 +146,7 @@ public:
         Which token;
         CleanUp what;
     };
-    /// The end: without an outcome where the release was only sent.
+    /// The end: without an outcome where the release was only sent, or nothing was held.
     struct Done {
         std::optional<Result<Release>> outcome;
     };
@@ -170,9 +166,10 @@ public:
             case Ended::Kind::handed:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past: break;
+            case Ended::Kind::past: return Done{Release::expired};
+            case Ended::Kind::nothing: break;
         }
-        return Done{Release::expired};
+        return Done{};
     }
 
     /// The last action is done.

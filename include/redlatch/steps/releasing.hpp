@@ -42,12 +42,11 @@ public:
 
 private:
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
-        const auto kind = kind_of(ending);
-        if (!kind) return std::nullopt;
+        if (ending.hold == nullptr) return std::nullopt;
         hold_ = ending.hold;
         const TimePoint now = Clock::now();
         Action action =
-            machine_.begin({.kind = *kind,
+            machine_.begin({.kind = ending.kind,
                             .count = ending.count,
                             .watched = ending.watched,
                             .has_heir = ending.can_hand_off,
@@ -64,17 +63,6 @@ private:
         if (outcome && !*outcome) outcome->error().key = hold_->key();
         if (outcome) inform(*session_, *hold_, *outcome, Clock::now());
         return outcome;
-    }
-
-    static std::optional<Machine::Ended::Kind> kind_of(const LockTable::Ending& ending) {
-        switch (ending.kind) {
-            case LockTable::Ending::Kind::nothing: break;
-            case LockTable::Ending::Kind::nested: return Machine::Ended::Kind::nested;
-            case LockTable::Ending::Kind::last: return Machine::Ended::Kind::last;
-            case LockTable::Ending::Kind::handed: return Machine::Ended::Kind::handed;
-            case LockTable::Ending::Kind::past: return Machine::Ended::Kind::past;
-        }
-        return std::nullopt;
     }
 
     Action carry_out(const Machine::StopRenewal& stop) {
