@@ -220,6 +220,19 @@ TEST(QuorumCall, says_nothing_of_a_master_that_was_not_waited_for) {
     EXPECT_EQ(other.fault(0), nullptr);
 }
 
+TEST(QuorumCall, forgets_why_a_master_was_in_doubt_once_it_is_asked) {
+    QuorumCall call{2, taking, deadline};
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+        call.not_connected(i, doubtful());
+        send(call, i);
+    }
+    call.answered(0, yes);
+    EXPECT_EQ(call.end(), Verdict::open) << "the caller has cancelled";
+    EXPECT_EQ(call.fault(0), nullptr);
+    EXPECT_EQ(call.fault(1), nullptr);
+    EXPECT_TRUE(call.no_quorum().error.causes.empty());
+}
+
 TEST(QuorumCall, fails_at_once_where_a_master_cannot_be_reached) {
     QuorumCall call{1, taking, deadline};
     call.not_connected(0, none());

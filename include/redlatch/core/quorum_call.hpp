@@ -106,6 +106,7 @@ public:
     TimePoint send(std::size_t master, TimePoint now) {
         Leg& leg = legs_[master];
         leg.stage = Stage::asked;
+        leg.fault.reset();
         leg.asked = true;
         leg.answer_due = true;
         leg.answer_by = std::min(deadline_, saturating_add(now, rules_.node_timeout));
@@ -121,7 +122,6 @@ public:
         }
         votes_.cast(answer.vote);
         leg.stage = Stage::done;
-        leg.fault.reset();
         leg.answer = std::move(answer);
     }
 
@@ -168,7 +168,7 @@ public:
         if (decided == Verdict::yes) return !worth_a_moment(now);
         if (decided != Verdict::open) return true;
         if (has(Stage::asked) || has(Stage::connecting)) return false;
-        return votes_.has_quorum() || !has(Stage::doubtful);
+        return votes_.has_quorum();
     }
 
     /// Nothing more is waited for: what the answers amount to.
@@ -231,7 +231,7 @@ public:
         Fault fault{.error = {Errc::no_quorum, {}, {}, {}, {}}};
         std::vector<Errc> for_good;
         for (const Leg& leg : legs_) {
-            if (leg.stage != Stage::done || !leg.fault) continue;
+            if (!leg.fault) continue;
             fault.error.causes.push_back(leg.fault->error);
             if (!leg.fault->transient) for_good.push_back(leg.fault->error.code);
         }
