@@ -36,11 +36,11 @@ set(REDLATCH_HEADERS
     include/redlatch/core/token_state.hpp
     include/redlatch/core/hold.hpp
     include/redlatch/core/attempts.hpp
-    include/redlatch/core/acquisition.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/intrusive_list.hpp
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
+    include/redlatch/core/acquisition.hpp
     include/redlatch/core/renew.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp

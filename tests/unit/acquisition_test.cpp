@@ -105,6 +105,19 @@ struct Contender {
     AcquisitionAction first{};
 };
 
+AcquisitionAction pause_over(AcquisitionMachine& machine, TimePoint now) {
+    return machine.woken(LockTable::Woken::in_time, std::nullopt, now);
+}
+
+AcquisitionAction granted(AcquisitionMachine& machine, const std::optional<Grant>& message,
+                          TimePoint now) {
+    return machine.woken(LockTable::Woken::granted, message, now);
+}
+
+AcquisitionAction closed(AcquisitionMachine& machine) {
+    return machine.woken(LockTable::Woken::closed, std::nullopt, start);
+}
+
 /// The end of an acquisition that failed.
 CleanUp failed(const AcquisitionMachine& machine, const AcquisitionAction& action, Errc code) {
     EXPECT_EQ(machine.error().code, code);
@@ -126,23 +139,23 @@ AcquisitionAction told(AcquisitionMachine& machine, const AcquisitionAction& act
 // ---- The lock table's answer
 
 TEST(Acquisition, not_admitted_says_why) {
-    const auto error = [](NotAdmitted why, std::shared_ptr<const Error> fault = nullptr) {
+    const auto error = [](LockTable::Outcome why, std::shared_ptr<const Error> fault = nullptr) {
         AcquisitionMachine machine{plan(), start, 1};
         const auto action = machine.not_admitted(why, fault, start + 10s);
         EXPECT_EQ(as<AcquisitionFailed>(action).clean_up, nothing);
         return machine.error();
     };
-    EXPECT_EQ(error(NotAdmitted::busy).code, Errc::timed_out);
-    EXPECT_EQ(error(NotAdmitted::busy).message,
+    EXPECT_EQ(error(LockTable::Outcome::busy).code, Errc::timed_out);
+    EXPECT_EQ(error(LockTable::Outcome::busy).message,
               "held, or waited for, by another thread of this process after 10.0 s");
     const auto fault = std::make_shared<const Error>(Error{Errc::denied, {}, {}, "NOPERM", {}});
-    EXPECT_EQ(error(NotAdmitted::busy, fault).code, Errc::denied) << "as those in front";
-    EXPECT_EQ(error(NotAdmitted::deadlock).code, Errc::deadlock);
-    EXPECT_EQ(error(NotAdmitted::cancelled).code, Errc::cancelled);
-    EXPECT_EQ(error(NotAdmitted::cancelled).message, "cancelled by the caller");
-    EXPECT_EQ(error(NotAdmitted::closed).code, Errc::cancelled);
-    EXPECT_EQ(error(NotAdmitted::closed).message, "the client was closed");
-    EXPECT_EQ(error(NotAdmitted::wrong_key_type).code, Errc::wrong_type);
+    EXPECT_EQ(error(LockTable::Outcome::busy, fault).code, Errc::denied) << "as those in front";
+    EXPECT_EQ(error(LockTable::Outcome::deadlock).code, Errc::deadlock);
+    EXPECT_EQ(error(LockTable::Outcome::cancelled).code, Errc::cancelled);
+    EXPECT_EQ(error(LockTable::Outcome::cancelled).message, "cancelled by the caller");
+    EXPECT_EQ(error(LockTable::Outcome::closed).code, Errc::cancelled);
+    EXPECT_EQ(error(LockTable::Outcome::closed).message, "the client was closed");
+    EXPECT_EQ(error(LockTable::Outcome::wrong_key_type).code, Errc::wrong_type);
 }
 
 TEST(Acquisition, takes_a_hold_that_is_handed_to_it_while_it_lasts) {
@@ -244,7 +257,7 @@ TEST(Acquisition, second_try_is_no_plain_set) {
     Contender contender;
     const auto sleep = told(contender.machine, contender.machine.failed(refused(), {}, start),
                             Errc::unavailable, start);
-    const auto again = contender.machine.pause_over(as<SleepUntil>(sleep).until);
+    const auto again = pause_over(contender.machine, as<SleepUntil>(sleep).until);
     EXPECT_TRUE(std::holds_alternative<SendScript>(again));
     EXPECT_EQ(contender.machine.tries(), 2U);
 }
@@ -257,7 +270,7 @@ TEST(Acquisition, polling_asks_for_no_place) {
     EXPECT_EQ(script.queue_ttl, 0ms);
     EXPECT_FALSE(script.announce);
     static_cast<void>(as<SleepUntil>(contender.machine.answered(not_ours(), start)));
-    EXPECT_EQ(as<SendScript>(contender.machine.pause_over(start + 10s)).queue_ttl, 0ms);
+    EXPECT_EQ(as<SendScript>(pause_over(contender.machine, start + 10s)).queue_ttl, 0ms);
 }
 
 TEST(Acquisition, without_a_wait_asks_for_no_place) {
@@ -271,20 +284,20 @@ TEST(Acquisition, without_a_wait_asks_for_no_place) {
 
 TEST(Acquisition, announces_each_token_once) {
     Contender contender = Contender::in_queue();
-    EXPECT_FALSE(as<SendScript>(contender.machine.pause_over(start + 2s)).announce);
+    EXPECT_FALSE(as<SendScript>(pause_over(contender.machine, start + 2s)).announce);
     // This answer comes too late for the lease, and the token dies.
     const auto make = as<MakeHold>(contender.machine.answered(ours(start - 1h), start + 3s));
     EXPECT_TRUE(make.new_token);
     EXPECT_EQ(make.clean_up, twice);
     static_cast<void>(as<SleepUntil>(contender.machine.hold_made("next", start + 3s)));
     EXPECT_EQ(contender.machine.token().token(), "next");
-    EXPECT_TRUE(as<SendScript>(contender.machine.pause_over(start + 4s)).announce);
+    EXPECT_TRUE(as<SendScript>(pause_over(contender.machine, start + 4s)).announce);
 }
 
 TEST(Acquisition, at_the_last_try_its_place_depends_on_those_behind_it) {
     for (const bool waiters : {false, true}) {
         Contender contender = Contender::in_queue();
-        static_cast<void>(as<AskForWaiters>(contender.machine.pause_over(start + 10s)));
+        static_cast<void>(as<AskForWaiters>(pause_over(contender.machine, start + 10s)));
         const auto script = as<SendScript>(contender.machine.waiters(waiters, start + 10s));
         EXPECT_EQ(script.queue_ttl, waiters ? 1s : milliseconds{leave});
         EXPECT_EQ(script.answer_by, start + 10s + last_answer_slack);
@@ -295,7 +308,7 @@ TEST(Acquisition, at_the_last_try_its_place_depends_on_those_behind_it) {
 TEST(Acquisition, at_the_last_try_without_a_place_asks_nobody) {
     Contender contender{plan(), true};
     static_cast<void>(as<SleepUntil>(contender.machine.answered(not_ours(), start)));
-    EXPECT_EQ(as<SendScript>(contender.machine.pause_over(start + 10s)).queue_ttl, 0ms);
+    EXPECT_EQ(as<SendScript>(pause_over(contender.machine, start + 10s)).queue_ttl, 0ms);
 }
 
 // ---- Refused
@@ -338,7 +351,7 @@ TEST(Acquisition, refused_at_the_deadline_has_timed_out_and_tells_who_has_it) {
 
 TEST(Acquisition, message_that_can_be_believed_is_the_lock) {
     Contender contender = Contender::in_queue();
-    const auto keep = as<KeepHold>(contender.machine.granted(grant(), start + 2s));
+    const auto keep = as<KeepHold>(granted(contender.machine, grant(), start + 2s));
     EXPECT_EQ(keep.since, start + 1s) << "by the server's clock";
     EXPECT_TRUE(keep.others_wait);
     EXPECT_EQ(keep.fence, 0U);
@@ -349,7 +362,7 @@ TEST(Acquisition, message_is_confirmed_by_the_server_where_it_cannot_be_believed
     const auto asks = [](std::optional<Grant> message, const AcquisitionPlan& plan = ::plan(),
                          TimePoint now = start + 2s) {
         Contender contender = Contender::in_queue(plan);
-        return std::holds_alternative<SendScript>(contender.machine.granted(message, now));
+        return std::holds_alternative<SendScript>(granted(contender.machine, message, now));
     };
     EXPECT_FALSE(asks(grant()));
     EXPECT_TRUE(asks(std::nullopt)) << "somebody else has taken it";
@@ -369,7 +382,7 @@ TEST(Acquisition, message_brings_the_fencing_token) {
     Contender contender = Contender::in_queue(fenced());
     Grant message = grant();
     message.fence = 7;
-    EXPECT_EQ(as<KeepHold>(contender.machine.granted(message, start + 2s)).fence, 7U);
+    EXPECT_EQ(as<KeepHold>(granted(contender.machine, message, start + 2s)).fence, 7U);
 }
 
 TEST(Acquisition, message_has_to_be_about_the_lease_with_its_delay) {
@@ -378,12 +391,12 @@ TEST(Acquisition, message_has_to_be_about_the_lease_with_its_delay) {
     Contender contender = Contender::in_queue(delayed);
     Grant message = grant();
     message.ttl = 35s;
-    EXPECT_TRUE(std::holds_alternative<KeepHold>(contender.machine.granted(message, start + 2s)));
+    EXPECT_TRUE(std::holds_alternative<KeepHold>(granted(contender.machine, message, start + 2s)));
 }
 
 TEST(Acquisition, recheck_may_be_answered_with_the_lock) {
     Contender contender = Contender::in_queue();
-    static_cast<void>(as<SendScript>(contender.machine.pause_over(start + 2s)));
+    static_cast<void>(as<SendScript>(pause_over(contender.machine, start + 2s)));
     AcquireAnswer answer = ours(start + 2s);
     answer.others_wait = true;
     const auto keep = as<KeepHold>(contender.machine.answered(answer, start + 3s));
@@ -464,7 +477,7 @@ TEST(Acquisition, too_few_replicas_are_asked_again_with_the_same_token) {
                             Errc::not_replicated, start);
     EXPECT_EQ(contender.machine.fault()->message, "1 of 2 replicas have it");
     EXPECT_EQ(contender.machine.fault()->node, "a:6379");
-    static_cast<void>(contender.machine.pause_over(as<SleepUntil>(sleep).until));
+    static_cast<void>(pause_over(contender.machine, as<SleepUntil>(sleep).until));
     EXPECT_EQ(contender.machine.token().token(), "mine");
     const auto answered = contender.machine.answered(ours(), start + 1s);
     static_cast<void>(as<TellFault>(answered));
@@ -495,11 +508,11 @@ TEST(Acquisition, answer_after_a_fault_is_told_once) {
     Contender contender;
     static_cast<void>(contender.machine.failed(refused(), {}, start));
     static_cast<void>(contender.machine.fault_told(start));
-    static_cast<void>(contender.machine.pause_over(start + 1s));
+    static_cast<void>(pause_over(contender.machine, start + 1s));
     static_cast<void>(as<TellFault>(contender.machine.answered(not_ours(), start + 1s)));
     EXPECT_EQ(contender.machine.fault(), nullptr);
     static_cast<void>(as<SleepUntil>(contender.machine.fault_told(start + 1s)));
-    static_cast<void>(contender.machine.pause_over(start + 2s));
+    static_cast<void>(pause_over(contender.machine, start + 2s));
     static_cast<void>(as<SleepUntil>(contender.machine.answered(not_ours(), start + 2s)));
 }
 
@@ -507,7 +520,7 @@ TEST(Acquisition, same_fault_is_told_each_time) {
     Contender contender;
     static_cast<void>(contender.machine.failed(refused(), {}, start));
     static_cast<void>(contender.machine.fault_told(start));
-    static_cast<void>(contender.machine.pause_over(start + 1s));
+    static_cast<void>(pause_over(contender.machine, start + 1s));
     static_cast<void>(as<TellFault>(contender.machine.failed(refused(), {}, start + 1s)));
 }
 
@@ -585,7 +598,7 @@ TEST(Acquisition, votes_of_a_minority_are_returned_before_the_pause) {
     EXPECT_TRUE(make.new_token);
     EXPECT_EQ(make.clean_up, nothing);
     static_cast<void>(as<SleepUntil>(contender.machine.hold_made("next", start + 1ms)));
-    const auto again = contender.machine.pause_over(start + 1s);
+    const auto again = pause_over(contender.machine, start + 1s);
     EXPECT_EQ(as<SendScript>(again).queue_ttl, 0ms);
     EXPECT_NE(contender.machine.token().at_masters(), nullptr);
 }
@@ -623,6 +636,23 @@ TEST(Acquisition, votes_without_a_majority_that_answers_are_returned) {
     static_cast<void>(as<ReturnVotes>(votes));
 }
 
+// ---- What ends a pause
+
+TEST(Acquisition, recheck_asks_again_before_the_pause_is_over) {
+    for (const auto why : {LockTable::Woken::in_time, LockTable::Woken::recheck}) {
+        Contender contender = Contender::in_queue();
+        const auto next = contender.machine.woken(why, std::nullopt, start + 5ms);
+        EXPECT_TRUE(std::holds_alternative<SendScript>(next));
+    }
+}
+
+TEST(Acquisition, cancelled_in_a_pause_gives_up) {
+    Contender contender = Contender::in_queue();
+    const auto next = contender.machine.woken(LockTable::Woken::cancelled, std::nullopt, start);
+    EXPECT_TRUE(std::holds_alternative<PassPlaceOn>(next));
+    EXPECT_EQ(contender.machine.error().message, "cancelled by the caller");
+}
+
 // ---- Giving up
 
 TEST(Acquisition, place_goes_to_the_next_waiter_of_this_process) {
@@ -643,7 +673,7 @@ TEST(Acquisition, place_is_passed_on_with_its_doubts) {
     Contender contender{plan(Wait::none()), true};
     static_cast<void>(contender.machine.answered(queued(), start));
     Contender unclear = Contender::in_queue();
-    static_cast<void>(unclear.machine.pause_over(start + 1s));
+    static_cast<void>(pause_over(unclear.machine, start + 1s));
     static_cast<void>(unclear.machine.failed(silent(), {}, start + 2s));
     static_cast<void>(unclear.machine.fault_told(start + 2s));
     EXPECT_TRUE(as<PassPlaceOn>(unclear.machine.cancelled()).unclear);
@@ -656,7 +686,7 @@ TEST(Acquisition, cancelled_says_by_whom) {
     static_cast<void>(by_caller.machine.cancelled());
     EXPECT_EQ(by_caller.machine.error().message, "cancelled by the caller");
     Contender by_close;
-    static_cast<void>(by_close.machine.closed());
+    static_cast<void>(closed(by_close.machine));
     EXPECT_EQ(by_close.machine.error().code, Errc::cancelled);
     EXPECT_EQ(by_close.machine.error().message, "the client was closed");
 }

@@ -4,6 +4,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/grant.hpp>
+#include <redlatch/core/lock_table.hpp>
 #include <redlatch/core/token_state.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/policy/lock_policy.hpp>
@@ -36,15 +37,6 @@ struct PassedPlace {
     std::string token;
     PolicyTraits traits;
     bool unclear = false;  ///< a try with that token got no answer
-};
-
-/// Why the lock table has let nobody contend.
-enum class NotAdmitted {
-    busy,            ///< the wait ended first
-    deadlock,        ///< the caller holds the lock already and would wait for ever
-    cancelled,       ///< the caller has cancelled the wait
-    closed,          ///< the client has been closed
-    wrong_key_type,  ///< the lock is in use with a policy of another key type
 };
 
 /// The answer to a try, decoded.
@@ -159,17 +151,23 @@ public:
 
     // ---- The lock table has answered
 
-    AcquisitionAction not_admitted(NotAdmitted why, const std::shared_ptr<const Error>& fault,
-                                   TimePoint now) {
+    /// Neither is it our turn, nor do we hold the lock. `fault`: what those in front have met; null for none.
+    AcquisitionAction not_admitted(LockTable::Outcome why,
+                                   const std::shared_ptr<const Error>& fault, TimePoint now) {
+        using Outcome = LockTable::Outcome;
         switch (why) {
-            case NotAdmitted::busy:
-                return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now));
-            case NotAdmitted::deadlock: return fail(Errc::deadlock, {});
-            case NotAdmitted::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
-            case NotAdmitted::closed: return fail(Errc::cancelled, cancelled_by_close);
-            case NotAdmitted::wrong_key_type: break;
+            case Outcome::busy: return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now));
+            case Outcome::deadlock: return fail(Errc::deadlock, {});
+            case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
+            case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);
+            case Outcome::wrong_key_type:
+                return fail(Errc::wrong_type, "in use here with a policy of another key type");
+            case Outcome::queued:
+            case Outcome::turn:
+            case Outcome::handed:
+            case Outcome::nested: break;
         }
-        return fail(Errc::wrong_type, "in use here with a policy of another key type");
+        return fail(Errc::protocol, {});
     }
 
     /// The waiter before us has passed the lock on. `valid`: it still lasts. `unreserved`: why it can't be
@@ -245,29 +243,24 @@ public:
 
     // ---- A pause has ended
 
-    AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
-
-    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
-    AcquisitionAction granted(const std::optional<Grant>& grant, TimePoint now) {
-        const Drift& drift = plan_.attempts.drift;
-        const auto since = grant ? token_.granted(*grant, now, drift.factor) : std::nullopt;
-        // Replicas can only be asked on the connection that has written.
-        const bool complete =
-            !plan_.replicated && (!plan_.traits.fenced || (grant && grant->fence != 0));
-        if (!since || !complete || now >= valid_until(*since, plan_.attempts.lease, drift)) {
-            return pause_over(now);
+    /// `grant`: the message that the lock table has for us, where it ended the pause.
+    AcquisitionAction woken(LockTable::Woken why, const std::optional<Grant>& grant,
+                            TimePoint now) {
+        using Woken = LockTable::Woken;
+        switch (why) {
+            case Woken::cancelled: return cancelled();
+            case Woken::closed: return give_up_for(attempts_.cancelled(cancelled_by_close));
+            case Woken::granted: return granted(grant, now);
+            case Woken::lost:  // of a hold to nest in
+            case Woken::in_time:
+            case Woken::recheck: break;
         }
-        fault_ = nullptr;
-        fence_ = grant->fence;
-        others_wait_ = true;  // as they did when we began to; the next command will tell
-        sent_ = *since;
-        return acquired(now);
+        return pause_over(now);
     }
 
-    // ---- At any time before a try is sent, and in a pause
+    // ---- At any time before a try is sent
 
     AcquisitionAction cancelled() { return give_up_for(attempts_.cancelled(cancelled_by_caller)); }
-    AcquisitionAction closed() { return give_up_for(attempts_.cancelled(cancelled_by_close)); }
 
     // ---- What else was to be done
 
@@ -344,6 +337,25 @@ private:
         return SendScript{.answer_by = answer_by_,
                           .queue_ttl = queue_ttl_,
                           .announce = wants_place && !std::exchange(announced_, true)};
+    }
+
+    AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
+
+    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
+    AcquisitionAction granted(const std::optional<Grant>& grant, TimePoint now) {
+        const Drift& drift = plan_.attempts.drift;
+        const auto since = grant ? token_.granted(*grant, now, drift.factor) : std::nullopt;
+        // Replicas can only be asked on the connection that has written.
+        const bool complete =
+            !plan_.replicated && (!plan_.traits.fenced || (grant && grant->fence != 0));
+        if (!since || !complete || now >= valid_until(*since, plan_.attempts.lease, drift)) {
+            return pause_over(now);
+        }
+        fault_ = nullptr;
+        fence_ = grant->fence;
+        others_wait_ = true;  // as they did when we began to; the next command will tell
+        sent_ = *since;
+        return acquired(now);
     }
 
     // ---- What a try has led to

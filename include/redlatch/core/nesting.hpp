@@ -3,6 +3,7 @@
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/lock_table.hpp>
 #include <redlatch/core/renew.hpp>
 
 #include <algorithm>
@@ -98,14 +99,19 @@ public:
         return go_on(std::exchange(after_fault_, {}), now, valid_until);
     }
 
-    NestAction pause_over(TimePoint now, TimePoint valid_until) {
+    /// A pause has ended.
+    NestAction woken(LockTable::Woken why, TimePoint now, TimePoint valid_until) {
+        using Woken = LockTable::Woken;
+        switch (why) {
+            case Woken::cancelled: return fail_for(attempts_->cancelled(cancelled_by_caller));
+            case Woken::closed: return fail_for(attempts_->cancelled(cancelled_by_close));
+            case Woken::lost: return outer_is_gone();
+            case Woken::granted:
+            case Woken::in_time:
+            case Woken::recheck: break;
+        }
         return go_on(attempts_->pause_over(now), now, valid_until);
     }
-    NestAction cancelled() { return fail_for(attempts_->cancelled(cancelled_by_caller)); }
-    NestAction closed() { return fail_for(attempts_->cancelled(cancelled_by_close)); }
-
-    /// The hold is over, or its validity is.
-    NestAction outer_is_gone() { return fail({Errc::lost, {}, {}, "the outer hold is gone", {}}); }
 
     /// `in_time`: the outer hold was not over before. A hold that was over once stays over.
     NestAction confirmed(bool in_time) {
@@ -114,6 +120,8 @@ public:
     }
 
 private:
+    NestAction outer_is_gone() { return fail({Errc::lost, {}, {}, "the outer hold is gone", {}}); }
+
     NestAction go_on(AttemptAction next, TimePoint now, TimePoint valid_until) {
         if (const auto* over = std::get_if<GiveUp>(&next)) return fail(over->error);
         if (const auto* ours = std::get_if<Acquired>(&next)) {

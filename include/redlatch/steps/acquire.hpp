@@ -89,19 +89,9 @@ private:
             case LockTable::Outcome::handed: return take_over(std::move(admission.hold));
             case LockTable::Outcome::nested:
                 return nest(std::move(admission.hold), admission.count);
-            case LockTable::Outcome::busy: return not_admitted(NotAdmitted::busy, admission.fault);
-            case LockTable::Outcome::deadlock: return not_admitted(NotAdmitted::deadlock);
-            case LockTable::Outcome::cancelled: return not_admitted(NotAdmitted::cancelled);
-            case LockTable::Outcome::closed: return not_admitted(NotAdmitted::closed);
-            case LockTable::Outcome::wrong_key_type:
-            case LockTable::Outcome::queued: break;  // that it waits in there
+            default: break;
         }
-        return not_admitted(NotAdmitted::wrong_key_type);
-    }
-
-    Result<HoldRef> not_admitted(NotAdmitted why,
-                                 const std::shared_ptr<const Error>& fault = nullptr) {
-        return drive(machine_.not_admitted(why, fault, Clock::now()));
+        return drive(machine_.not_admitted(admission.outcome, admission.fault, Clock::now()));
     }
 
     /// The waiter before us has passed the lock on.
@@ -200,16 +190,8 @@ private:
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
         const LockTable::Woken woken = turn_->pause(sleep.until, options_->stop);
-        const TimePoint now = Clock::now();
-        switch (woken) {
-            case LockTable::Woken::cancelled: return machine_.cancelled();
-            case LockTable::Woken::closed: return machine_.closed();
-            case LockTable::Woken::granted: return machine_.granted(turn_->take_grant(), now);
-            case LockTable::Woken::lost:
-            case LockTable::Woken::in_time:
-            case LockTable::Woken::recheck: break;
-        }
-        return machine_.pause_over(now);
+        const bool granted = woken == LockTable::Woken::granted;
+        return machine_.woken(woken, granted ? turn_->take_grant() : std::nullopt, Clock::now());
     }
 
     Next carry_out(const ReturnVotes& votes) {
@@ -295,15 +277,8 @@ private:
     }
 
     NextNest carry_out(const NestSleep& sleep, Nesting& nesting) {
-        switch (session_->locks().pause(*hold_, sleep.until, options_->stop)) {
-            case LockTable::Woken::cancelled: return nesting.cancelled();
-            case LockTable::Woken::closed: return nesting.closed();
-            case LockTable::Woken::lost: return nesting.outer_is_gone();
-            case LockTable::Woken::granted:
-            case LockTable::Woken::in_time:
-            case LockTable::Woken::recheck: break;
-        }
-        return nesting.pause_over(Clock::now(), hold_->valid_until());
+        const auto woken = session_->locks().pause(*hold_, sleep.until, options_->stop);
+        return nesting.woken(woken, Clock::now(), hold_->valid_until());
     }
 
     NextNest carry_out(const ConfirmOuter& confirm, Nesting& nesting) {
