@@ -103,6 +103,14 @@ TEST(QuorumCall, is_over_where_no_majority_can_come_together) {
     EXPECT_EQ(call.sets().agreed, 0U);
 }
 
+TEST(QuorumCall, refuses_without_those_whose_votes_can_make_no_majority) {
+    QuorumCall call = sent(3, taking);
+    call.answered(0, no);
+    call.failed(1, fault(Errc::unavailable));
+    EXPECT_TRUE(call.is_over(start));
+    EXPECT_EQ(call.end(), Verdict::no);
+}
+
 TEST(QuorumCall, gives_an_own_lock_up_only_where_no_majority_can_have_it) {
     QuorumCall call = sent(3, keeping);
     call.answered(0, no);
