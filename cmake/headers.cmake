@@ -44,7 +44,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/renew.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
-    include/redlatch/core/quorum.hpp
+    include/redlatch/core/vote_count.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/endpoint.hpp
@@ -60,7 +60,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/socket.hpp
     include/redlatch/net/wake_descriptor.hpp
     include/redlatch/net/resolve.hpp
-    include/redlatch/net/owed.hpp
+    include/redlatch/net/pending_replies.hpp
     include/redlatch/net/stream.hpp
     include/redlatch/net/tls_layer.hpp
     include/redlatch/net/connection.hpp
@@ -76,8 +76,8 @@ set(REDLATCH_HEADERS
     include/redlatch/topology/single_master.hpp
     include/redlatch/topology/sentinel.hpp
     include/redlatch/topology/cluster.hpp
-    include/redlatch/topology/member.hpp
-    include/redlatch/topology/round.hpp
+    include/redlatch/topology/master.hpp
+    include/redlatch/topology/quorum_poll.hpp
     include/redlatch/topology/quorum.hpp
     # policies: which scripts
     include/redlatch/policy/scripts.hpp
@@ -93,7 +93,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/parker.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
-    include/redlatch/service/collector.hpp
+    include/redlatch/service/reply_drainer.hpp
     include/redlatch/service/lock_table_monitor.hpp
     include/redlatch/service/listener.hpp
     include/redlatch/service/subscription.hpp

@@ -26,8 +26,9 @@ void require(bool condition) {
 }
 
 void look_at(const ReplyView& reply) {
-    for (const Answer answer : {Answer::any, Answer::integer, Answer::ok_or_nil, Answer::acquired,
-                                Answer::moved, Answer::lock_info}) {
+    for (const ReplyShape answer :
+         {ReplyShape::any, ReplyShape::integer, ReplyShape::ok_or_nil, ReplyShape::acquired,
+          ReplyShape::moved, ReplyShape::lock_info}) {
         if (!reply.fits(answer)) continue;
         static_cast<void>(reply.is_taken(answer));
         static_cast<void>(reply.time(answer));

@@ -87,14 +87,14 @@ Fault fault(std::string message) {
 }
 
 TEST(Late, is_told_with_the_servers_time) {
-    EXPECT_EQ(told_late(fault("LATE 1700000000000001 is the time")), epoch + 1us);
-    EXPECT_EQ(told_late(fault("LATE 17")), 17us);
+    EXPECT_EQ(late_reply_time(fault("LATE 1700000000000001 is the time")), epoch + 1us);
+    EXPECT_EQ(late_reply_time(fault("LATE 17")), 17us);
 }
 
 TEST(Late, is_nothing_else) {
     for (const char* const text : {"", "LATE", "LATE ", "LATE x", "LATE -1", "LATE 0", "LATER 17",
                                    "ERR LATE 17", "LATE 99999999999999999999"}) {
-        EXPECT_FALSE(told_late(fault(text))) << text;
+        EXPECT_FALSE(late_reply_time(fault(text))) << text;
     }
 }
 

@@ -3,7 +3,7 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/master_sets.hpp>
-#include <redlatch/core/quorum.hpp>
+#include <redlatch/core/vote_count.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -358,7 +358,7 @@ private:
 
     const QuorumRules rules_;
     const TimePoint deadline_;
-    Ballot votes_;
+    VoteCount votes_;
     std::vector<Leg> legs_;
     Verdict verdict_ = Verdict::open;
 };

@@ -52,7 +52,7 @@ private:
 };
 
 /// The server's time, from the error of a script that found itself late.
-inline std::optional<std::chrono::microseconds> told_late(const Fault& fault) noexcept {
+inline std::optional<std::chrono::microseconds> late_reply_time(const Fault& fault) noexcept {
     constexpr std::string_view word = "LATE ";
     std::string_view text = fault.error.message;
     if (!text.starts_with(word)) return std::nullopt;

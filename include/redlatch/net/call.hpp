@@ -16,7 +16,7 @@
 namespace redlatch::inline v0::detail {
 
 /// How a call is put on the wire of one connection.
-struct Wiring {
+struct EncodeOptions {
     SendForm form{};
     std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
     std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
@@ -47,10 +47,10 @@ public:
     using Digits = std::array<char, 20>;
 
     /// The bytes to send; a number is written into `digits`, which has to outlive the result.
-    std::string_view bytes(Digits& digits, const Wiring& wiring = {}) const noexcept {
+    std::string_view bytes(Digits& digits, const EncodeOptions& options = {}) const noexcept {
         if (kind_ == Kind::bytes) return bytes_;
-        if (kind_ == Kind::server) return wiring.server;
-        const std::int64_t number = kind_ == Kind::not_after ? wiring.not_after : number_;
+        if (kind_ == Kind::server) return options.server;
+        const std::int64_t number = kind_ == Kind::not_after ? options.not_after : number_;
         const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
         return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
     }
@@ -70,8 +70,8 @@ private:
 class Call {
 public:
     Call(const Script& script, std::initializer_list<std::string_view> keys,
-         std::initializer_list<Argument> arguments, Answer answer = Answer::integer)
-        : script_(&script), answer_(answer), count_(first_key), keys_(keys.size()) {
+         std::initializer_list<Argument> arguments, ReplyShape shape = ReplyShape::integer)
+        : script_(&script), shape_(shape), count_(first_key), keys_(keys.size()) {
         for (const std::string_view key : keys) slots_[count_++] = key;
         for (const Argument& argument : arguments) slots_[count_++] = argument;
     }
@@ -99,11 +99,11 @@ public:
     }
     std::string_view type() const noexcept { return type_; }
 
-    static Call plain(std::initializer_list<Argument> words, Answer answer = Answer::any) {
-        return {words, answer};
+    static Call plain(std::initializer_list<Argument> words, ReplyShape shape = ReplyShape::any) {
+        return {words, shape};
     }
 
-    Answer answer() const noexcept { return answer_; }
+    ReplyShape shape() const noexcept { return shape_; }
 
     bool is_script() const noexcept { return script_ != nullptr; }
 
@@ -133,15 +133,15 @@ public:
 
     /// The bytes that go over the wire: how many words, and before each how long it is. By our own
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
-    std::string wire(const Wiring& wiring = {}) const {
-        const std::size_t omitted = wiring.form.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
+    std::string wire(const EncodeOptions& options = {}) const {
+        const std::size_t omitted = options.form.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
         std::string bytes;
         bytes.reserve(most_commands_fit);
         append_count(bytes, '*', count_ - omitted);
         for (std::size_t i = 0; i < count_; ++i) {
             if (i > first_key && i <= first_key + omitted) continue;
             Argument::Digits digits;
-            const std::string_view word = slot(i, wiring, keys_ - omitted).bytes(digits, wiring);
+            const std::string_view word = slot(i, options, keys_ - omitted).bytes(digits, options);
             append_count(bytes, '$', word.size());
             bytes.append(word).append(line_end);
         }
@@ -154,7 +154,7 @@ private:
     static constexpr std::size_t most_commands_fit = 448;
     static constexpr std::string_view line_end = "\r\n";
 
-    Call(std::initializer_list<Argument> words, Answer answer) : answer_(answer) {
+    Call(std::initializer_list<Argument> words, ReplyShape shape) : shape_(shape) {
         for (const Argument& word : words) slots_[count_++] = word;
     }
 
@@ -164,15 +164,15 @@ private:
         bytes.append(Argument{static_cast<std::int64_t>(count)}.bytes(digits)).append(line_end);
     }
 
-    Argument slot(std::size_t i, const Wiring& wiring, std::size_t keys) const noexcept {
+    Argument slot(std::size_t i, const EncodeOptions& options, std::size_t keys) const noexcept {
         if (!is_script() || i >= first_key) return slots_[i];
         if (i == 2) return static_cast<std::int64_t>(keys);
-        if (wiring.form.whole) return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
+        if (options.form.whole) return i == 0 ? Argument{"EVAL"} : Argument{script_->source()};
         return i == 0 ? Argument{"EVALSHA"} : Argument{script_->sha()};
     }
 
     const Script* script_ = nullptr;
-    Answer answer_;
+    ReplyShape shape_;
     std::array<Argument, capacity> slots_{};
     std::size_t count_ = 0;
     std::size_t keys_ = 0;

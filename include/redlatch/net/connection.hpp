@@ -5,7 +5,7 @@
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
-#include <redlatch/net/owed.hpp>
+#include <redlatch/net/pending_replies.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/reply_bounds.hpp>
 #include <redlatch/net/resolve.hpp>
@@ -164,33 +164,33 @@ public:
     }
 
     /// Leaves the answer to the command that was sent last to whoever receives next.
-    void owe(const Command& command, Answer answer, Awaiting awaiting) {
-        owed_.add(command, answer, Clock::now(), std::move(awaiting));
+    void expect(const Command& command, ReplyShape shape, ReplyCallback callback) {
+        pending_.expect(command, shape, Clock::now(), std::move(callback));
     }
 
-    /// Whether answers are owed; if so, since when at most.
-    bool owes() const noexcept { return !owed_.empty(); }
-    TimePoint owes_since() const noexcept { return owed_.since(); }
+    /// Whether answers are pending; if so, since when at most.
+    bool has_pending_replies() const noexcept { return !pending_.empty(); }
+    TimePoint pending_since() const noexcept { return pending_.since(); }
 
-    /// Receives what is owed, and passes it on.
-    Expected<void, Fault> settle(const Limit& limit) {
-        while (owes()) {
+    /// Receives the pending answers, and passes them on.
+    Expected<void, Fault> drain(const Limit& limit) {
+        while (has_pending_replies()) {
             auto reply = receive_next(limit);
             if (!alive()) return Unexpected{std::move(reply).error()};
-            if (!owed_.settle(std::move(reply))) return close(unexpected_reply(), true);
+            if (!pending_.take(std::move(reply))) return close(unexpected_reply(), true);
         }
         return {};
     }
 
     /// The same as far as answers have come, which are not waited for. Whether that was all.
-    Expected<bool, Fault> settle_what_is_there() {
-        while (owes()) {
+    Expected<bool, Fault> drain_available() {
+        while (has_pending_replies()) {
             auto reply = receive_if_there();
             if (!alive()) return Unexpected{std::move(reply).error()};
             if (reply && !*reply) return false;
             auto answer = reply ? Expected<Reply, Fault>{**std::move(reply)}
                                 : Unexpected{std::move(reply).error()};
-            if (!owed_.settle(std::move(answer))) return close(unexpected_reply(), true);
+            if (!pending_.take(std::move(answer))) return close(unexpected_reply(), true);
         }
         return true;
     }
@@ -223,8 +223,8 @@ public:
     /// The reply to the command that was sent last. An error reply comes as a `Fault` too, but leaves
     /// the connection usable.
     Expected<Reply, Fault> receive(const Limit& limit) {
-        if (auto settled = settle(limit); !settled) {
-            return Unexpected{std::move(settled).error()};
+        if (auto drained = drain(limit); !drained) {
+            return Unexpected{std::move(drained).error()};
         }
         return receive_next(limit);
     }
@@ -323,7 +323,7 @@ private:
         context_.reset();
         fault.error.node = node_;
         fault.maybe_executed = maybe_executed;
-        owed_.fail(fault);
+        pending_.fail(fault);
         return Unexpected{std::move(fault)};
     }
 
@@ -554,7 +554,7 @@ private:
     ServerClock clock_;
     std::chrono::microseconds busy_wait_{0};
     std::vector<const Script*> scripts_run_;
-    Owed owed_;
+    PendingReplies pending_;
     unsigned epoch_ = 0;
     std::string_view handshake_;  // what is answered next, while the answer may quote a password
 };

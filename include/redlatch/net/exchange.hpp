@@ -31,9 +31,9 @@ inline CommandTraits traits_of(const Call& call, const Connection& connection, b
 
 /// What goes over the wire for a call whose script uses no time. `connection`: where it is sent.
 inline std::string encode(const Call& call, SendForm form, const Connection& connection) {
-    Wiring wiring{.form = form};
-    if (connection.server() != nullptr) wiring.server = *connection.server();
-    return call.wire(wiring);
+    EncodeOptions options{.form = form};
+    if (connection.server() != nullptr) options.server = *connection.server();
+    return call.wire(options);
 }
 
 /// One command: sends and receives what its `Command` says, over one connection or two.
@@ -71,17 +71,17 @@ public:
             if (!allowed) return Unexpected{std::move(allowed).error()};
         }
         sent_ = Clock::now();
-        Wiring wiring{.form = command_.form()};
-        wiring.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
-        if (connection_->server() != nullptr) wiring.server = *connection_->server();
-        return connection_->send(call_->wire(wiring), limit);
+        EncodeOptions options{.form = command_.form()};
+        options.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
+        if (connection_->server() != nullptr) options.server = *connection_->server();
+        return connection_->send(call_->wire(options), limit);
     }
 
     /// What to do after this reply, or after a fault of the connection. Completes what it says.
     CommandStep judge(Expected<Reply, Fault>& reply) {
         note_time(reply);
         if (connection_->alive()) {
-            const ReplyKind kind = kind_of(reply, call_->answer());
+            const ReplyKind kind = kind_of(reply, call_->shape());
             step_ = command_.answered(kind);
             if (kind == ReplyKind::value) return take(*reply);
             if (kind == ReplyKind::misshapen) reply = Unexpected{unexpected_reply()};
@@ -107,7 +107,8 @@ public:
 
 private:
     void note_time(const Expected<Reply, Fault>& reply) {
-        const auto time = reply ? reply->view().time(call_->answer()) : told_late(reply.error());
+        const auto time =
+            reply ? reply->view().time(call_->shape()) : late_reply_time(reply.error());
         if (time) connection_->clock().answered(sent_, *time, Clock::now());
     }
 

@@ -64,31 +64,31 @@ public:
         return run(call, call, limit);
     }
 
-    /// Sends `call` and does not wait for the answer: `awaiting` is called with it by whoever uses the
-    /// connection next, or by `collect`. False where it was not sent, and never will be: so it is with
+    /// Sends `call` and does not wait for the answer: `callback` is called with it by whoever uses the
+    /// connection next, or by `drain`. False where it was not sent, and never will be: so it is with
     /// a script, too, that was never carried out on that connection.
-    bool post(const Call& call, Awaiting awaiting, const Limit& limit) {
+    bool post(const Call& call, ReplyCallback callback, const Limit& limit) {
         auto loan = pool_.borrow(limit);
         if (!loan) return false;
         Connection& connection = **loan;
         Exchange exchange{ReplyUse::left};
         if (!exchange.use(connection, loan->reused(), call, key_access())) return false;
         if (!exchange.send(limit)) return false;
-        connection.owe(exchange.command(), call.answer(), std::move(awaiting));
+        connection.expect(exchange.command(), call.shape(), std::move(callback));
         return true;
     }
 
-    /// Receives, on connections that lie idle, the answers owed since `since` or longer; each is given
+    /// Receives, on connections that lie idle, the answers pending since `since` or longer; each is given
     /// `command_timeout` from when its command was sent. Whether younger ones are left.
-    bool collect(TimePoint since) {
-        while (auto loan = pool_.borrow_owing(since)) {
-            const Limit limit{saturating_add((*loan)->owes_since(), command_timeout_)};
-            static_cast<void>((*loan)->settle(limit));
+    bool drain(TimePoint since) {
+        while (auto loan = pool_.borrow_pending(since)) {
+            const Limit limit{saturating_add((*loan)->pending_since(), command_timeout_)};
+            static_cast<void>((*loan)->drain(limit));
         }
-        return pool_.owed();
+        return pool_.has_pending_replies();
     }
 
-    /// A connection that lies idle and on which no answer is owed; nothing where there is none.
+    /// A connection that lies idle and on which no answer is pending; nothing where there is none.
     std::optional<Pool::Loan> borrow_idle() { return pool_.borrow_idle(); }
 
     /// One more connection for everybody; false where there are as many as there may be.
@@ -149,7 +149,7 @@ private:
         exchange.use(connection, loan->reused(), call, key_access(), asking);
         auto reply = exchange.run(limit);
         if (reply) learn(exchange);
-        if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.answer())) {
+        if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.shape())) {
             reply = connection.wait_for(call.replicas(), *std::move(reply), limit);
             if (!reply) {
                 reply.error().maybe_executed = true;

@@ -82,16 +82,16 @@ public:
         return borrow(limit);
     }
 
-    /// An idle connection on which nothing is owed, or what was owed is there by now; nothing where
-    /// there is none. Does not block.
+    /// An idle connection on which no answer is pending any more; nothing where there is none. Does not
+    /// block.
     std::optional<Loan> borrow_idle() {
-        std::vector<Loan> owing;  // given back at the end
+        std::vector<Loan> pending;  // given back at the end
         for (;;) {
             auto loan = borrow_any_idle();
             if (!loan) return std::nullopt;
-            auto settled = (*loan)->settle_what_is_there();
-            if (settled && *settled) return loan;
-            if (settled) owing.push_back(*std::move(loan));
+            auto drained = (*loan)->drain_available();
+            if (drained && *drained) return loan;
+            if (drained) pending.push_back(*std::move(loan));
         }
     }
 
@@ -118,12 +118,12 @@ public:
         dropped.swap(idle_);
     }
 
-    /// An idle connection on which an answer is owed since `since` or longer; nothing where there is
+    /// An idle connection on which an answer is pending since `since` or longer; nothing where there is
     /// none.
-    std::optional<Loan> borrow_owing(TimePoint since) {
+    std::optional<Loan> borrow_pending(TimePoint since) {
         const std::lock_guard lock{mutex_};
         const auto found = std::find_if(idle_.begin(), idle_.end(), [since](const Connection& c) {
-            return c.owes() && c.owes_since() <= since;
+            return c.has_pending_replies() && c.pending_since() <= since;
         });
         if (found == idle_.end()) return std::nullopt;
         std::optional<Loan> loan{std::in_place, *this, std::move(*found), true};
@@ -132,10 +132,11 @@ public:
         return loan;
     }
 
-    /// Whether an answer is owed on an idle connection.
-    bool owed() {
+    /// Whether an answer is pending on an idle connection.
+    bool has_pending_replies() {
         const std::lock_guard lock{mutex_};
-        return std::any_of(idle_.begin(), idle_.end(), [](const auto& c) { return c.owes(); });
+        return std::any_of(idle_.begin(), idle_.end(),
+                           [](const auto& c) { return c.has_pending_replies(); });
     }
 
 private:

@@ -15,7 +15,7 @@
 namespace redlatch::inline v0::detail {
 
 /// The shape of the answer that a command has when it succeeds.
-enum class Answer {
+enum class ReplyShape {
     any,
     integer,
     ok_or_nil,  ///< a status, or nothing
@@ -72,31 +72,31 @@ public:
     }
     ReplyView operator[](std::size_t i) const noexcept { return ReplyView{reply_->element[i]}; }
 
-    bool fits(Answer answer) const noexcept {
+    bool fits(ReplyShape shape) const noexcept {
         const auto& self = *this;
-        switch (answer) {
-            case Answer::any: return true;
-            case Answer::integer: return integer().has_value();
-            case Answer::ok_or_nil: return is_nil() || is_status("OK");
-            case Answer::acquired:
+        switch (shape) {
+            case ReplyShape::any: return true;
+            case ReplyShape::integer: return integer().has_value();
+            case ReplyShape::ok_or_nil: return is_nil() || is_status("OK");
+            case ReplyShape::acquired:
                 if (size() == 6) return are_integers(0, 5) && self[5].string();
                 return (size() == 2 || size() == 3 || size() == 5) && are_integers(0);
-            case Answer::moved: return size() == 3 && are_integers(0);
-            case Answer::lock_info:
+            case ReplyShape::moved: return size() == 3 && are_integers(0);
+            case ReplyShape::lock_info:
                 return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
         }
         return false;
     }
 
     /// Whether an acquisition was answered with "yours".
-    bool is_taken(Answer answer) const noexcept {
-        if (answer == Answer::ok_or_nil) return is_status("OK");
-        return answer == Answer::acquired && fits(answer) && (*this)[0].integer() == 1;
+    bool is_taken(ReplyShape shape) const noexcept {
+        if (shape == ReplyShape::ok_or_nil) return is_status("OK");
+        return shape == ReplyShape::acquired && fits(shape) && (*this)[0].integer() == 1;
     }
 
     /// The server's time in an answer that has it.
-    std::optional<std::chrono::microseconds> time(Answer answer) const noexcept {
-        if (answer != Answer::acquired || (size() != 5 && size() != 6)) return std::nullopt;
+    std::optional<std::chrono::microseconds> time(ReplyShape shape) const noexcept {
+        if (shape != ReplyShape::acquired || (size() != 5 && size() != 6)) return std::nullopt;
         return server_time((*this)[3].integer().value_or(0));
     }
 

@@ -28,7 +28,7 @@ inline bool says_not_master(const Fault& fault) {
 /// What an error in answer to a command decides.
 inline ReplyKind kind_of(const Fault& error) {
     if (error.error.message.starts_with("NOSCRIPT")) return ReplyKind::unknown_script;
-    if (told_late(error)) return ReplyKind::late;
+    if (late_reply_time(error)) return ReplyKind::late;
     if (says_not_master(error)) return ReplyKind::not_master;
     if (redirection_of(error)) return ReplyKind::redirected;
     if (error.error.code == Errc::denied) return ReplyKind::denied;

@@ -27,7 +27,7 @@ inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool 
                     {hold.token().bytes, hold.server_ttl(hold.terms().lease),
                      std::int64_t{stay.count()}, std::int64_t{hears ? 1 : 0}, Argument::server(),
                      Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
-                    Answer::acquired};
+                    ReplyShape::acquired};
     return of_key_type(call.with_all_keys(fenced), hold);
 }
 
@@ -64,7 +64,7 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
         hold.scripts().move,
         {keys.lock, keys.queue, keys.fence},
         {hold.token().bytes, ttl, next.bytes, Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
-        Answer::moved};
+        ReplyShape::moved};
     return of_key_type(call.with_all_keys(fenced), hold);
 }
 

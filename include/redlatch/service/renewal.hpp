@@ -1,11 +1,11 @@
 #pragma once
 
 #include <redlatch/core/clean_up.hpp>
-#include <redlatch/core/hold.hpp>
 #include <redlatch/core/command.hpp>
-#include <redlatch/core/quorum.hpp>
+#include <redlatch/core/hold.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renew.hpp>
+#include <redlatch/core/vote_count.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/pipeline.hpp>
 #include <redlatch/net/server_error.hpp>
@@ -129,7 +129,7 @@ private:
         Job job;
         Lease lease;
         std::vector<Node*> silent;  // who has to be asked again
-        Ballot votes{silent.size()};
+        VoteCount votes{silent.size()};
         int moves = 0;                      // how often another server was named
         bool settled = false;               // what the answers mean has been said
         bool concluded = false;             // the job goes on without it; late answers still count
@@ -403,7 +403,8 @@ private:
 
     void take(Node& node, Link& link, Pipeline<Order>::Answered answered) {
         Order& order = answered.order;
-        const CommandStep step = order.command.answered(kind_of(answered.reply, Answer::integer));
+        const CommandStep step =
+            order.command.answered(kind_of(answered.reply, ReplyShape::integer));
         if (step.leave_server) node.leave(link.pipe->connection());
         if (step.next == CommandStep::Next::send) {
             return write(node, link, std::move(order), true);
@@ -453,7 +454,7 @@ private:
         const Limit limit{redirect_by_};
         if (limit.over()) return cast(order.errand, node, Vote::none, true);
         const Call call = errand.call();
-        Spread one;
+        QuorumProgress one;
         auto reply = topology_->run_on_masters(call, call, limit, one);
         if (!reply) return refused(order.errand, node, reply.error());
         const auto done = reply->view().integer();

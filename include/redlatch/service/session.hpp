@@ -5,13 +5,13 @@
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/client_setup.hpp>
-#include <redlatch/service/collector.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/eviction_check.hpp>
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal.hpp>
+#include <redlatch/service/reply_drainer.hpp>
 #include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscriptions.hpp>
 #include <redlatch/topology/cluster.hpp>
@@ -104,17 +104,17 @@ public:
 
     /// Runs a call where its key is; see `Topology::run_on_masters`.
     Expected<Reply, Fault> run(std::string_view, const Call& call, const Call& again,
-                               const Limit& limit, Spread& spread) {
-        return topology_->run_on_masters(call, again, limit, spread);
+                               const Limit& limit, QuorumProgress& progress) {
+        return topology_->run_on_masters(call, again, limit, progress);
     }
     Expected<Reply, Fault> run(std::string_view, const Call& call, const Limit& limit) {
-        Spread spread;
-        return topology_->run_on_masters(call, call, limit, spread);
+        QuorumProgress progress;
+        return topology_->run_on_masters(call, call, limit, progress);
     }
 
     LockTableMonitor& locks() noexcept { return locks_; }
     Renewal& renewal() noexcept { return renewal_; }
-    Collector& collector() noexcept { return collector_; }
+    ReplyDrainer& reply_drainer() noexcept { return reply_drainer_; }
     Contention& contention() noexcept { return contention_; }
 
     /// What the master for `key` tells this client.
@@ -219,7 +219,7 @@ public:
         for (QueuePlace& place : remains.places) clean_up(std::move(place));
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscriptions_.begin_to_close();
-        collector_.close();  // before those that its answers may give something to do
+        reply_drainer_.close();  // before those that its answers may give something to do
         renewal_.close();
         topology_->close();
         subscriptions_.close();
@@ -246,7 +246,7 @@ private:
             const Quorum::Terms terms{std::min(options.node_timeout, command_timeout_),
                                       options.longest_lease};
             return std::make_unique<Quorum>(std::move(dialers), use, terms, on_reconnect,
-                                            [this](Node& node) { collector_.watch(node); });
+                                            [this](Node& node) { reply_drainer_.watch(node); });
         }
         auto dialer = std::move(dialers.front());
         dialer->on_move(on_move);
@@ -366,7 +366,7 @@ private:
     std::unique_ptr<SentinelWatch> sentinel_watch_{
         sentinels_ == nullptr ? nullptr
                               : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};
-    Collector collector_{command_timeout_};
+    ReplyDrainer reply_drainer_{command_timeout_};
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -61,7 +61,7 @@ private:
         if (auto done = connection.call(subscribe.wire(), limit); !done) {
             return Listener::what_of(done.error());
         }
-        const Call publish = Call::plain({"PUBLISH", channel_, probe}, Answer::integer);
+        const Call publish = Call::plain({"PUBLISH", channel_, probe}, ReplyShape::integer);
         if (auto done = node_->run(publish, limit); !done) return Listener::what_of(done.error());
         for (;;) {
             const bool probing = !is_listening();

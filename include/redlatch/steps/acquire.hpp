@@ -141,7 +141,7 @@ private:
         const Hold& hold = *hold_;
         const std::int64_t ttl = hold.server_ttl(lease_);
         const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
-                                       Answer::ok_or_nil);
+                                       ReplyShape::ok_or_nil);
         return try_once(plain, acquire_call(hold, {}, false), send.answer_by);
     }
 
@@ -157,15 +157,15 @@ private:
         if (options_->stop.stop_requested()) return machine_.cancelled();
         const TimePoint sent = Clock::now();
         const Replicas replicas = terms_.replicas;
-        Spread spread{.settled = late_answer()};
+        QuorumProgress progress{.on_late_reply = late_answer()};
         const auto reply =
             session_->run(hold_->key(), call.for_replicas(replicas), again.for_replicas(replicas),
-                          {answer_by, options_->stop}, spread);
+                          {answer_by, options_->stop}, progress);
         const TimePoint now = Clock::now();
-        if (!reply) return machine_.failed(reply.error(), spread.masters, now);
+        if (!reply) return machine_.failed(reply.error(), progress.masters, now);
         AcquireAnswer answer = decode(*reply, now);
         answer.sent = sent;
-        answer.masters = spread.masters;
+        answer.masters = progress.masters;
         return machine_.answered(std::move(answer), now);
     }
 
@@ -196,13 +196,13 @@ private:
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
-        Spread spread{.settled = [session = session_, hold = hold_](bool answered) {
+        QuorumProgress progress{.on_late_reply = [session = session_, hold = hold_](bool answered) {
             if (!answered) session->clean_up(hold, after_silent_master());
         }};
         const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, options_->stop};
-        static_cast<void>(session_->run(hold_->key(), release, release, limit, spread));
-        return machine_.votes_returned(spread.masters);
+        static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
+        return machine_.votes_returned(progress.masters);
     }
 
     Next carry_out(const PassPlaceOn& place) {
@@ -332,7 +332,7 @@ private:
     // ---- Replies
 
     /// For a master that answers when the others have decided already.
-    Settled late_answer() const {
+    OnLateReply late_answer() const {
         const auto& masters = machine_.token().at_masters();
         if (masters == nullptr) return {};
         return [masters](bool answered) {
@@ -349,16 +349,16 @@ private:
             answer.replicas = reply.replicas;
             answer.replicas_wanted = reply.replicas_wanted;
             answer.node = session_->master_of(spec_->key()).name();
-        } else if (view.is_taken(Answer::ok_or_nil)) {
+        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
             answer.kind = Kind::ours;
-        } else if (view.is_taken(Answer::acquired)) {
+        } else if (view.is_taken(ReplyShape::acquired)) {
             answer.kind = Kind::ours;
             answer.others_wait = view.size() > 2U && view[2].integer() > 0;
             answer.fence = view.size() == 5U ? number(view[4]) : 0;
         } else if (view.is_nil()) {
             answer.kind = Kind::no;
             session_->contention().note(spec_->key(), now);
-        } else if (view.fits(Answer::acquired) && view[0].integer() == 0) {
+        } else if (view.fits(ReplyShape::acquired) && view[0].integer() == 0) {
             answer.kind = Kind::not_ours;
             decode_refusal(reply, answer);
             session_->contention().note(spec_->key(), now);
@@ -372,7 +372,7 @@ private:
         if (view.size() == 6U) answer.refusal.owner = *view[5].string();
         if (view.size() < 5U || *view[2].integer() < 0) return;
         answer.place = *view[2].integer();
-        answer.time = view.time(Answer::acquired).value_or(std::chrono::microseconds::zero());
+        answer.time = view.time(ReplyShape::acquired).value_or(std::chrono::microseconds::zero());
         answer.server = reply.server;
         answer.will_be_told =
             view[4].integer() == 1 && session_->subscription(spec_->key()).is_listening();

@@ -14,7 +14,8 @@ namespace redlatch::inline v0::detail {
 
 /// Runs a script about a lock whose owner is somebody else, or nobody (an empty token).
 inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
-                                     std::string_view token, Answer answer, const Limit& limit) {
+                                     std::string_view token, ReplyShape answer,
+                                     const Limit& limit) {
     const LockKeys& keys = *spec.keys;
     const Call call{script,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
@@ -29,8 +30,8 @@ inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, con
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
-    auto reply =
-        run_on_anybodys(session, spec, spec.traits.scripts->inspect, {}, Answer::lock_info, limit);
+    auto reply = run_on_anybodys(session, spec, spec.traits.scripts->inspect, {},
+                                 ReplyShape::lock_info, limit);
     if (!reply) return Unexpected{std::move(reply).error()};
     const ReplyView answer = reply->view();
     LockInfo info;
@@ -67,7 +68,7 @@ inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
             return Forced::absent;
         }
         auto reply = run_on_anybodys(session, spec, spec.traits.scripts->force, seen->owner,
-                                     Answer::integer, limit);
+                                     ReplyShape::integer, limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);
         if (!removed && !reply->repeated && !limit.over()) continue;  // it has gone to the next one

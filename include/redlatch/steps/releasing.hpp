@@ -113,9 +113,9 @@ private:
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             sent_release_ended(*session, hold, reply, ended);
         };
-        return machine_.posted(session_->collector().post(session_->master_of(hold_->key()),
-                                                          release_call(*hold_), std::move(awaiting),
-                                                          {post.answer_by}));
+        return machine_.posted(
+            session_->reply_drainer().post(session_->master_of(hold_->key()), release_call(*hold_),
+                                           std::move(awaiting), {post.answer_by}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {
@@ -157,17 +157,18 @@ private:
     MastersHeard heard() const { return {told_, hold_->may_come_to_life()}; }
 
     /// For a master that has not answered when the others have.
-    Settled on_silence() const {
+    OnLateReply on_silence() const {
         if (hold_->votes == nullptr) return {};
         return [session = session_, hold = hold_](bool answered) {
             if (!answered) session->clean_up(hold, after_silent_master());
         };
     }
 
-    Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by, Settled settled = {}) {
-        Spread spread{.settled = std::move(settled)};
-        auto reply = session_->run(hold_->key(), call, call, {answer_by}, spread);
-        told_ = spread.masters.heard_of();
+    Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
+                               OnLateReply on_late_reply = {}) {
+        QuorumProgress progress{.on_late_reply = std::move(on_late_reply)};
+        auto reply = session_->run(hold_->key(), call, call, {answer_by}, progress);
+        told_ = progress.masters.heard_of();
         if (!reply) {
             reply.error().error.key = hold_->key();
             session_->tell_error(reply.error().error);

@@ -57,7 +57,7 @@ public:
     }
 
     Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
-                                          Spread&) override {
+                                          QuorumProgress&) override {
         ClusterRedirection redirection{limit.at};
         Master master = look_up(call.key(), Purpose::new_command);
         Node* at = nullptr;

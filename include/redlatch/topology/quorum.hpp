@@ -1,8 +1,8 @@
 #pragma once
 
 #include <redlatch/core/quorum_call.hpp>
-#include <redlatch/topology/member.hpp>
-#include <redlatch/topology/round.hpp>
+#include <redlatch/topology/master.hpp>
+#include <redlatch/topology/quorum_poll.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <algorithm>
@@ -34,77 +34,77 @@ public:
            std::function<void(Node&)> on_late)
         : terms_(terms), on_late_(std::move(on_late)) {
         for (auto& dialer : dialers) {
-            members_.push_back(std::make_unique<Member>(std::move(dialer), use, on_reconnect));
+            masters_.push_back(std::make_unique<Master>(std::move(dialer), use, on_reconnect));
         }
     }
 
-    std::size_t voters() const noexcept override { return members_.size(); }
+    std::size_t voters() const noexcept override { return masters_.size(); }
 
-    Node& master_of(std::string_view) override { return members_.front()->node(); }
+    Node& master_of(std::string_view) override { return masters_.front()->node(); }
 
     std::vector<Node*> masters_of(std::string_view) override {
         std::vector<Node*> nodes;
-        for (const auto& member : members_) nodes.push_back(&member->node());
+        for (const auto& master : masters_) nodes.push_back(&master->node());
         return nodes;
     }
 
     Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
-                                          Spread& spread) override {
-        Round round{members_, call, again, rules_for(call.answer()), limit};
-        auto decision = round.run();
-        spread.masters = round.sets();
-        if (spread.masters.late != 0) round.leave_late(spread.settled, on_late_);
+                                          QuorumProgress& progress) override {
+        QuorumPoll poll{masters_, call, again, rules_for(call.shape()), limit};
+        auto decision = poll.run();
+        progress.masters = poll.sets();
+        if (progress.masters.late != 0) poll.leave_late(progress.on_late_reply, on_late_);
         return decision;
     }
 
     /// One that is known to be out of reach is not waited for.
     Expected<Connection, Fault> connect(Node& node, const Limit& limit) override {
-        Member& member = member_of(node);
-        if (member.is_doubtful()) {
-            ConnectStatus status = member.request(-1);
+        Master& master = master_at(node);
+        if (master.is_doubtful()) {
+            ConnectStatus status = master.request(-1);
             if (status.kind != ConnectStatus::Kind::coming) {
                 return Unexpected{std::move(status.fault)};
             }
         }
         auto connection = node.connect(limit);
-        if (!connection) member.failed(connection.error());
+        if (!connection) master.failed(connection.error());
         return connection;
     }
 
     void failed(Node& node, const Fault& fault, const Limit&) override {
-        member_of(node).failed(fault);
+        master_at(node).failed(fault);
     }
 
     void close() override {
-        for (const auto& member : members_) member->begin_to_close();
-        for (const auto& member : members_) member->close();
+        for (const auto& master : masters_) master->begin_to_close();
+        for (const auto& master : masters_) master->close();
     }
 
 private:
-    QuorumRules rules_for(Answer answer) const noexcept {
+    QuorumRules rules_for(ReplyShape answer) const noexcept {
         return {subject_of(answer), terms_.node_timeout, terms_.longest_lease};
     }
 
-    static QuorumSubject subject_of(Answer answer) noexcept {
+    static QuorumSubject subject_of(ReplyShape answer) noexcept {
         switch (answer) {
-            case Answer::ok_or_nil:
-            case Answer::acquired: return QuorumSubject::taking;
-            case Answer::integer:
-            case Answer::moved: return QuorumSubject::keeping;
-            case Answer::any:
-            case Answer::lock_info: break;
+            case ReplyShape::ok_or_nil:
+            case ReplyShape::acquired: return QuorumSubject::taking;
+            case ReplyShape::integer:
+            case ReplyShape::moved: return QuorumSubject::keeping;
+            case ReplyShape::any:
+            case ReplyShape::lock_info: break;
         }
         return QuorumSubject::asking;
     }
 
-    Member& member_of(const Node& node) {
-        return **std::find_if(members_.begin(), members_.end(),
-                              [&node](const auto& member) { return &member->node() == &node; });
+    Master& master_at(const Node& node) {
+        return **std::find_if(masters_.begin(), masters_.end(),
+                              [&node](const auto& master) { return &master->node() == &node; });
     }
 
     const Terms terms_;
     const std::function<void(Node&)> on_late_;
-    Round::Members members_;
+    QuorumPoll::Masters masters_;
 };
 
 }  // namespace redlatch::inline v0::detail

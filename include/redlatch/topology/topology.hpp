@@ -15,11 +15,11 @@ namespace redlatch::inline v0::detail {
 
 /// Is told of each master that had not answered when the others had decided: whether its answer came
 /// after all. Called on any thread, with no mutex held.
-using Settled = std::function<void(bool answered)>;
+using OnLateReply = std::function<void(bool answered)>;
 
 /// What a caller hears of a command to several masters besides its answer.
-struct Spread {
-    Settled settled{};  ///< given by the caller; may be empty
+struct QuorumProgress {
+    OnLateReply on_late_reply{};  ///< given by the caller; may be empty
     MasterSets masters{};
 };
 
@@ -59,8 +59,8 @@ public:
     /// Runs a call where its key is; `again` as with `Node::run`. Where several decide, the answer is
     /// what they have decided.
     virtual Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again,
-                                                  const Limit& limit, Spread& spread) {
-        static_cast<void>(spread);
+                                                  const Limit& limit, QuorumProgress& progress) {
+        static_cast<void>(progress);
         return master_of(call.key()).run(call, again, limit);
     }
 

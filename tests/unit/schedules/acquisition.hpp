@@ -232,7 +232,7 @@ private:
         if (!value.is_error()) return false;
         detail::Fault fault = too_late();
         fault.error.message = value.text;
-        heard(detail::told_late(fault).value(), server);
+        heard(detail::late_reply_time(fault).value(), server);
         return true;
     }
 

@@ -24,9 +24,9 @@ enum class Verdict : std::uint8_t {
 
 /// The votes of several independent masters on one command, where a majority decides: the Redlock
 /// algorithm ("Distributed Locks with Redis", redis.io). A single master is a majority of one.
-class Ballot {
+class VoteCount {
 public:
-    explicit Ballot(std::size_t voters) noexcept : voters_(voters) {}
+    explicit VoteCount(std::size_t voters) noexcept : voters_(voters) {}
 
     void cast(Vote vote) noexcept {
         if (vote == Vote::yes) ++yes_;

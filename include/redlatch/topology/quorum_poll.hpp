@@ -3,7 +3,7 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/socket.hpp>
-#include <redlatch/topology/member.hpp>
+#include <redlatch/topology/master.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <poll.h>
@@ -22,50 +22,50 @@
 namespace redlatch::inline v0::detail {
 
 /// What an answer of the right shape says.
-inline Vote vote_of(const ReplyView& reply, Answer answer) {
+inline Vote vote_of(const ReplyView& reply, ReplyShape answer) {
     switch (answer) {
-        case Answer::integer: return reply.integer() != 0 ? Vote::yes : Vote::no;
-        case Answer::ok_or_nil: return reply.is_nil() ? Vote::no : Vote::yes;
-        case Answer::acquired:
-        case Answer::moved: return reply[0].integer() == 1 ? Vote::yes : Vote::no;
-        case Answer::any:
-        case Answer::lock_info: break;
+        case ReplyShape::integer: return reply.integer() != 0 ? Vote::yes : Vote::no;
+        case ReplyShape::ok_or_nil: return reply.is_nil() ? Vote::no : Vote::yes;
+        case ReplyShape::acquired:
+        case ReplyShape::moved: return reply[0].integer() == 1 ? Vote::yes : Vote::no;
+        case ReplyShape::any:
+        case ReplyShape::lock_info: break;
     }
     return Vote::yes;
 }
 
-inline MasterAnswer master_answer(const Reply& reply, Answer shape) {
+inline MasterAnswer master_answer(const Reply& reply, ReplyShape shape) {
     const ReplyView view = reply.view();
     MasterAnswer answer{
         .vote = vote_of(view, shape), .repeated = reply.repeated, .server = reply.server};
-    if (shape == Answer::acquired) {
+    if (shape == ReplyShape::acquired) {
         answer.ttl = view[1].integer().value_or(0);
         if (view.size() == 5U) answer.fence = view[4].integer().value_or(0);
     }
-    if (shape == Answer::lock_info) answer.owner.emplace(view[0].text());
+    if (shape == ReplyShape::lock_info) answer.owner.emplace(view[0].text());
     return answer;
 }
 
 /// Runs one `QuorumCall` over one `poll` with one deadline. Whoever has not answered in time does so to
 /// whoever uses that connection next. One thread.
-class Round {
+class QuorumPoll {
 public:
-    using Members = std::vector<std::unique_ptr<Member>>;
+    using Masters = std::vector<std::unique_ptr<Master>>;
 
     /// Borrows all. `again`: for where a connection had died while it lay idle.
-    Round(const Members& members, const Call& call, const Call& again, const QuorumRules& rules,
-          Limit limit)
+    QuorumPoll(const Masters& masters, const Call& call, const Call& again,
+               const QuorumRules& rules, Limit limit)
         : call_(&call),
           again_(&again),
           limit_(std::move(limit)),
-          machine_(members.size(), rules, limit_.at) {
-        legs_.reserve(members.size());
-        for (const auto& member : members) legs_.emplace_back(*member);
+          machine_(masters.size(), rules, limit_.at) {
+        legs_.reserve(masters.size());
+        for (const auto& master : masters) legs_.emplace_back(*master);
     }
-    Round(const Round&) = delete;
-    Round& operator=(const Round&) = delete;
-    ~Round() {
-        for (Leg& leg : legs_) leg.member->forget(wake_.get());
+    QuorumPoll(const QuorumPoll&) = delete;
+    QuorumPoll& operator=(const QuorumPoll&) = delete;
+    ~QuorumPoll() {
+        for (Leg& leg : legs_) leg.master->forget(wake_.get());
     }
 
     /// Asks everybody and blocks until it is decided, for as long as the limit allows: what they have
@@ -88,27 +88,27 @@ public:
     /// How far the command has got.
     MasterSets sets() const noexcept { return machine_.sets(); }
 
-    /// Leaves the answers to come to whoever uses the connections next. `settled` may be empty.
+    /// Leaves the answers to come to whoever uses the connections next. `on_late_reply` may be empty.
     template <class OnLate>
-    void leave_late(const Settled& settled, const OnLate& on_late) {
+    void leave_late(const OnLateReply& on_late_reply, const OnLate& on_late) {
         for (Leg& leg : legs_) {
             if (!leg.loan) continue;
-            (*leg.loan)->owe(leg.exchange.command(), call_->answer(),
-                             [member = leg.member, settled](const Expected<Reply, Fault>& reply) {
-                                 if (!reply && reply.error().maybe_executed)
-                                     member->failed(reply.error());
-                                 if (settled) settled(reply.has_value());
-                             });
+            (*leg.loan)->expect(
+                leg.exchange.command(), call_->shape(),
+                [master = leg.master, on_late_reply](const Expected<Reply, Fault>& reply) {
+                    if (!reply && reply.error().maybe_executed) master->failed(reply.error());
+                    if (on_late_reply) on_late_reply(reply.has_value());
+                });
             leg.loan.reset();
-            on_late(leg.member->node());
+            on_late(leg.master->node());
         }
     }
 
 private:
     struct Leg {
-        explicit Leg(Member& m) : member(&m) {}
+        explicit Leg(Master& m) : master(&m) {}
 
-        Member* member;
+        Master* master;
         std::optional<Pool::Loan> loan{};  ///< while an answer is to come
         Exchange exchange{ReplyUse::may_be_left};
         std::optional<Reply> reply{};
@@ -153,16 +153,16 @@ private:
 
     void connect(std::size_t i) {
         Leg& leg = legs_[i];
-        auto loan = leg.member->is_doubtful() ? std::nullopt : leg.member->node().borrow_idle();
+        auto loan = leg.master->is_doubtful() ? std::nullopt : leg.master->node().borrow_idle();
         if (!loan) {
             if (!wake_.valid()) wake_ = Descriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-            machine_.not_connected(i, leg.member->request(wake_.get()));
+            machine_.not_connected(i, leg.master->request(wake_.get()));
             return;
         }
         if (!machine_.admit(i, (*loan)->started_by(), Clock::now())) return;
         leg.loan.emplace(*std::move(loan));
         const Call& call = leg.exchange.command().reconnected() ? *again_ : *call_;
-        leg.exchange.use(**leg.loan, leg.loan->reused(), call, leg.member->node().key_access());
+        leg.exchange.use(**leg.loan, leg.loan->reused(), call, leg.master->node().key_access());
         send(i);
     }
 
@@ -184,7 +184,7 @@ private:
 
     void take(std::size_t i, Expected<Reply, Fault> reply) {
         Leg& leg = legs_[i];
-        Node& node = leg.member->node();
+        Node& node = leg.master->node();
         node.note(reply);
         const CommandStep step = leg.exchange.judge(reply);
         if (step.next == CommandStep::Next::send) return send(i);
@@ -196,7 +196,7 @@ private:
             machine_.disconnected(i, leg.exchange.command().unclear());
             connect(i);
         } else if (reply) {
-            machine_.answered(i, master_answer(*reply, call_->answer()));
+            machine_.answered(i, master_answer(*reply, call_->shape()));
             leg.reply.emplace(*std::move(reply));
         } else {
             machine_.failed(i, std::move(reply).error());
@@ -208,9 +208,9 @@ private:
         for (std::size_t i = 0; i < legs_.size(); ++i) {
             Fault* const fault = machine_.fault(i);
             if (fault == nullptr || std::exchange(legs_[i].reported, true)) continue;
-            Member& member = *legs_[i].member;
-            if (fault->error.node.empty()) fault->error.node = member.node().name();
-            if (fault->maybe_executed) member.failed(*fault);
+            Master& master = *legs_[i].master;
+            if (fault->error.node.empty()) fault->error.node = master.node().name();
+            if (fault->maybe_executed) master.failed(*fault);
         }
     }
 

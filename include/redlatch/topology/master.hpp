@@ -24,14 +24,14 @@ namespace redlatch::inline v0::detail {
 
 /// One of several independent masters. Connects in the background, so that one which is not there
 /// keeps nobody from asking the others. Thread-safe.
-class Member {
+class Master {
 public:
-    Member(std::unique_ptr<Dialer> dialer, const NodeUse& use,
+    Master(std::unique_ptr<Dialer> dialer, const NodeUse& use,
            std::function<void(const std::string&)> on_reconnect)
         : node_(std::move(dialer), use, std::move(on_reconnect)) {}
-    Member(const Member&) = delete;
-    Member& operator=(const Member&) = delete;
-    ~Member() { close(); }
+    Master(const Master&) = delete;
+    Master& operator=(const Master&) = delete;
+    ~Master() { close(); }
 
     Node& node() noexcept { return node_; }
 

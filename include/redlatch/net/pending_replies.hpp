@@ -13,26 +13,26 @@
 namespace redlatch::inline v0::detail {
 
 /// What kind of reply it is to a command whose answers have this `shape`.
-inline ReplyKind kind_of(const Expected<Reply, Fault>& reply, Answer shape) {
+inline ReplyKind kind_of(const Expected<Reply, Fault>& reply, ReplyShape shape) {
     if (!reply) return kind_of(reply.error());
     return reply->view().fits(shape) ? ReplyKind::value : ReplyKind::misshapen;
 }
 
 /// Gets the answer to a command that its sender did not wait for, or the fault that it met. Called
 /// once, on any thread, with no mutex held.
-using Awaiting = std::function<void(const Expected<Reply, Fault>&)>;
+using ReplyCallback = std::function<void(const Expected<Reply, Fault>&)>;
 
 /// The answers that a server still owes on one connection, in the order in which they will come.
 /// Whoever awaits one is told of a fault at the latest when this goes.
-class Owed {
+class PendingReplies {
 public:
-    Owed() = default;
-    Owed(Owed&& other) noexcept : entries_(std::exchange(other.entries_, {})) {}
-    Owed& operator=(Owed&& other) noexcept {
+    PendingReplies() = default;
+    PendingReplies(PendingReplies&& other) noexcept : entries_(std::exchange(other.entries_, {})) {}
+    PendingReplies& operator=(PendingReplies&& other) noexcept {
         entries_.swap(other.entries_);
         return *this;
     }
-    ~Owed() {
+    ~PendingReplies() {
         if (!empty()) fail({.error = {Errc::unavailable, {}, {}, "the connection was closed", {}}});
     }
 
@@ -41,16 +41,16 @@ public:
     /// When the command was sent whose answer is next.
     TimePoint since() const noexcept { return entries_.front().since; }
 
-    void add(Command command, Answer answer, TimePoint now, Awaiting awaiting) {
+    void expect(Command command, ReplyShape shape, TimePoint now, ReplyCallback callback) {
         command.leave();
-        entries_.push_back({command, answer, now, std::move(awaiting)});
+        entries_.push_back({command, shape, now, std::move(callback)});
     }
 
     /// Passes on the answer that came next. False where what comes next is the answer to something
     /// else.
-    bool settle(Expected<Reply, Fault> reply) {
+    bool take(Expected<Reply, Fault> reply) {
         Entry entry = take_first();
-        const CommandStep step = entry.command.answered(kind_of(reply, entry.answer));
+        const CommandStep step = entry.command.answered(kind_of(reply, entry.shape));
         if (step.drop_connection) reply = Unexpected{unexpected_reply()};
         entry.pass_on(std::move(reply));
         return !step.drop_connection;
@@ -68,13 +68,13 @@ public:
 private:
     struct Entry {
         Command command;
-        Answer answer;
+        ReplyShape shape;
         TimePoint since;
-        Awaiting awaiting;
+        ReplyCallback callback;
 
         void pass_on(Expected<Reply, Fault> reply) const {
             if (!reply) reply.error().maybe_executed = command.unclear();
-            awaiting(reply);
+            callback(reply);
         }
     };
 
