@@ -182,6 +182,9 @@ TEST(QuorumCall, waits_a_moment_for_a_new_connection_although_it_is_decided) {
     }
     EXPECT_FALSE(call.is_over(start + 49ms));
     EXPECT_TRUE(call.is_over(start + 50ms));
+    QuorumCall asked = call;
+    send(asked, 2);
+    EXPECT_TRUE(asked.is_over(start)) << "its answer may come late";
     call.not_connected(2, coming());
     EXPECT_TRUE(call.is_over(start)) << "it was connected before";
 }
