@@ -1,24 +1,18 @@
-// A thread that waits at the lock table is woken by every event that could make it the next. Nothing but time
-// follows each event: no other call may have to come to the thread's help.
+// Every event that could make a waiter at the lock table the next one wakes it, or it sleeps no longer than
+// that. Nothing but time follows each event: no other call may have to come to a waiter's help.
 
 #include "lock_table_tools.hpp"
-#include "service_tools.hpp"
-#include "support/wait.hpp"
-#include <redlatch/service/lock_table_monitor.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <ostream>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,13 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 using detail::Hold;
 using detail::LockTable;
-using detail::LockTableMonitor;
 using detail::Phase;
-using detail::TimePoint;
 using Outcome = LockTable::Outcome;
-using Kind = LockTable::Ending::Kind;
 
-/// What a thread does that has got the lock.
+/// What one does that has got the lock.
 enum class Manner {
     releases,
     gives_up,  ///< leaves its turn without a hold; who has got a hold releases it
@@ -55,16 +46,10 @@ void PrintTo(Manner manner, std::ostream* out) {
     *out << name_of(manner);
 }
 
-/// A table, some threads that wait for one lock, and the order in which they got it.
-class Scene {
+/// A table, some who wait for one lock, and the order in which they got it.
+class Scene : public Locks {
 public:
     explicit Scene(Manner manner) : manner_{manner} {}
-    Scene(const Scene&) = delete;
-    Scene& operator=(const Scene&) = delete;
-    ~Scene() {
-        static_cast<void>(table.close());
-        over_ = true;
-    }
 
     /// A hold that waiters may inherit. Long enough for all of them to have come before it is over.
     static HoldRecipe inheritable() { return {.lease = 300ms}; }
@@ -74,113 +59,111 @@ public:
         return {.lease = std::chrono::hours{1}, .drift = {.factor = 0, .floor = 1ms}};
     }
 
-    LockTableMonitor::Admission enter(Wait wait, std::stop_token stop = {}) {
-        const detail::HoldTerms terms = terms_of(inheritable());
-        const TimePoint deadline = detail::saturating_add(
-            Clock::now(), std::max(wait.duration(), Clock::duration::zero()));
-        return table.enter({.terms = terms,
-                            .owner = detail::this_thread(),
-                            .caller = detail::this_thread(),
-                            .wait = wait,
-                            .deadline = deadline,
-                            .acquisition = {next_id_++, nullptr, false},
-                            .handoffs = {.in_row = 100, .others_poll = false}},
-                           stop);
-    }
+    void begin_turn() { turn = enter({.id = next_id_++}).turn(); }
 
-    /// The test's own thread has its turn.
-    void begin_turn() {
-        auto admission = enter(Wait::none());
-        turn.emplace(*std::move(admission.turn));
-    }
-
-    /// The test's own thread holds the lock.
-    void take(const std::shared_ptr<Hold>& taken) {
+    void take(const HoldRecipe& recipe) {
         begin_turn();
-        hold = taken;
-        hold->nest.push_back({next_id_++, &hold, false});
-        static_cast<void>(turn->finish(hold));
+        hold = taken(recipe);
+        hold->nest.push_back({next_id_++, &some_handle, false});
+        EXPECT_TRUE(table.finish(turn, hold, false));
     }
 
-    /// The test's own thread releases it. `at_server`: what follows where that takes a command.
+    /// Releases it. `at_server`: what follows where that takes a command.
     void end(const std::function<void()>& at_server) {
-        const auto ending = table.end_innermost("key", detail::this_thread());
+        auto ending = table.end_innermost("key", me);
+        if (ending.can_hand_off) table.hand_off(ending, now);
         if (ending.kind == Kind::last) at_server();
     }
-    void free_at_server() {
-        hold->advance(Phase::releasing, Phase::released);
-        table.released(*hold);
+
+    void add_waiter(Wait wait = Wait::unlimited()) {
+        waiters_.push_back({&enter({.wait = wait,
+                                    .owner = other,
+                                    .id = next_id_++,
+                                    .lease = inheritable().lease,
+                                    .local_handoffs = 100}),
+                            static_cast<int>(waiters_.size())});
+        ASSERT_EQ(waiters_.back().asker->said.outcome, Outcome::queued);
     }
 
-    void lose() {
-        hold->advance(Phase::held, Phase::lost);
-        table.lost(hold);
-    }
+    /// A newcomer that does not wait looks at the lock, and leaves what it gets.
+    void look_in() { static_cast<void>(ask({.owner = other, .id = next_id_++})); }
 
-    void add_waiter(Wait wait = Wait::unlimited(), std::stop_token stop = {}) {
-        const int number = static_cast<int>(waiters_.size());
-        waiters_.push_back(std::make_unique<Waiter>([this, number, wait, stop] {
-            auto admission = enter(wait, stop);
-            ++admitted_;
-            if (admission.outcome != Outcome::turn && admission.outcome != Outcome::handed) return;
-            {
-                const std::lock_guard lock{mutex_};
-                served_.push_back(number);
+    /// Whoever is woken or has slept enough goes on, until nothing moves any more; in an hour at most.
+    void run() {
+        const auto end = now + 2h;
+        while (now < end) {
+            while (run_woken()) {
             }
-            use(std::move(admission));
-        }));
-        waiters_.back()->wait_until_asleep();
+            const auto next = std::ranges::min_element(
+                waiters_, {}, [](const Sleeping& one) { return one.asker->said.wake_at; });
+            if (next == waiters_.end()) return;
+            now = std::max(now, next->asker->said.wake_at);
+            go_on(*next->asker);
+        }
     }
 
-    std::vector<int> served() {
-        const std::lock_guard lock{mutex_};
-        return served_;
+    void let_front_run_out_of_time() {
+        now = waiters_.front().asker->request.deadline;
+        go_on(*waiters_.front().asker);
+    }
+    void stop_front() {
+        waiters_.front().asker->stop_requested = true;
+        go_on(*waiters_.front().asker);
     }
 
-    /// How many waits have ended, in whatever way.
-    int admitted() const { return admitted_; }
+    const std::vector<int>& served() const { return served_; }
+    std::size_t waiting() const { return waiters_.size(); }
 
-    void wait_until_run_out() const { std::this_thread::sleep_until(hold->valid_until() + 1ms); }
-
-    LockTableMonitor table;
-    std::optional<LockTableMonitor::Turn> turn;
+    LockTable::Turn turn;
     std::shared_ptr<Hold> hold;
 
 private:
-    void use(LockTableMonitor::Admission admission) {
-        std::shared_ptr<Hold> mine = admission.hold;
-        if (admission.turn && manner_ == Manner::gives_up) return admission.turn.reset();
-        if (admission.turn) {
-            mine = taken_hold(brief());
-            mine->nest.push_back({next_id_++, nullptr, false});
-            const auto id = mine->nest.back().id;
-            if (!admission.turn->finish(mine)) return;
-            return manner_ == Manner::hangs ? hang() : release(*mine, id);
+    struct Sleeping {
+        Asker* asker;
+        int number;
+    };
+
+    bool run_woken() {
+        const auto all = woken();
+        for (const auto* const waiter : all) {
+            const auto one = std::ranges::find(
+                waiters_, waiter, [](const Sleeping& sleeping) -> const LockTable::Waiter* {
+                    return sleeping.asker;
+                });
+            if (one != waiters_.end()) go_on(*one->asker);
         }
-        manner_ == Manner::hangs ? hang() : release_handed(*mine);
+        return !all.empty();
     }
 
-    void hang() {
-        static_cast<void>(eventually([this] { return over_.load(); }, 10 * generous_limit));
+    void go_on(Asker& asker) {
+        if (resume(asker) == Outcome::queued) return;
+        const auto one = std::ranges::find(waiters_, &asker, &Sleeping::asker);
+        const int number = one->number;
+        waiters_.erase(one);
+        const bool got_it =
+            asker.said.outcome == Outcome::turn || asker.said.outcome == Outcome::handed;
+        if (!got_it) return;
+        served_.push_back(number);
+        use(asker);
     }
 
-    /// Its acquisition is the one that it entered with, and it has no other.
-    void release_handed(Hold& mine) { release(mine, mine.nest.front().id); }
-
-    void release(Hold& mine, std::uint64_t id) {
-        const auto ending = table.end_acquisition(mine, id);
-        if (ending.kind != Kind::last) return;
-        ending.hold->advance(Phase::releasing, Phase::released);
-        table.released(*ending.hold);
+    void use(Asker& asker) {
+        std::shared_ptr<Hold> mine = asker.said.hold;
+        if (asker.turn() && manner_ == Manner::gives_up) return table.end_turn(asker.turn());
+        if (asker.turn()) {
+            HoldRecipe recipe = brief();
+            recipe.owner = other;
+            mine = taken(recipe);
+            mine->nest.push_back(asker.request.acquisition);
+            if (!table.finish(asker.turn(), mine, false)) return;
+        }
+        if (manner_ != Manner::hangs) Locks::end(*mine, asker.request.acquisition.id);
     }
 
     Manner manner_;
-    std::mutex mutex_;
     std::vector<int> served_;
-    std::atomic<std::uint64_t> next_id_{1};
-    std::atomic<int> admitted_{0};
-    std::atomic<bool> over_{false};
-    std::vector<std::unique_ptr<Waiter>> waiters_;
+    std::uint64_t next_id_ = 1;
+    std::vector<Sleeping> waiters_;
 };
 
 /// What can make the one who waits in front the next.
@@ -196,66 +179,75 @@ void PrintTo(const Cause& cause, std::ostream* out) {
 
 std::vector<Cause> causes_of_a_turn() {
     const auto begin_turn = [](Scene& scene) { scene.begin_turn(); };
+    const auto finish = [](Scene& scene, const std::shared_ptr<Hold>& hold) {
+        EXPECT_TRUE(scene.table.finish(scene.turn, hold, false));
+    };
     return {
-        {"contender_gives_up", begin_turn, [](Scene& scene) { scene.turn.reset(); }},
+        {"contender_gives_up", begin_turn, [](Scene& scene) { scene.table.end_turn(scene.turn); }},
         {"contender_leaves_its_place", begin_turn,
          [](Scene& scene) {
-             scene.turn->announce(*asked_hold());
-             EXPECT_TRUE(scene.turn->pass_place_on(false));
+             scene.table.announce(scene.turn, *asked_hold());
+             EXPECT_TRUE(scene.table.pass_place_on(scene.turn, false));
          }},
         {"contender_gets_a_hold_that_runs_out", begin_turn,
-         [](Scene& scene) { static_cast<void>(scene.turn->finish(taken_hold(Scene::brief()))); }},
+         [finish](Scene& scene) { finish(scene, scene.taken(Scene::brief())); }},
         {"contender_gets_a_hold_that_has_run_out", begin_turn,
-         [](Scene& scene) { static_cast<void>(scene.turn->finish(run_out_hold(Scene::brief()))); }},
+         [finish](Scene& scene) {
+             const auto hold = scene.taken(Scene::brief());
+             scene.now += 1s;
+             finish(scene, hold);
+         }},
         {"contender_gets_a_hold_that_was_lost_meanwhile", begin_turn,
-         [](Scene& scene) {
-             scene.hold = taken_hold(Scene::brief());
-             scene.lose();
-             static_cast<void>(scene.turn->finish(scene.hold));
+         [finish](Scene& scene) {
+             const auto hold = scene.taken(Scene::brief());
+             scene.lose(hold);
+             finish(scene, hold);
          }},
     };
 }
 
 std::vector<Cause> causes_of_a_hold() {
     const auto take = [](const HoldRecipe& recipe) {
-        return [recipe](Scene& scene) { scene.take(taken_hold(recipe)); };
+        return [recipe](Scene& scene) { scene.take(recipe); };
     };
     const auto nothing = [](Scene&) {};
-    const auto pass_on = [](Scene& scene) {
-        scene.end([&scene] {
-            static_cast<void>(scene.table.moved(
-                *scene.hold, {.token = {"next"}, .refreshed = Clock::now()}, false));
-        });
+    const auto move_to_next = [](Scene& scene) {
+        return scene.table.moved(*scene.hold, {.token = {"next"}, .refreshed = scene.now}, false,
+                                 scene.now);
     };
-    const auto release = [](Scene& scene) { scene.end([&scene] { scene.free_at_server(); }); };
+    const auto pass_on = [move_to_next](Scene& scene) {
+        scene.now += detail::longest_unrefreshed;  // so that it takes a command
+        scene.end([&] { EXPECT_TRUE(move_to_next(scene)); });
+    };
+    const auto release = [](Scene& scene) { scene.end([&scene] { scene.free(*scene.hold); }); };
     return {
         {"release", take(Scene::lasting()), release},
         {"release_after_the_end", take(Scene::brief()),
          [release](Scene& scene) {
-             scene.wait_until_run_out();
+             scene.now = scene.hold->valid_until();
              release(scene);
          }},
-        {"lock_passes_on", take(Scene::inheritable()), pass_on},
+        {"lock_passes_on_in_memory", take(Scene::inheritable()), release},
+        {"lock_passes_on_by_a_command", take(Scene::inheritable()), pass_on},
         {"lock_passes_on_and_a_newcomer_finds_it_run_out", take(Scene::inheritable()),
          [pass_on](Scene& scene) {
              pass_on(scene);
-             std::this_thread::sleep_for(Scene::inheritable().lease.duration() + 100ms);
-             static_cast<void>(scene.enter(Wait::none()));
+             scene.now += Scene::inheritable().lease.duration() + 100ms;
+             scene.look_in();
          }},
         {"move_is_refused", take(Scene::lasting()),
-         [](Scene& scene) {
-             scene.end([&scene] {
-                 EXPECT_FALSE(scene.table.moved(
-                     *scene.hold, {.token = {"next"}, .refreshed = Clock::now()}, false));
-                 scene.free_at_server();
+         [move_to_next](Scene& scene) {
+             scene.end([&] {
+                 EXPECT_FALSE(move_to_next(scene));
+                 scene.free(*scene.hold);
              });
          }},
         {"hold_runs_out", take(Scene::brief()), nothing},
         {"hold_is_extended_and_runs_out", take(Scene::brief()),
          [](Scene& scene) {
-             scene.hold->confirm_in_time(Clock::now(), Clock::now(), Scene::brief().lease);
+             scene.hold->confirm_in_time(scene.now, scene.now, Scene::brief().lease);
          }},
-        {"hold_is_lost", take(Scene::lasting()), [](Scene& scene) { scene.lose(); }},
+        {"hold_is_lost", take(Scene::lasting()), [](Scene& scene) { scene.lose(scene.hold); }},
         {"hold_is_released_when_it_is_lost", take(Scene::lasting()),
          [](Scene& scene) {
              scene.hold->advance(Phase::held,
@@ -265,8 +257,8 @@ std::vector<Cause> causes_of_a_hold() {
          }},
         {"hold_runs_out_and_a_newcomer_sees_it", take(Scene::brief()),
          [](Scene& scene) {
-             scene.wait_until_run_out();
-             static_cast<void>(scene.enter(Wait::none()));
+             scene.now = scene.hold->valid_until();
+             scene.look_in();
          }},
     };
 }
@@ -293,21 +285,17 @@ TEST_P(LockTableWakeups, serve_all_who_wait_in_their_order) {
     Scene scene{manner};
     cause.before(scene);
     for (int i = 0; i < 3; ++i) scene.add_waiter();
+    const auto began = scene.now;
     cause.event(scene);
-    EXPECT_TRUE(eventually([&] { return scene.served().size() == 3; }));
+    scene.run();
     EXPECT_EQ(scene.served(), (std::vector{0, 1, 2}));
+    EXPECT_LT(scene.now, began + 1min) << "nobody slept longer than the holds before it";
 }
 
 /// The one in front goes before the event; whoever gets the lock then keeps it.
 class LockTableWakeupsBehindOneWhoLeaves : public testing::TestWithParam<Cause> {
 protected:
-    /// Whether the one in front was served before it left is up to the machine.
-    void expect_others_served() {
-        EXPECT_TRUE(eventually([&] {
-            const std::vector<int> served = scene.served();
-            return std::ranges::count(served, 1) == 1 && std::ranges::count(served, 2) == 1;
-        }));
-    }
+    void SetUp() override { GetParam().before(scene); }
 
     Scene scene{Manner::hangs};
 };
@@ -317,29 +305,34 @@ INSTANTIATE_TEST_SUITE_P(Events, LockTableWakeupsBehindOneWhoLeaves,
                          [](const auto& one) { return one.param.name; });
 
 TEST_P(LockTableWakeupsBehindOneWhoLeaves, serve_all_when_it_was_cancelled) {
-    GetParam().before(scene);
-    std::stop_source stop;
-    scene.add_waiter(Wait::unlimited(), stop.get_token());
-    for (int i = 0; i < 2; ++i) scene.add_waiter();
-    stop.request_stop();
+    for (int i = 0; i < 3; ++i) scene.add_waiter();
+    scene.stop_front();
+    const auto began = scene.now;
     GetParam().event(scene);
-    expect_others_served();
+    scene.run();
+    EXPECT_EQ(scene.served(), (std::vector{1, 2}));
+    EXPECT_LT(scene.now, began + 1min);
 }
 
 TEST_P(LockTableWakeupsBehindOneWhoLeaves, serve_all_when_it_ran_out_of_time) {
-    GetParam().before(scene);
     scene.add_waiter(50ms);
     for (int i = 0; i < 2; ++i) scene.add_waiter();
+    scene.let_front_run_out_of_time();
+    const auto began = scene.now;
     GetParam().event(scene);
-    expect_others_served();
+    scene.run();
+    EXPECT_EQ(scene.served(), (std::vector{1, 2}));
+    EXPECT_LT(scene.now, began + 1min);
 }
 
 TEST_P(LockTableWakeupsBehindOneWhoLeaves, end_all_waits_when_the_client_is_closed) {
-    GetParam().before(scene);
     for (int i = 0; i < 3; ++i) scene.add_waiter();
     GetParam().event(scene);
     static_cast<void>(scene.table.close());
-    EXPECT_TRUE(eventually([&] { return scene.admitted() == 3; }));
+    const auto began = scene.now;
+    scene.run();
+    EXPECT_EQ(scene.waiting(), 0U);
+    EXPECT_EQ(scene.now, began) << "at once";
 }
 
 }  // namespace

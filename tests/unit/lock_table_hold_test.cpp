@@ -1,0 +1,432 @@
+// Holds: nesting, their ends in any order, loss, and how a lock passes from one to the next in memory.
+
+#include "lock_table_tools.hpp"
+#include <redlatch/policy/fenced.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::Hold;
+using detail::LockOwner;
+using detail::LockTable;
+using detail::Phase;
+using detail::PolicyTraits;
+using detail::TimePoint;
+using detail::traits_of;
+using Outcome = LockTable::Outcome;
+using Kind = LockTable::Ending::Kind;
+
+TEST(LockTable, reentrant_nests_for_its_owner) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1});
+    for (const std::uint64_t id : {2U, 3U}) {
+        const Asker& nested = locks.enter({.traits = nesting(), .wait = Wait::none(), .id = id});
+        EXPECT_EQ(nested.said.outcome, Outcome::nested);
+        EXPECT_EQ(nested.said.hold, hold);
+        EXPECT_EQ(nested.said.count, id);
+        EXPECT_FALSE(nested.turn());
+    }
+    EXPECT_EQ(locks.unlock(), Kind::nested);
+    EXPECT_EQ(locks.unlock(), Kind::nested);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    EXPECT_EQ(locks.unlock(), Kind::nothing);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, reentrant_excludes_other_owners) {
+    Locks locks;
+    locks.take(locks.taken({.traits = nesting()}), {.traits = nesting()});
+    EXPECT_EQ(locks.ask({.traits = nesting(), .owner = other}), Outcome::busy);
+}
+
+TEST(LockTable, hold_that_was_lost_before_its_turn_ended_blocks_nobody) {
+    Locks locks;
+    const auto hold = locks.taken();
+    const Asker& asker = locks.enter();
+    locks.lose(hold);  // as a service declares it
+    ASSERT_TRUE(locks.finish(asker, hold));
+    EXPECT_EQ(locks.table.current("key"), nullptr);
+    EXPECT_EQ(locks.table.find("key", me), hold) << "its owner can see the loss";
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::turn);
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, expired_hold_is_remembered_until_returned) {
+    Locks locks;
+    const auto hold = locks.taken({.lease = 1s});
+    locks.take(hold);
+    locks.now += 1s;
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::turn);
+    EXPECT_EQ(locks.table.find("key", me), hold);
+    const auto ending = locks.table.end_innermost("key", me);
+    EXPECT_EQ(ending.kind, Kind::past);
+    EXPECT_EQ(ending.hold, hold);
+    EXPECT_EQ(locks.table.find("key", me), nullptr);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, returning_a_past_hold_leaves_the_next_holder_alone) {
+    Locks locks;
+    locks.take(locks.taken({.lease = 1s}));
+    locks.now += 1s;
+    const auto young = locks.taken({.owner = other});
+    locks.take(young, {.owner = other});
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    EXPECT_EQ(locks.table.current("key"), young);
+    EXPECT_TRUE(young->in(Phase::held));
+    EXPECT_EQ(locks.unlock(), Kind::nothing);
+}
+
+TEST(LockTable, lost_hold_frees_the_lock_and_is_remembered) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1});
+    EXPECT_EQ(locks.ask({.traits = nesting(), .id = 2}), Outcome::nested);
+    locks.lose(hold);
+    locks.table.lost(hold);
+    EXPECT_EQ(locks.table.current("key"), nullptr);
+    EXPECT_EQ(locks.ask({.traits = nesting()}), Outcome::turn);
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    EXPECT_EQ(locks.table.size(), 1U) << "one acquisition is left to return";
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    EXPECT_EQ(locks.unlock(), Kind::nothing);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, hold_lost_while_it_is_released_is_past) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    hold->advance(Phase::held, Phase::lost);  // whoever noticed has not told the lock table yet
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    locks.table.lost(hold);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, acquisitions_end_by_id_in_any_order) {
+    const std::vector<std::vector<std::uint64_t>> orders{{1, 2, 3}, {1, 3, 2}, {2, 1, 3},
+                                                         {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
+    for (const auto& order : orders) {
+        Locks locks;
+        const auto hold = locks.taken({.traits = nesting()});
+        locks.take(hold, {.traits = nesting(), .id = 1, .through = nullptr});
+        for (const std::uint64_t id : {2U, 3U}) {
+            ASSERT_EQ(locks.ask({.traits = nesting(), .id = id, .through = nullptr}),
+                      Outcome::nested);
+        }
+        std::uint64_t left = 3;
+        for (const std::uint64_t id : order) {
+            const auto ending = locks.table.end_acquisition(*hold, id);
+            --left;
+            EXPECT_EQ(ending.kind, left == 0 ? Kind::last : Kind::nested);
+            EXPECT_EQ(ending.count, left);
+            EXPECT_EQ(ending.hold, hold);
+            EXPECT_EQ(locks.table.end_acquisition(*hold, id).kind, Kind::nothing) << "only once";
+        }
+        locks.table.released(*hold);
+        EXPECT_EQ(locks.table.size(), 0U);
+    }
+}
+
+TEST(LockTable, unlock_ends_what_lock_took_only) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1});
+    ASSERT_EQ(locks.ask({.traits = nesting(), .id = 2, .through = nullptr}), Outcome::nested);
+    EXPECT_EQ(locks.unlock("key", other), Kind::nothing);
+    EXPECT_EQ(locks.unlock(), Kind::nested) << "the outer one: the inner one is a Held's";
+    EXPECT_EQ(locks.unlock(), Kind::nothing);
+    EXPECT_EQ(locks.end(*hold, 2), Kind::last);
+}
+
+TEST(LockTable, handle_ends_what_was_taken_through_it) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1, .through = &some_handle});
+    for (const std::uint64_t id : {2U, 3U}) {
+        const void* const through = id == 2 ? &other_handle : &some_handle;
+        ASSERT_EQ(locks.ask({.traits = nesting(), .id = id, .through = through}), Outcome::nested);
+    }
+    EXPECT_EQ(locks.table.end_one_through("key", &some_handle).kind, Kind::nested);
+    EXPECT_EQ(locks.table.end_one_through("key", &some_handle).kind, Kind::nested);
+    EXPECT_EQ(locks.table.end_one_through("key", &some_handle).kind, Kind::nothing);
+    EXPECT_EQ(locks.table.end_one_through("key", &other_handle).kind, Kind::last);
+}
+
+TEST(LockTable, nested_ending_says_whether_what_ended_wanted_renewal) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1, .watched = false});
+    for (const std::uint64_t id : {2U, 3U}) {
+        ASSERT_EQ(locks.ask({.traits = nesting(), .id = id, .watched = true}), Outcome::nested);
+    }
+    EXPECT_TRUE(locks.table.end_acquisition(*hold, 3).watched);
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).watched);
+}
+
+TEST(LockTable, nothing_is_there_to_end_or_find) {
+    Locks locks;
+    EXPECT_EQ(locks.unlock(), Kind::nothing);
+    EXPECT_EQ(locks.table.end_one_through("key", &some_handle).kind, Kind::nothing);
+    EXPECT_EQ(locks.end(*locks.taken(), 1), Kind::nothing);
+    EXPECT_EQ(locks.table.find("key", me), nullptr);
+    EXPECT_EQ(locks.table.current("key"), nullptr);
+    locks.table.released(*locks.taken());
+    locks.lose(locks.taken());
+    EXPECT_FALSE(
+        locks.table.moved(*locks.taken(), {.token = {}, .refreshed = locks.now}, false, locks.now));
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, finds_the_hold_of_the_owner_that_asks) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    EXPECT_EQ(locks.table.find("key", me), hold);
+    EXPECT_EQ(locks.table.find("key", other), nullptr);
+    EXPECT_EQ(locks.table.find("other", me), nullptr);
+}
+
+/// A hold, and one who waits for it on the same terms.
+class Handoff : public testing::Test {
+protected:
+    const Wish wish{.owner = other, .id = 2, .lease = 1h, .local_handoffs = 100};
+
+    std::shared_ptr<Hold> hold_with(HoldRecipe recipe) {
+        recipe.lease = wish.lease;
+        hold = locks.taken(std::move(recipe));
+        return hold;
+    }
+
+    /// How the first hold ends, and what the one who waits gets of that.
+    Kind end() {
+        const Kind kind = locks.end(*hold, 1);
+        woken = locks.woken();
+        return kind;
+    }
+
+    bool moved(TimePoint refreshed, std::uint64_t fence = 0, bool others_wait = false) {
+        return locks.table.moved(*hold, {.token = {"next"}, .refreshed = refreshed, .fence = fence},
+                                 others_wait, locks.now);
+    }
+
+    Locks locks;
+    std::shared_ptr<Hold> hold = locks.taken({.lease = wish.lease});
+    Woken woken{};
+};
+
+TEST_F(Handoff, gives_the_lock_to_the_waiter_in_front_without_a_command) {
+    locks.take(hold);
+    hold->unclear_try = true;
+    Asker& next = locks.enter(wish);
+    Asker& behind = locks.enter(wish);
+    locks.now += 1ms;
+    EXPECT_EQ(end(), Kind::handed);
+    EXPECT_TRUE(hold->in(Phase::released));
+    EXPECT_EQ(woken, (Woken{&next})) << "the other one sleeps no longer than the next hold";
+    ASSERT_TRUE(next.is_handed());
+    ASSERT_EQ(locks.resume(next), Outcome::handed);
+    const auto& mine = next.said.hold;
+    EXPECT_EQ(locks.table.current("key"), mine);
+    EXPECT_EQ(mine->owner(), other);
+    EXPECT_EQ(mine->token().bytes, hold->token().bytes);
+    EXPECT_EQ(mine->valid_until(), hold->valid_until()) << "inherited";
+    EXPECT_EQ(mine->taken_at(), locks.now);
+    EXPECT_TRUE(mine->unclear_try);
+    EXPECT_EQ(mine->nest.size(), 1U);
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
+    EXPECT_FALSE(behind.is_handed());
+}
+
+TEST_F(Handoff, goes_by_a_command_where_the_lease_was_set_too_long_ago) {
+    locks.take(hold);
+    locks.enter(wish);
+    locks.now += detail::longest_without_news;
+    EXPECT_EQ(end(), Kind::last);
+}
+
+TEST_F(Handoff, of_an_extended_hold_goes_by_a_command) {
+    // The next one would block others for the longer lease, should it die.
+    const std::vector<std::function<void(Hold&)>> prolong{
+        [this](Hold& one) { one.confirm(locks.now, 2h); },
+        [](Hold& one) { one.may_be_prolonged = true; }};
+    for (const auto& change : prolong) {
+        locks.take(hold_with({}));
+        Asker& next = locks.enter(wish);
+        change(*hold);
+        EXPECT_EQ(end(), Kind::last);
+        ASSERT_EQ(locks.resume(next), Outcome::turn);
+        locks.table.end_turn(next.turn());
+    }
+}
+
+TEST_F(Handoff, of_a_hold_with_a_fencing_token_needs_another_one) {
+    const PolicyTraits traits = traits_of<Fenced<Simple>>();
+    Wish fenced = wish;
+    fenced.traits = traits;
+    hold_with({.traits = traits})->fence = 6;
+    locks.take(hold, {.traits = traits});
+    Asker& next = locks.enter(fenced);
+    auto ending = locks.table.end_acquisition(*hold, 1);
+    ASSERT_TRUE(ending.can_hand_off);
+    locks.table.hand_off(ending, locks.now);
+    EXPECT_EQ(ending.kind, Kind::last);
+    EXPECT_TRUE(moved(locks.now, 7));
+    ASSERT_EQ(locks.resume(next), Outcome::handed);
+    EXPECT_EQ(next.said.hold->fence, 7U);
+    EXPECT_EQ(next.said.hold->token().bytes, "next");
+}
+
+TEST_F(Handoff, takes_nobody_with_other_terms) {
+    const std::vector<std::function<void(Wish&)>> others{
+        [](Wish& one) { one.lease = 2h; }, [](Wish& one) { one.replicas = Replicas::all(); },
+        [](Wish& one) { one.traits = traits_of<Fenced<Simple>>(); },
+        [](Wish& one) { one.local_handoffs = 0, one.others_poll = true; }};
+    for (const auto& change : others) {
+        locks.take(hold_with({}));
+        Wish different = wish;
+        change(different);
+        Asker& next = locks.enter(different);
+        EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).can_hand_off);
+        EXPECT_FALSE(moved(locks.now));
+        locks.free(*hold);
+        EXPECT_EQ(locks.woken(), Woken{&next});
+        ASSERT_EQ(locks.resume(next), Outcome::turn);
+        locks.table.end_turn(next.turn());
+    }
+}
+
+TEST_F(Handoff, takes_nobody_where_the_scripts_cannot_move_a_lock) {
+    PolicyTraits traits = traits_of<Simple>();
+    traits.can_move = false;
+    locks.take(hold_with({.traits = traits}));
+    locks.enter(wish);
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).can_hand_off);
+}
+
+TEST_F(Handoff, needs_somebody_who_waits) {
+    locks.take(hold);
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).can_hand_off);
+}
+
+TEST_F(Handoff, ends_with_the_client) {
+    locks.take(hold);
+    locks.enter(wish);
+    static_cast<void>(locks.table.close());
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).can_hand_off);
+    EXPECT_FALSE(moved(locks.now));
+}
+
+TEST_F(Handoff, of_an_expired_hold_does_not_happen_in_memory) {
+    hold = asked_hold({.lease = wish.lease, .drift = {.factor = 0, .floor = 1h}, .owner = me});
+    hold->taken(locks.now);
+    Wish alike = wish;
+    locks.take(hold);
+    Asker next{alike, locks.now};
+    EXPECT_FALSE(hold->valid(locks.now));
+    next.said = locks.table.enter(next.request, next, locks.now, false);
+    EXPECT_EQ(next.said.outcome, Outcome::turn) << "it is taken out as expired";
+}
+
+TEST_F(Handoff, of_a_lost_hold_does_not_happen) {
+    locks.take(hold);
+    Asker& next = locks.enter(wish);
+    hold->advance(Phase::held, Phase::lost);
+    const auto ending = locks.table.end_acquisition(*hold, 1);
+    EXPECT_EQ(ending.kind, Kind::past);
+    EXPECT_FALSE(ending.can_hand_off);
+    locks.table.lost(hold);
+    EXPECT_EQ(locks.resume(next), Outcome::turn);
+}
+
+TEST_F(Handoff, by_the_server_lets_go_of_the_hold_before_only_once) {
+    locks.take(hold);
+    Asker& next = locks.enter(wish);
+    static_cast<void>(locks.table.end_acquisition(*hold, 1));
+    EXPECT_TRUE(moved(locks.now));
+    EXPECT_FALSE(moved(locks.now)) << "it is not there any more";
+    locks.table.released(*hold);
+    ASSERT_EQ(locks.resume(next), Outcome::handed);
+    EXPECT_EQ(locks.table.current("key"), next.said.hold);
+}
+
+TEST_F(Handoff, gives_way_after_so_many_in_a_row_while_others_wait) {
+    Wish limited = wish;
+    limited.local_handoffs = 2;
+    locks.take(hold);
+    std::vector<Asker*> waiters;
+    for (std::uint64_t id = 2; id < 5; ++id) {
+        limited.id = id;
+        waiters.push_back(&locks.enter(limited));
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_TRUE(locks.table.end_acquisition(*hold, i + 1).can_hand_off);
+        EXPECT_TRUE(moved(locks.now, 0, true));
+        ASSERT_EQ(locks.resume(*waiters[i]), Outcome::handed);
+        hold = waiters[i]->said.hold;
+    }
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 3).can_hand_off);
+    locks.free(*hold);
+    EXPECT_EQ(locks.resume(*waiters[2]), Outcome::turn);
+}
+
+TEST_F(Handoff, to_one_who_owns_itself_makes_a_hold_that_does) {
+    Wish own = wish;
+    own.owns_itself = true;
+    locks.take(hold);
+    Asker& next = locks.enter(own);
+    EXPECT_EQ(end(), Kind::handed);
+    ASSERT_EQ(locks.resume(next), Outcome::handed);
+    EXPECT_EQ(next.said.hold->owner(), LockOwner::acquisition(own.id));
+}
+
+TEST_F(Handoff, comes_before_a_stop_and_the_deadline) {
+    Wish brief = wish;
+    brief.wait = 1ms;
+    locks.take(hold);
+    Asker& next = locks.enter(brief);
+    EXPECT_EQ(end(), Kind::handed);
+    next.stop_requested = true;
+    locks.now += 1h;
+    EXPECT_EQ(locks.resume(next), Outcome::handed);
+}
+
+TEST_F(Handoff, leaves_a_late_message_known) {
+    locks.take(hold);
+    locks.enter(wish);
+    EXPECT_EQ(end(), Kind::handed);
+    const detail::Grant late{.ttl = 1s,
+                             .time = 1us,
+                             .server = "-",
+                             .key_type = 's',
+                             .token = hold->token().bytes,
+                             .key = "key"};
+    EXPECT_TRUE(locks.table.deliver(late));
+}
+
+TEST_F(Handoff, wakes_the_one_behind_if_the_next_hold_ends_before_its_sleep) {
+    hold->confirm(locks.now, 2h);  // an extension, which the next hold does not inherit
+    locks.take(hold);
+    Asker& next = locks.enter(wish);
+    Asker& behind = locks.enter(wish);
+    EXPECT_EQ(behind.said.wake_at, hold->valid_until());
+    static_cast<void>(locks.table.end_acquisition(*hold, 1));
+    EXPECT_TRUE(moved(locks.now));
+    EXPECT_EQ(locks.woken(), (Woken{&next, &behind}));
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
+    EXPECT_EQ(behind.said.wake_at, locks.table.current("key")->valid_until());
+}
+
+}  // namespace
+}  // namespace redlatch::test

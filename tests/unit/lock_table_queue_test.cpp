@@ -1,0 +1,457 @@
+// Who gets a lock inside a process, and who waits for it.
+
+#include "lock_table_tools.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::LockOwner;
+using detail::LockTable;
+using detail::Phase;
+using detail::PolicyTraits;
+using detail::TimePoint;
+using detail::traits_of;
+using Outcome = LockTable::Outcome;
+using Kind = LockTable::Ending::Kind;
+
+void expect_free(Locks& locks, const std::string& key = "key") {
+    EXPECT_EQ(locks.ask({.key = key, .owner = other}), Outcome::turn);
+}
+
+TEST(LockTable, free_name_gives_a_turn_at_once) {
+    Locks locks;
+    const Asker& asker = locks.enter();
+    EXPECT_EQ(asker.said.outcome, Outcome::turn);
+    EXPECT_TRUE(asker.turn());
+    EXPECT_EQ(asker.said.expired, nullptr);
+    EXPECT_EQ(locks.table.size(), 1U);
+    locks.table.end_turn(asker.turn());
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, free_name_gives_a_turn_without_the_time) {
+    Locks locks;
+    const Asker asker{{}, locks.now};
+    const LockTable::Turn turn = locks.table.enter_if_free(asker.request);
+    ASSERT_TRUE(turn);
+    EXPECT_FALSE(locks.table.enter_if_free(asker.request)) << "it has a contender";
+    EXPECT_EQ(locks.ask({.traits = nesting()}), Outcome::wrong_key_type);
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, name_that_is_held_or_waited_for_or_closed_gives_no_turn_without_the_time) {
+    Locks locks;
+    const Asker late{{}, locks.now};
+    const auto hold = locks.taken();
+    locks.take(hold);
+    EXPECT_FALSE(locks.table.enter_if_free(late.request));
+    locks.enter({.owner = other});
+    locks.free(*hold);
+    EXPECT_FALSE(locks.table.enter_if_free(late.request)) << "somebody came before";
+    static_cast<void>(locks.table.close());
+    const Asker elsewhere{{.key = "elsewhere"}, locks.now};
+    EXPECT_FALSE(locks.table.enter_if_free(elsewhere.request));
+}
+
+TEST(LockTable, turn_excludes_others) {
+    Locks locks;
+    const Asker& asker = locks.enter();
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
+    locks.table.end_turn(asker.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, hold_excludes_others) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
+    EXPECT_EQ(locks.table.current("key"), hold);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    EXPECT_EQ(locks.table.current("key"), nullptr);
+    EXPECT_EQ(locks.table.size(), 0U);
+    expect_free(locks);
+}
+
+TEST(LockTable, stays_closed_until_the_release_is_answered) {
+    Locks locks;
+    locks.take(locks.taken());
+    const auto ending = locks.table.end_innermost("key", me);
+    ASSERT_EQ(ending.kind, Kind::last);
+    EXPECT_TRUE(ending.hold->in(Phase::releasing));
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
+    EXPECT_EQ(locks.ask({}), Outcome::busy) << "no nesting either";
+    locks.table.released(*ending.hold);
+    expect_free(locks);
+}
+
+TEST(LockTable, zero_or_negative_wait_is_busy_at_once) {
+    Locks locks;
+    locks.take(locks.taken());
+    for (const Wait wait : {Wait::none(), Wait{-1h}, Wait{std::chrono::hours::min()}}) {
+        EXPECT_EQ(locks.enter({.wait = wait, .owner = other}).said.outcome, Outcome::busy);
+    }
+}
+
+TEST(LockTable, waiter_is_busy_at_its_deadline) {
+    Locks locks;
+    locks.take(locks.taken());
+    Asker& waiter = locks.enter({.wait = 30ms, .owner = other});
+    ASSERT_EQ(waiter.said.outcome, Outcome::queued);
+    EXPECT_EQ(waiter.said.wake_at, locks.now + 30ms);
+    locks.now += 30ms - 1ns;
+    EXPECT_EQ(locks.resume(waiter), Outcome::queued);
+    locks.now += 1ns;
+    EXPECT_EQ(locks.resume(waiter), Outcome::busy);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    EXPECT_EQ(locks.woken(), Woken{}) << "the table has forgotten about it";
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, busy_behind_a_fault_tells_the_fault) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    const auto fault_of = [&locks](Wait wait) {
+        Asker& late = locks.enter({.wait = wait, .owner = other});
+        locks.now += 1ms;
+        if (late.said.outcome == Outcome::queued) locks.resume(late);
+        EXPECT_EQ(late.said.outcome, Outcome::busy);
+        return late.said.fault;
+    };
+    EXPECT_EQ(fault_of(1ms), nullptr);
+    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+    locks.table.set_fault(turn, fault);
+    EXPECT_EQ(fault_of(1ms), fault);
+    EXPECT_EQ(fault_of(Wait::none()), fault);
+    locks.table.set_fault(turn, nullptr);
+    EXPECT_EQ(fault_of(1ms), nullptr) << "the server answered since";
+    locks.table.set_fault(turn, fault);
+    EXPECT_TRUE(locks.table.finish(turn, locks.taken(), false));
+    EXPECT_EQ(fault_of(1ms), nullptr) << "somebody holds it";
+    EXPECT_EQ(fault_of(Wait::none()), nullptr);
+}
+
+TEST(LockTable, waiters_are_served_first_come_first_served) {
+    Locks locks;
+    LockTable::Turn turn = locks.enter().turn();
+    std::vector<Asker*> waiters;
+    for (int i = 0; i < 8; ++i) waiters.push_back(&locks.enter());
+    for (Asker* const waiter : waiters) {
+        EXPECT_EQ(locks.woken(), Woken{});
+        EXPECT_EQ(locks.resume(*waiters.back()), Outcome::queued) << "whoever looks";
+        locks.table.end_turn(turn);
+        EXPECT_EQ(locks.woken(), Woken{waiter});
+        ASSERT_EQ(locks.resume(*waiter), Outcome::turn);
+        turn = waiter->turn();
+    }
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, waiters_follow_a_release_in_order_too) {
+    Locks locks;
+    locks.take(locks.taken());
+    std::vector<Asker*> waiters;
+    for (int i = 0; i < 4; ++i) waiters.push_back(&locks.enter({.owner = other}));
+    LockOwner holder = me;
+    for (Asker* const waiter : waiters) {
+        EXPECT_EQ(locks.unlock("key", holder), Kind::last);
+        EXPECT_EQ(locks.woken(), Woken{waiter});
+        ASSERT_EQ(locks.resume(*waiter), Outcome::turn);
+        EXPECT_TRUE(locks.finish(*waiter, locks.taken({.owner = other})));
+        holder = other;
+    }
+    EXPECT_EQ(locks.unlock("key", holder), Kind::last);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, nobody_overtakes_the_queue) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& waiter = locks.enter();
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy) << "the one in front is about to wake";
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
+}
+
+TEST(LockTable, stop_ends_the_wait) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    Asker& waiter = locks.enter({.owner = other});
+    ASSERT_EQ(waiter.said.outcome, Outcome::queued);
+    waiter.stop_requested = true;
+    EXPECT_EQ(locks.resume(waiter), Outcome::cancelled);
+    EXPECT_EQ(locks.table.current("key"), hold);
+}
+
+TEST(LockTable, stop_asked_for_before_ends_the_wait_at_once) {
+    Locks locks;
+    locks.take(locks.taken());
+    Asker waiter{{.owner = other}, locks.now};
+    EXPECT_EQ(locks.table.enter(waiter.request, waiter, locks.now, true).outcome,
+              Outcome::cancelled);
+    EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
+}
+
+TEST(LockTable, lock_that_is_free_comes_before_a_stop_and_the_deadline) {
+    // Else the place that the one before has left would be nobody's.
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& waiter = locks.enter({.wait = 1ms, .owner = other});
+    locks.table.end_turn(turn);
+    waiter.stop_requested = true;
+    locks.now += 1h;
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+}
+
+TEST(LockTable, front_waiter_that_leaves_wakes_the_next_if_that_would_oversleep) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& leaving = locks.enter();
+    Asker& staying = locks.enter();
+    leaving.stop_requested = true;
+    EXPECT_EQ(locks.resume(leaving), Outcome::cancelled);
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.woken(), Woken{&staying});
+    EXPECT_EQ(locks.resume(staying), Outcome::turn);
+}
+
+TEST(LockTable, waiter_in_the_middle_or_at_the_end_may_leave) {
+    Locks locks;
+    LockTable::Turn turn = locks.enter().turn();
+    std::vector<Asker*> waiters;
+    for (int i = 0; i < 4; ++i) waiters.push_back(&locks.enter());
+    for (Asker* const leaving : {waiters[1], waiters[3]}) {
+        leaving->stop_requested = true;
+        EXPECT_EQ(locks.resume(*leaving), Outcome::cancelled);
+    }
+    EXPECT_EQ(locks.woken(), Woken{});
+    waiters.push_back(&locks.enter());
+    for (Asker* const waiter : {waiters[0], waiters[2], waiters[4]}) {
+        locks.table.end_turn(turn);
+        EXPECT_EQ(locks.woken(), Woken{waiter});
+        ASSERT_EQ(locks.resume(*waiter), Outcome::turn);
+        turn = waiter->turn();
+    }
+}
+
+TEST(LockTable, unrelated_names_do_not_wait_for_each_other) {
+    Locks locks;
+    locks.take(locks.taken({.key = "a"}), {.key = "a"});
+    locks.enter({.key = "a", .owner = other});
+    locks.take(locks.taken({.key = "b"}), {.key = "b"});
+    EXPECT_EQ(locks.unlock("b"), Kind::last);
+    EXPECT_EQ(locks.woken(), Woken{});
+}
+
+TEST(LockTable, names_are_bytes) {
+    Locks locks;
+    const std::string with_nul{"a\0b", 3};
+    locks.take(locks.taken({.key = with_nul}), {.key = with_nul});
+    expect_free(locks, "a");
+    expect_free(locks, std::string{"a\0c", 3});
+    EXPECT_EQ(locks.unlock(with_nul), Kind::last);
+}
+
+TEST(LockTable, closing_ends_all_waiting_and_tells_what_is_held) {
+    Locks locks;
+    const auto a = locks.taken({.key = "a"});
+    const auto b = locks.taken({.key = "b"});
+    locks.take(a, {.key = "a"});
+    locks.take(b, {.key = "b"});
+    Asker& first = locks.enter({.key = "a", .owner = other});
+    Asker& second = locks.enter({.key = "a", .owner = other});
+    const auto holds = locks.table.close().holds;
+    EXPECT_EQ(locks.woken(), (Woken{&first, &second}));
+    EXPECT_EQ(locks.resume(second), Outcome::closed);
+    EXPECT_EQ(locks.resume(first), Outcome::closed);
+    ASSERT_EQ(holds.size(), 2U);
+    EXPECT_TRUE((holds[0] == a && holds[1] == b) || (holds[0] == b && holds[1] == a));
+}
+
+TEST(LockTable, closed_lets_nobody_in) {
+    Locks locks;
+    EXPECT_TRUE(locks.table.close().holds.empty());
+    EXPECT_EQ(locks.enter().said.outcome, Outcome::closed);
+    EXPECT_EQ(locks.ask({}), Outcome::closed);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, closed_gives_no_turn_to_the_one_in_front) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& waiter = locks.enter();
+    static_cast<void>(locks.table.close());
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.resume(waiter), Outcome::closed);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, turn_finished_after_closing_is_no_hold) {
+    Locks locks;
+    const Asker& asker = locks.enter();
+    EXPECT_TRUE(locks.table.close().holds.empty());
+    EXPECT_FALSE(locks.finish(asker, locks.taken()));
+    EXPECT_EQ(locks.table.current("key"), nullptr);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, own_lock_without_limit_is_a_deadlock) {
+    Locks locks;
+    locks.take(locks.taken());
+    EXPECT_EQ(locks.enter().said.outcome, Outcome::deadlock);
+    EXPECT_EQ(locks.enter({.wait = std::chrono::hours::max()}).said.outcome, Outcome::deadlock);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, own_lock_with_a_limit_is_waited_for) {
+    Locks locks;
+    locks.take(locks.taken());
+    EXPECT_EQ(locks.ask({}), Outcome::busy);
+    EXPECT_EQ(locks.enter({.wait = 5ms}).said.outcome, Outcome::queued);
+}
+
+TEST(LockTable, hold_that_owns_itself_excludes_the_thread_that_took_it) {
+    for (const PolicyTraits& traits : {traits_of<Simple>(), nesting()}) {
+        Locks locks;
+        const auto hold = locks.taken({.traits = traits, .owner = LockOwner::acquisition(1)});
+        locks.take(hold, {.traits = traits, .owns_itself = true});
+        EXPECT_EQ(locks.ask({.traits = traits, .id = 2, .owns_itself = true}), Outcome::busy);
+        EXPECT_EQ(locks.ask({.traits = traits}), Outcome::busy);
+        EXPECT_EQ(locks.table.find("key", me), nullptr);
+        Asker& waiter = locks.enter({.traits = traits});
+        EXPECT_EQ(waiter.said.outcome, Outcome::queued) << "no deadlock: any thread may end it";
+        EXPECT_EQ(locks.end(*hold, 1), Kind::last);
+        EXPECT_EQ(locks.woken(), Woken{&waiter});
+        EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+    }
+}
+
+TEST(LockTable, hold_that_owns_itself_does_not_nest_in_its_threads_hold) {
+    Locks locks;
+    locks.take(locks.taken({.traits = nesting()}), {.traits = nesting()});
+    const Wish limited{.traits = nesting(), .wait = 5ms, .id = 2, .owns_itself = true};
+    EXPECT_EQ(locks.enter(limited).said.outcome, Outcome::queued);
+    const Wish unlimited{.traits = nesting(), .id = 3, .owns_itself = true};
+    EXPECT_EQ(locks.enter(unlimited).said.outcome, Outcome::deadlock)
+        << "the thread itself would have to release it";
+}
+
+TEST(LockTable, another_key_type_is_refused_at_once) {
+    Locks locks;
+    locks.take(locks.taken());
+    EXPECT_EQ(locks.enter({.traits = nesting(), .owner = other}).said.outcome,
+              Outcome::wrong_key_type);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    EXPECT_EQ(locks.ask({.traits = nesting(), .owner = other}), Outcome::turn)
+        << "a free name has no key type";
+}
+
+TEST(LockTable, another_key_type_is_refused_during_a_turn_too) {
+    Locks locks;
+    locks.enter();
+    EXPECT_EQ(locks.ask({.traits = nesting()}), Outcome::wrong_key_type);
+}
+
+TEST(LockTable, forgotten_hold_blocks_nobody_after_its_validity) {
+    for (const PolicyTraits& traits : {traits_of<Simple>(), nesting()}) {
+        for (const LockOwner owner : {me, other}) {
+            Locks locks;
+            const auto forgotten = locks.taken({.lease = 100ms});
+            locks.take(forgotten);
+            locks.now += 100ms;
+            const Asker& next = locks.enter({.traits = traits, .owner = owner});
+            EXPECT_EQ(next.said.outcome, Outcome::turn) << "the server's key has expired as well";
+            EXPECT_EQ(next.said.expired, forgotten);
+            EXPECT_EQ(locks.table.current("key"), nullptr);
+        }
+    }
+}
+
+TEST(LockTable, waiter_comes_in_when_validity_ends) {
+    Locks locks;
+    const auto brief = locks.taken({.lease = 100ms});
+    locks.take(brief);
+    Asker& waiter = locks.enter({.owner = other});
+    EXPECT_EQ(waiter.said.wake_at, brief->valid_until());
+    locks.sleep(waiter);
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+    EXPECT_EQ(waiter.said.expired, brief);
+}
+
+TEST(LockTable, waiter_goes_on_waiting_while_validity_is_renewed) {
+    Locks locks;
+    const auto hold = locks.taken({.lease = 100ms});
+    locks.take(hold);
+    Asker& waiter = locks.enter({.owner = other});
+    hold->confirm(locks.now + 50ms, 100ms);
+    locks.sleep(waiter);
+    EXPECT_EQ(locks.resume(waiter), Outcome::queued);
+    EXPECT_EQ(waiter.said.wake_at, hold->valid_until());
+    locks.sleep(waiter);
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+}
+
+TEST(LockTable, waiter_outlasts_several_forgotten_holds) {
+    Locks locks;
+    locks.take(locks.taken({.lease = 100ms}));
+    Asker& front = locks.enter({.owner = other});
+    Asker& next = locks.enter({.wait = 20s, .owner = other});
+    locks.sleep(front);
+    ASSERT_EQ(locks.resume(front), Outcome::turn);
+    const auto second = locks.taken({.lease = 200ms, .owner = other});
+    EXPECT_TRUE(locks.finish(front, second));
+    while (locks.resume(next) == Outcome::queued) locks.sleep(next);
+    EXPECT_EQ(next.said.outcome, Outcome::turn);
+    EXPECT_EQ(locks.now, second->valid_until());
+    EXPECT_EQ(next.said.expired, second);
+}
+
+TEST(LockTable, lost_hold_lets_the_next_in) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    Asker& waiter = locks.enter({.owner = other});
+    locks.lose(hold);
+    EXPECT_EQ(locks.woken(), Woken{&waiter});
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+}
+
+TEST(LockTable, a_hundred_thousand_idle_names_leave_nothing) {
+    Locks locks;
+    for (int i = 0; i < 100'000; ++i) {
+        const std::string key = std::to_string(i);
+        Asker asker{{.key = key}, locks.now};
+        asker.said.turn = locks.table.enter_if_free(asker.request);
+        locks.finish(asker, locks.taken({.key = key}));
+        ASSERT_EQ(locks.unlock(key), Kind::last);
+    }
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST(LockTable, a_hundred_thousand_names_at_once_leave_nothing) {
+    Locks locks;
+    constexpr int names = 100'000;
+    for (int i = 0; i < names; ++i) {
+        const std::string key = std::to_string(i);
+        locks.take(locks.taken({.key = key}), {.key = key});
+    }
+    EXPECT_EQ(locks.table.size(), static_cast<std::size_t>(names));
+    for (int i = 0; i < names; ++i) ASSERT_EQ(locks.unlock(std::to_string(i)), Kind::last);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+}  // namespace
+}  // namespace redlatch::test
