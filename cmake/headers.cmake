@@ -24,6 +24,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/slot_map.hpp
     include/redlatch/core/slot_map_refresh.hpp
     include/redlatch/core/cluster_redirection.hpp
+    include/redlatch/core/sentinel_lookup.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp

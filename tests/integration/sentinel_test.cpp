@@ -2,6 +2,7 @@
 
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
+#include "scripted_server.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/sentinels.hpp"
@@ -12,6 +13,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <optional>
@@ -122,6 +124,46 @@ TEST(SentinelDiscovery, logs_in_to_sentinels_and_master_apart) {
     const auto answer = Client{options}.ping();
     ASSERT_TRUE(fails_with(answer, Errc::denied));
     EXPECT_EQ(answer.error().describe().find("guessed"), std::string::npos) << "a secret is shown";
+}
+
+/// A Sentinel that always names the same server.
+class FixedSentinel {
+public:
+    explicit FixedSentinel(std::uint16_t port) : port_(std::to_string(port)) {}
+    std::string place() const { return server_.place(); }
+
+private:
+    std::string port_;
+    ScriptedServer server_{[this](const auto& command, const auto&) {
+        if (command.front() != "SENTINEL") {
+            return ScriptedServer::of_handshake(command).value_or("-ERR unknown\r\n");
+        }
+        return "*2\r\n" + ScriptedServer::bulk("127.0.0.1") + ScriptedServer::bulk(port_);
+    }};
+};
+
+TEST(SentinelDisagreement, is_settled_by_the_servers_where_one_is_a_replica) {
+    RedisServer master{{.tcp = true}};
+    RedisServer replica{
+        {.tcp = true, .config = {{"replicaof", "127.0.0.1 " + std::to_string(master.port())}}}};
+    const FixedSentinel outdated{replica.port()};
+    const FixedSentinel right{master.port()};
+    const std::string sentinels = outdated.place() + "," + right.place();
+    Client client{options_for("redis+sentinel://" + sentinels + "/mymaster", 5s)};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(succeeds(lock.acquire({.wait = 0s}))) << "at the first try";
+}
+
+TEST(SentinelDisagreement, is_settled_where_one_names_a_server_that_is_gone) {
+    RedisServer master{{.tcp = true}};
+    RedisServer gone{{.tcp = true}};
+    const FixedSentinel outdated{gone.port()};
+    const FixedSentinel right{master.port()};
+    gone.kill();
+    const std::string sentinels = outdated.place() + "," + right.place();
+    Client client{options_for("redis+sentinel://" + sentinels + "/mymaster", 2s)};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(succeeds(lock.acquire({.wait = 20s})));
 }
 
 /// A lock that is held and renewed, one that somebody waits for, and a failover.

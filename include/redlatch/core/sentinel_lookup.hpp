@@ -1,0 +1,190 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/server_address.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// What a Sentinel answers to the question for a service's master.
+struct SentinelAnswer {
+    enum class Kind { address, unknown_service, unreadable };
+
+    Kind kind = Kind::unreadable;
+    std::string host{};
+    std::string port{};
+};
+
+/// One search for the master of a service that Sentinel watches over, as the guidelines for clients have it
+/// (redis.io, "Guidelines for Redis clients with support for Redis Sentinel"): event in, action out. Asks
+/// the Sentinels in turn. One that names a replica is out of date, and the next one is asked. Searching
+/// again later is up to the caller.
+class SentinelLookup {
+public:
+    struct Ask {
+        std::size_t sentinel;  ///< by its place in the list
+        TimePoint until;
+    };
+    /// That is the master, as far as the Sentinel knows. The server itself may say that it is a replica.
+    struct TryMaster {
+        ServerAddress master;
+    };
+    struct GiveUp {
+        Fault fault;
+    };
+    using Action = std::variant<Ask, TryMaster, GiveUp>;
+
+    /// `first`: the Sentinel of `count` to begin with. The search itself is over at `deadline`.
+    SentinelLookup(std::string service, std::size_t first, std::size_t count, TimePoint deadline)
+        : service_(std::move(service)), first_(first), count_(count), deadline_(deadline) {}
+
+    Action begin(TimePoint now) { return next(now); }
+
+    Action answered(const SentinelAnswer& answer, const std::string& sentinel, TimePoint now) {
+        if (answer.kind == SentinelAnswer::Kind::unknown_service) {
+            return failed(unknown_service(), sentinel, now);
+        }
+        const auto master = answer.kind == SentinelAnswer::Kind::address
+                                ? parse_address(answer.host, answer.port)
+                                : std::nullopt;
+        if (!master) return failed(unexpected_reply(), sentinel, now);
+        const bool known =
+            std::find(replicas_.begin(), replicas_.end(), *master) != replicas_.end();
+        if (known) return next(now);
+        tried_ = *master;
+        return TryMaster{*master};
+    }
+
+    /// A Sentinel gave no answer.
+    Action failed(Fault fault, const std::string& sentinel, TimePoint now) {
+        fault.error.node = sentinel;
+        faults_.push_back(std::move(fault));
+        return next(now);
+    }
+
+    /// The server that a Sentinel named is a replica.
+    Action is_replica(Fault fault, TimePoint now) {
+        replicas_.push_back(tried_);
+        if (!not_master_) not_master_ = std::move(fault);
+        return next(now);
+    }
+
+    /// The Sentinel that was asked last.
+    std::size_t asked_last() const noexcept { return (first_ + asked_ - 1) % count_; }
+
+private:
+    /// Enough for a Sentinel that is there, and no long wait for one that is not.
+    static constexpr std::chrono::milliseconds patience{500};
+
+    Action next(TimePoint now) {
+        if (asked_ == count_) return GiveUp{not_master_ ? *not_master_ : nobody_knows()};
+        // One part of the time is for connecting to the master.
+        const auto parts = static_cast<Clock::rep>(count_ - asked_ + 1);
+        const Clock::duration left =
+            std::max(saturating_sub(deadline_, now), Clock::duration::zero());
+        ++asked_;
+        return Ask{asked_last(),
+                   saturating_add(now, std::min<Clock::duration>(left / parts, patience))};
+    }
+
+    Fault unknown_service() const {
+        return {.error = {Errc::invalid_argument,
+                          {},
+                          {},
+                          "this Sentinel knows no service '" + printable(service_) + "'",
+                          {}},
+                .transient = false};
+    }
+
+    /// No Sentinel could help. That is for good only if all of them said so, for the same reason.
+    Fault nobody_knows() const {
+        const Errc code = faults_.front().error.code;
+        const bool for_good = std::all_of(
+            faults_.begin(), faults_.end(),
+            [code](const Fault& fault) { return !fault.transient && fault.error.code == code; });
+        Fault fault{.error = {for_good ? code : Errc::unavailable,
+                              {},
+                              "service " + printable(service_),
+                              "no Sentinel names the master",
+                              {}},
+                    .transient = !for_good};
+        for (const Fault& cause : faults_) fault.error.causes.push_back(cause.error);
+        return fault;
+    }
+
+    std::string service_;
+    std::size_t first_;
+    std::size_t count_;
+    TimePoint deadline_;
+    std::size_t asked_ = 0;
+    std::vector<Fault> faults_;  // of Sentinels
+    ServerAddress tried_;
+    std::vector<ServerAddress> replicas_;  // that were taken for the master
+    std::optional<Fault> not_master_;      // what the first of them said
+};
+
+/// What is known of a service from one search to the next: who is the master, and which Sentinel to ask
+/// first.
+class SentinelService {
+public:
+    SentinelService(std::string name, std::size_t sentinels)
+        : name_(std::move(name)), sentinels_(sentinels) {}
+
+    const std::string& name() const noexcept { return name_; }
+
+    SentinelLookup look_up(TimePoint deadline) const {
+        return {name_, first_, sentinels_, deadline};
+    }
+
+    /// That Sentinel named a master.
+    void helped(std::size_t sentinel) noexcept { first_ = sentinel; }
+
+    /// The server that it named could not be used. Where that is out of reach, another Sentinel may know
+    /// a newer master: the next search begins with that one.
+    void misled(std::size_t sentinel, const Fault& fault) noexcept {
+        if (fault.error.code == Errc::unavailable) first_ = (sentinel + 1) % sentinels_;
+    }
+
+    enum class Arrival { first, same, moved };
+
+    /// The master is at that address.
+    Arrival arrive(const ServerAddress& master) {
+        const auto before = std::exchange(master_, master);
+        if (!before) return Arrival::first;
+        return *before == master ? Arrival::same : Arrival::moved;
+    }
+
+    /// Nothing before it was found.
+    const std::optional<ServerAddress>& master() const noexcept { return master_; }
+
+    /// The new master, where `message` (`service old-host old-port new-host new-port`) is about this
+    /// service.
+    std::optional<ServerAddress> switched(std::string_view message) const {
+        std::array<std::string_view, 5> words;
+        for (std::string_view& word : words) {
+            word = message.substr(0, message.find(' '));
+            message.remove_prefix(std::min(word.size() + 1, message.size()));
+        }
+        if (words[0] != name_) return std::nullopt;
+        return parse_address(words[3], words[4]);
+    }
+
+private:
+    std::string name_;
+    std::size_t sentinels_;
+    std::size_t first_ = 0;  // to be asked
+    std::optional<ServerAddress> master_;
+};
+
+}  // namespace redlatch::inline v0::detail
