@@ -42,10 +42,11 @@ set(REDLATCH_HEADERS
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/acquisition.hpp
-    include/redlatch/core/renew.hpp
+    include/redlatch/core/vote_count.hpp
+    include/redlatch/core/schedule.hpp
+    include/redlatch/core/renewal.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
-    include/redlatch/core/vote_count.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/endpoint.hpp
@@ -53,6 +54,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/limit.hpp
     include/redlatch/net/server_error.hpp
     include/redlatch/net/thread.hpp
+    include/redlatch/net/service_thread.hpp
     include/redlatch/net/sha1.hpp
     include/redlatch/net/reply.hpp
     include/redlatch/net/reply_bounds.hpp
@@ -90,7 +92,6 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/fenced.hpp
     # services: one running thing each
     include/redlatch/service/process.hpp
-    include/redlatch/service/schedule.hpp
     include/redlatch/service/parker.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
@@ -100,9 +101,10 @@ set(REDLATCH_HEADERS
     include/redlatch/service/subscription.hpp
     include/redlatch/service/subscriptions.hpp
     include/redlatch/service/sentinel_watch.hpp
+    include/redlatch/service/callback_threads.hpp
     include/redlatch/service/notifier.hpp
     include/redlatch/service/eviction_check.hpp
-    include/redlatch/service/renewal.hpp
+    include/redlatch/service/renewal_thread.hpp
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp
     include/redlatch/service/shared_client.hpp

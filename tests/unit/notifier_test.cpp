@@ -1,10 +1,10 @@
 #include "service_tools.hpp"
+#include "support/no_more_threads.hpp"
 #include "support/wait.hpp"
 #include <redlatch/service/notifier.hpp>
 
 #include <gtest/gtest.h>
 
-#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -365,29 +365,6 @@ TEST(Notifier, closed_still_tells_of_a_loss) {
     EXPECT_TRUE(barrier->wait_for_arrivals(3));
     barrier->open();
 }
-
-/// While it lives, the system has no thread to give: none can have a stack of that size.
-class NoMoreThreads {
-public:
-    NoMoreThreads() {
-        pthread_getattr_default_np(&before_);
-        pthread_attr_t huge;
-        pthread_attr_init(&huge);
-        pthread_attr_setstacksize(&huge, std::size_t{1} << 47U);
-        EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
-        pthread_attr_destroy(&huge);
-        EXPECT_FALSE(detail::start_service_thread([] {}).joinable());
-    }
-    NoMoreThreads(const NoMoreThreads&) = delete;
-    NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-    ~NoMoreThreads() {
-        pthread_setattr_default_np(&before_);
-        pthread_attr_destroy(&before_);
-    }
-
-private:
-    pthread_attr_t before_;
-};
 
 TEST(Notifier, tells_of_a_loss_though_the_system_has_no_thread_left) {
     Notifier notifier{nobody};

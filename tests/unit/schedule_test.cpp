@@ -1,4 +1,4 @@
-#include <redlatch/service/schedule.hpp>
+#include <redlatch/core/schedule.hpp>
 
 #include <gtest/gtest.h>
 

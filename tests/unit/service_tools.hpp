@@ -1,10 +1,12 @@
 #pragma once
 
 #include <redlatch/core/hold.hpp>
+#include <redlatch/net/dialer.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -52,6 +54,21 @@ inline std::shared_ptr<detail::Hold> run_out_hold(HoldRecipe recipe = {}) {
     hold->taken(Clock::now() - 2 * Clock::duration{hold->terms().lease.duration()});
     return hold;
 }
+
+/// Counts the attempts to connect, and refuses them.
+class RefusingDialer final : public detail::Dialer {
+public:
+    explicit RefusingDialer(std::atomic<int>& asked) : asked_(&asked) {}
+
+    Expected<detail::Connection, detail::Fault> open(const detail::Limit&) override {
+        ++*asked_;
+        return Unexpected{detail::io_fault("refused")};
+    }
+    std::string name() const override { return "nowhere"; }
+
+private:
+    std::atomic<int>* asked_;
+};
 
 /// A thread that is none of the test's.
 inline detail::LockOwner another_thread() {

@@ -3,7 +3,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/release.hpp>
-#include <redlatch/core/renew.hpp>
+#include <redlatch/core/renewal.hpp>
 #include <redlatch/types.hpp>
 
 #include <optional>

@@ -4,7 +4,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/lock_table.hpp>
-#include <redlatch/core/renew.hpp>
+#include <redlatch/core/renewal.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,17 +2,14 @@
 
 #include <redlatch/core/random.hpp>
 #include <redlatch/net/connection.hpp>
-#include <redlatch/net/thread.hpp>
+#include <redlatch/net/service_thread.hpp>
 
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -42,37 +39,31 @@ public:
 
     /// Begins to listen, at the first call. Returns at once; false without a thread to be had.
     bool start() noexcept {
-        const std::lock_guard lock{mutex_};
-        if (closing_ || thread_.joinable()) return true;
-        thread_ = start_service_thread([this] { run(); });
-        return thread_.joinable();
+        const auto lock = thread_.lock();
+        return thread_.start([this] { run(); }) || thread_.is_closing();
     }
 
     /// The connection has become useless: a new one is made.
     void reconnect() {
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         if (socket_.valid()) ::shutdown(socket_.get(), SHUT_RDWR);
     }
 
     /// Tells the thread to end, which takes at most the time for one command. Returns at once.
     void begin_to_close() {
-        {
-            const std::lock_guard lock{mutex_};
-            closing_ = true;
-            if (socket_.valid()) ::shutdown(socket_.get(), SHUT_RDWR);
-        }
-        wake_.notify_one();
+        thread_.begin_to_close();
+        reconnect();
     }
 
     /// Ends the thread.
     void close() {
         begin_to_close();
-        if (thread_.joinable()) thread_.join();
+        thread_.close();
     }
 
     bool closing() {
-        const std::lock_guard lock{mutex_};
-        return closing_;
+        const auto lock = thread_.lock();
+        return thread_.is_closing();
     }
 
     static Outcome what_of(const Fault& fault) {
@@ -106,31 +97,28 @@ private:
 
     /// Lets `reconnect` and `close` reach the connection.
     bool expose(const Connection& connection) {
-        const std::lock_guard lock{mutex_};
-        if (closing_) return false;
+        const auto lock = thread_.lock();
+        if (thread_.is_closing()) return false;
         socket_ = connection.duplicate();
         return socket_.valid();
     }
 
     void hide() {
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         socket_ = Descriptor{};
     }
 
     void sleep(Clock::duration longest) {
         const auto half = longest / 2;
         const Clock::duration nap{random_.between(half.count(), longest.count())};
-        std::unique_lock lock{mutex_};
-        wake_.wait_for(lock, nap, [this] { return closing_; });
+        auto lock = thread_.lock();
+        thread_.pause(lock, nap);
     }
 
     const Work work_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool closing_ = false;
-    Descriptor socket_;  // while there is a connection
+    ServiceThread thread_;
+    Descriptor socket_;  // while there is a connection; guarded by the thread's mutex
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
-    std::thread thread_;
 };
 
 }  // namespace redlatch::inline v0::detail

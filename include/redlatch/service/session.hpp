@@ -10,7 +10,7 @@
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/process.hpp>
-#include <redlatch/service/renewal.hpp>
+#include <redlatch/service/renewal_thread.hpp>
 #include <redlatch/service/reply_drainer.hpp>
 #include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscriptions.hpp>
@@ -113,7 +113,7 @@ public:
     }
 
     LockTableMonitor& locks() noexcept { return locks_; }
-    Renewal& renewal() noexcept { return renewal_; }
+    RenewalThread& renewal() noexcept { return renewal_; }
     ReplyDrainer& reply_drainer() noexcept { return reply_drainer_; }
     Contention& contention() noexcept { return contention_; }
 
@@ -187,10 +187,7 @@ public:
     /// `close()` has seen to.
     void clean_up(const std::shared_ptr<Hold>& hold, CleanUp what) {
         if (!what.needed()) return;
-        std::vector<Clock::duration> pauses;
-        if (what.at_once) pauses.push_back(Clock::duration::zero());
-        if (what.once_more) pauses.push_back(late_window());
-        if (renewal_.release_at(hold, std::move(pauses)) || !what.at_once) return;
+        if (renewal_.clean_up(hold, what) || !what.at_once) return;
         if (!hold->in(Phase::lost) && !hold->in(Phase::released)) release_now(*hold);
     }
 
@@ -353,12 +350,14 @@ private:
     const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
-    Renewal renewal_{*topology_,
-                     {.lost = [this](const std::shared_ptr<Hold>& hold,
-                                     ServerKeeps server) { declare_lost(hold, server); },
-                      .renewed = [this](const Hold& hold) { tell_renewed(hold); },
-                      .failed = [this](const Error& error) { tell_error(error); }},
-                     command_timeout_};
+    RenewalThread renewal_{*topology_,
+                           {.lost = [this](const std::shared_ptr<Hold>& hold,
+                                           ServerKeeps server) { declare_lost(hold, server); },
+                            .renewed = [this](const Hold& hold) { tell_renewed(hold); },
+                            .failed = [this](const Error& error) { tell_error(error); }},
+                           {.several_masters = several(),
+                            .command_timeout = command_timeout_,
+                            .late_window = late_window()}};
     Subscriptions subscriptions_{
         "redlatch:client:" + id_,
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },

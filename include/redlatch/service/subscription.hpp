@@ -5,6 +5,7 @@
 #include <redlatch/service/listener.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -29,17 +30,21 @@ public:
     Subscription(const Subscription&) = delete;
     Subscription& operator=(const Subscription&) = delete;
 
-    /// Begins to listen. Returns at once; without a thread to be had, nothing is ever heard.
+    /// Begins to listen. Returns at once. Where the system has no thread to give, nothing is heard until
+    /// a later call gets one.
     void start() noexcept {
-        if (started_.load(std::memory_order_relaxed) || started_.exchange(true)) return;
-        if (!listener_.start()) allowed_ = false;
+        if (thread_.load(std::memory_order_relaxed) == Thread::started) return;
+        thread_ = listener_.start() ? Thread::started : Thread::refused;
     }
 
     /// Messages come through, as far as is known.
     bool is_listening() const noexcept { return listening_.load(std::memory_order_relaxed); }
 
     /// They do, or may do in a moment.
-    bool is_possible() const noexcept { return allowed_.load(std::memory_order_relaxed); }
+    bool is_possible() const noexcept {
+        return allowed_.load(std::memory_order_relaxed) &&
+               thread_.load(std::memory_order_relaxed) != Thread::refused;
+    }
 
     /// The master is another server, or may be: listens there.
     void reconnect() { listener_.reconnect(); }
@@ -52,6 +57,7 @@ public:
 
 private:
     using Outcome = Listener::Outcome;
+    enum class Thread : std::uint8_t { none, refused, started };
 
     static constexpr std::string_view probe = "?";
 
@@ -95,7 +101,7 @@ private:
     Node* node_;
     const std::string channel_;
     const Events events_;
-    std::atomic<bool> started_{false};
+    std::atomic<Thread> thread_{Thread::none};
     std::atomic<bool> listening_{false};
     std::atomic<bool> allowed_{true};
     Listener listener_{

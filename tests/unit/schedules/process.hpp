@@ -5,7 +5,7 @@
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/release.hpp>
-#include <redlatch/core/renew.hpp>
+#include <redlatch/core/renewal.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/core/token_state.hpp>
 

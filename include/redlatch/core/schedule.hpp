@@ -2,7 +2,6 @@
 
 #include <redlatch/clock.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -14,10 +13,6 @@
 namespace redlatch::inline v0::detail {
 
 class Hold;
-
-/// How long a service sleeps at most while it has something to do: its sleep stops with the
-/// machine, its due times don't.
-inline constexpr std::chrono::milliseconds longest_service_sleep{500};
 
 /// Things to do about holds, ordered by due time; at most one for each hold. Not thread-safe.
 template <class Item>

@@ -1,0 +1,436 @@
+#pragma once
+
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/hold.hpp>
+#include <redlatch/core/release.hpp>
+#include <redlatch/core/schedule.hpp>
+#include <redlatch/core/vote_count.hpp>
+#include <redlatch/types.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// Two more tries fit in before the lease runs out.
+inline TimePoint renewal_due(TimePoint sent, Lease lease) noexcept {
+    return saturating_add(sent, saturating_cast<Clock::duration>(lease.duration()) / 3);
+}
+
+/// How much sooner than due a renewal may go out, with others that are due: a fraction of the lease, so
+/// that a short one is not renewed again at once.
+inline constexpr std::chrono::milliseconds widest_renewal_window{10};
+inline Clock::duration renewal_window(Lease lease) noexcept {
+    return std::min<Clock::duration>(widest_renewal_window,
+                                     saturating_cast<Clock::duration>(lease.duration()) / 12);
+}
+
+/// The next try after an unknown answer: soon, but not in a hot loop.
+inline TimePoint renewal_retry_due(TimePoint now, Lease lease) noexcept {
+    using namespace std::chrono_literals;
+    const Clock::duration pause = saturating_cast<Clock::duration>(lease.duration()) / 12;
+    return saturating_add(now, std::clamp<Clock::duration>(pause, 5ms, 500ms));
+}
+
+/// How long one renewal may wait for its answer, so that another try still fits in.
+inline Clock::duration renewal_patience(Lease lease,
+                                        std::chrono::milliseconds command_timeout) noexcept {
+    return std::min<Clock::duration>(command_timeout,
+                                     saturating_cast<Clock::duration>(lease.duration()) / 3);
+}
+
+/// The lease to ask for when the hold has to end at `end`, whatever happens: no longer than that.
+inline Lease renewal_lease(Lease lease, TimePoint now, TimePoint end) noexcept {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(saturating_sub(end, now));
+    return std::min(lease, Lease{left});
+}
+
+/// A master, by the number under which the driver knows it.
+using MasterIndex = std::size_t;
+
+/// Keeps watched holds alive and cleans up tokens, for one client: decides when which command goes to
+/// which master, and what its answer means. The driver takes the tries that are due, says which masters
+/// decide about their keys, sends what it is told to send, and tells what becomes of it.
+class Renewal {
+public:
+    struct Terms {
+        bool several_masters = false;
+        std::chrono::milliseconds command_timeout;
+        Clock::duration late_window;  ///< how long after it was given up a command may still run
+    };
+
+    /// The same command about one hold, for each of its masters. Where it is not answered in time the
+    /// try is over, and another one follows; an answer that comes later still counts.
+    class Try {
+    public:
+        Try(const Try&) = delete;
+        Try& operator=(const Try&) = delete;
+        virtual ~Try() = default;
+
+        const Hold& hold() const noexcept { return *hold_; }
+
+        /// What it asks for; nothing where it releases the token.
+        virtual std::optional<Lease> lease() const noexcept { return std::nullopt; }
+
+        bool is_over() const noexcept { return over_; }
+
+    protected:
+        friend class Renewal;
+
+        explicit Try(std::shared_ptr<Hold> hold) : hold_(std::move(hold)) {}
+
+        /// False where the command is of no use any more at `now`.
+        virtual bool prepare(TimePoint now) = 0;
+        /// Which of those that decide about the key are to get the command.
+        virtual std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) = 0;
+        /// Whether what is still to come can change nothing.
+        virtual bool is_decided() const = 0;
+        /// Says what the votes mean; nothing more can change that.
+        virtual void decide(Renewal& renewal, TimePoint now) = 0;
+        /// The answer says that the command has done a part of its work.
+        virtual bool goes_on(std::int64_t answer) = 0;
+        virtual void go_unanswered() = 0;
+        /// The try is over: another one follows, or none.
+        virtual void follow(Renewal& renewal, TimePoint now) = 0;
+
+        std::shared_ptr<Hold> hold_;
+        std::vector<MasterIndex> silent_{};  // who has to be asked again
+        VoteCount votes_{0};
+        TimePoint sent_ = TimePoint::max();                                 // for the first time
+        std::multimap<TimePoint, std::shared_ptr<Try>>::iterator place_{};  // while under way
+        int redirections_ = 0;
+        bool decided_ = false;
+        bool over_ = false;
+    };
+
+    /// Send the command of `attempt` to `master`.
+    struct Send {
+        std::shared_ptr<Try> attempt;
+        MasterIndex master;
+    };
+    struct Renewed {
+        std::shared_ptr<Hold> hold;
+    };
+    struct Lost {
+        std::shared_ptr<Hold> hold;
+        ServerKeeps server;
+    };
+    /// `master` has not answered a command, sent at `since` or later, in time.
+    struct Silent {
+        MasterIndex master;
+        TimePoint since;
+    };
+    using Action = std::variant<Send, Renewed, Lost, Silent>;
+
+    explicit Renewal(const Terms& terms) : terms_(terms) {}
+
+    /// One more acquisition wants the hold to be renewed. Announced before it is asked for, so that
+    /// it cannot be had and then not renewed.
+    void enlist(Hold& hold) { ++hold.watchers; }
+
+    /// From now on renews a hold that was confirmed by a command sent at `sent`.
+    void arm(std::shared_ptr<Hold> hold, TimePoint sent) {
+        if (hold->watchers == 0) return;
+        const TimePoint due = renewal_due(sent, hold->terms().lease);
+        put(due, std::move(hold));
+    }
+
+    /// One of the acquisitions that `enlist` has announced is over.
+    void dismiss_one(Hold& hold) {
+        if (hold.watchers > 0) --hold.watchers;
+        if (hold.watchers == 0) watched_.remove(&hold);
+    }
+
+    /// Ends the renewal of a hold, before its release is sent. A renewal under way does no harm: the
+    /// script finds the token gone, and the answer finds the hold no longer held.
+    void dismiss(Hold& hold) {
+        hold.watchers = 0;
+        watched_.remove(&hold);
+    }
+
+    /// Releases a token that nobody uses any more.
+    void clean_up(std::shared_ptr<Hold> hold, CleanUp what, TimePoint now) {
+        if (!what.needed()) return;
+        // A key that comes to life late is gone by itself after this.
+        const std::chrono::milliseconds ttl{hold->server_ttl(hold->terms().lease)};
+        const auto gone_after = saturating_cast<Clock::duration>(ttl);
+        const TimePoint give_up_at = saturating_add(saturating_add(now, gone_after), gone_after);
+        const TimePoint due = what.at_once ? now : saturating_add(now, terms_.late_window);
+        put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
+    }
+
+    /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each,
+    /// for as long as one command may take all together.
+    void close(TimePoint now) {
+        if (closes_at_) return;
+        closes_at_ = saturating_add(now, terms_.command_timeout);
+    }
+
+    /// Whether nothing is left to do after `close`, or the time for it is over.
+    bool is_closed(TimePoint now) const {
+        if (!closes_at_) return false;
+        return now >= *closes_at_ || (clean_ups_.empty() && cleaning_ == 0);
+    }
+
+    /// When there is something to do without an event.
+    TimePoint next_due() const {
+        const TimePoint clean_up =
+            clean_ups_.empty() ? TimePoint::max() : clean_ups_.begin()->first;
+        if (closes_at_) return clean_ups_.empty() ? *closes_at_ : TimePoint::min();
+        const TimePoint overdue = under_way_.empty() ? TimePoint::max() : under_way_.begin()->first;
+        return std::min({watched_.next_due(), clean_up, overdue});
+    }
+
+    /// The tries that have to begin now, a thousand at most: the driver gives each to `begin`. What is
+    /// due a little later goes out with them.
+    std::vector<std::shared_ptr<Try>> take_due(TimePoint now) {
+        std::vector<std::shared_ptr<Try>> due;
+        if (!closes_at_) {
+            const auto early = [](const auto& hold) { return renewal_window(hold->terms().lease); };
+            for (auto& hold :
+                 watched_.take_early(now, widest_renewal_window, largest_batch, early)) {
+                due.push_back(std::make_shared<RenewalTry>(std::move(hold)));
+            }
+        }
+        const TimePoint until = closes_at_ ? TimePoint::max() : now;
+        while (due.size() < largest_batch && !clean_ups_.empty() &&
+               clean_ups_.begin()->first <= until) {
+            CleanUpJob job = std::move(clean_ups_.extract(clean_ups_.begin()).mapped());
+            if (closes_at_) job.once_more = false;
+            due.push_back(std::make_shared<CleanUpTry>(std::move(job)));
+            ++cleaning_;
+        }
+        return due;
+    }
+
+    /// `masters`: those that decide about the hold's key.
+    void begin(const std::shared_ptr<Try>& attempt, std::vector<MasterIndex> masters,
+               TimePoint now) {
+        if (!attempt->prepare(now)) return;
+        attempt->silent_ = attempt->choose(std::move(masters));
+        attempt->votes_ = VoteCount{attempt->silent_.size()};
+        const Lease lease = attempt->hold_->terms().lease;
+        const auto patience = renewal_patience(lease, terms_.command_timeout);
+        attempt->place_ = under_way_.emplace(saturating_add(now, patience), attempt);
+        if (attempt->silent_.empty()) return end(*attempt, now);
+        for (const MasterIndex master : attempt->silent_) actions_.push_back(Send{attempt, master});
+    }
+
+    /// The command is about to be written to `master`, perhaps some time after it was ordered. False
+    /// where it is of no use any more: it is not to be sent.
+    bool send(Try& attempt, MasterIndex master, TimePoint now) {
+        if (!attempt.prepare(now)) {
+            cast(attempt, master, Vote::none, Again::no, now);
+            return false;
+        }
+        attempt.sent_ = std::min(attempt.sent_, now);
+        return true;
+    }
+
+    /// A master's answer: 1 yes, 0 not ours.
+    void answered(Try& attempt, MasterIndex master, std::int64_t answer, TimePoint now) {
+        if (attempt.goes_on(answer)) return cast(attempt, master, Vote::yes, Again::yes, now);
+        const Vote vote = answer == 1 ? Vote::yes : answer == 0 ? Vote::no : Vote::none;
+        cast(attempt, master, vote, Again::no, now);
+    }
+
+    /// A master's error. Somebody's data where our key was: it is gone. Anything else may yet pass.
+    void refused(Try& attempt, MasterIndex master, const Fault& fault, TimePoint now) {
+        const Vote vote = fault.error.code == Errc::wrong_type ? Vote::no : Vote::none;
+        cast(attempt, master, vote, fault.transient ? Again::yes : Again::no, now);
+    }
+
+    /// The command was not sent, or its connection has ended without an answer.
+    void unanswered(Try& attempt, MasterIndex master, TimePoint now) {
+        cast(attempt, master, Vote::none, Again::yes, now);
+    }
+
+    /// Another server has what `from` was asked for. False where the command was sent on too often:
+    /// the servers do not agree.
+    bool redirect(Try& attempt, MasterIndex from, MasterIndex to) {
+        if (terms_.several_masters || attempt.over_) return false;
+        if (attempt.redirections_++ == most_redirections) return false;
+        std::replace(attempt.silent_.begin(), attempt.silent_.end(), from, to);
+        return true;
+    }
+
+    /// Gives up the tries whose patience is over, each on its own.
+    void pass_time(TimePoint now) {
+        if (closes_at_) return;
+        std::vector<MasterIndex> told;
+        while (!under_way_.empty() && under_way_.begin()->first <= now) {
+            const std::shared_ptr<Try> attempt = under_way_.begin()->second;
+            attempt->go_unanswered();
+            for (const MasterIndex master : attempt->silent_) {
+                if (std::find(told.begin(), told.end(), master) != told.end()) continue;
+                told.push_back(master);
+                actions_.push_back(Silent{master, attempt->sent_});
+            }
+            end(*attempt, now);
+        }
+    }
+
+    /// What the driver has to do, in this order.
+    std::vector<Action> take_actions() { return std::exchange(actions_, {}); }
+
+private:
+    enum class Again : bool { no, yes };
+
+    struct CleanUpJob {
+        std::shared_ptr<Hold> hold;
+        bool once_more;
+        TimePoint give_up_at;
+        std::vector<MasterIndex>
+            left;  // of several masters, those that have not answered; else empty
+    };
+
+    class RenewalTry final : public Try {
+    public:
+        explicit RenewalTry(std::shared_ptr<Hold> hold)
+            : Try(std::move(hold)), lease_(hold_->terms().lease) {}
+
+        std::optional<Lease> lease() const noexcept override { return lease_; }
+
+    private:
+        bool prepare(TimePoint now) override {
+            lease_ = renewal_lease(lease_, now, hold_->last_end());
+            return hold_->valid(now) && lease_ > Lease{Clock::duration::zero()};
+        }
+        std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) override {
+            return masters;
+        }
+        bool is_decided() const override { return votes_.on_keeping() != Verdict::open; }
+
+        /// Where the hold was released meanwhile, its release says what has become of it.
+        void decide(Renewal& renewal, TimePoint now) override {
+            if (!hold_->in(Phase::held) && !hold_->in(Phase::lost)) return;
+            switch (votes_.on_keeping()) {
+                case Verdict::yes:
+                    renewed_ = hold_->confirm_in_time(now, sent_, lease_);
+                    if (renewed_) return renewal.actions_.push_back(Renewed{hold_});
+                    return lose(renewal, ServerKeeps::lock);
+                case Verdict::no: return lose(renewal, ServerKeeps::nothing);
+                case Verdict::open:
+                case Verdict::unknown: break;
+            }
+            if (!over_) hold_->doubt();
+        }
+
+        void lose(Renewal& renewal, ServerKeeps server) {
+            lost_ = true;
+            renewal.actions_.push_back(Lost{hold_, server});
+        }
+
+        bool goes_on(std::int64_t) override { return false; }
+        void go_unanswered() override { hold_->doubt(); }
+
+        void follow(Renewal& renewal, TimePoint now) override {
+            if (hold_->watchers == 0 || lost_) return;
+            const Lease lease = hold_->terms().lease;
+            renewal.put(renewed_ ? renewal_due(sent_, lease) : renewal_retry_due(now, lease),
+                        hold_);
+        }
+
+        Lease lease_;
+        bool renewed_ = false;
+        bool lost_ = false;
+    };
+
+    class CleanUpTry final : public Try {
+    public:
+        explicit CleanUpTry(CleanUpJob job) : Try(job.hold), job_(std::move(job)) {}
+
+    private:
+        bool prepare(TimePoint) override { return true; }
+
+        /// A token is released only where somebody has asked with it.
+        std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) override {
+            if (!job_.left.empty()) return job_.left;
+            if (masters.size() == 1) return masters;
+            std::vector<MasterIndex> some;
+            for (std::size_t i = 0; i < masters.size(); ++i) {
+                if (hold_->may_be_at(i)) some.push_back(masters[i]);
+            }
+            return some;
+        }
+
+        bool is_decided() const override { return votes_.open() == 0; }
+        void decide(Renewal&, TimePoint) override {}
+
+        bool goes_on(std::int64_t answer) override {
+            if (answer == more_to_serve) more_to_serve_ = true;
+            return answer == more_to_serve;
+        }
+        void go_unanswered() override {}
+
+        void follow(Renewal& renewal, TimePoint now) override {
+            --renewal.cleaning_;
+            CleanUpJob next = job_;
+            const bool closing = renewal.closes_at_.has_value();
+            const bool again = !silent_.empty() && now < job_.give_up_at;
+            if (again && (more_to_serve_ || !closing)) {
+                if (renewal.terms_.several_masters) next.left = silent_;
+                return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
+            }
+            if (!job_.once_more) return;
+            next.once_more = false;
+            next.left.clear();
+            renewal.put(saturating_add(now, renewal.terms_.late_window), std::move(next));
+        }
+
+        Clock::duration pause(const Renewal& renewal) const {
+            if (more_to_serve_) return Clock::duration::zero();
+            // Of several masters, one that is out of reach is connected to by another thread.
+            return renewal.terms_.several_masters ? quick_retry_pause : clean_up_retry_pause;
+        }
+
+        CleanUpJob job_;
+        bool more_to_serve_ = false;
+    };
+
+    static constexpr std::size_t largest_batch = 1000;
+    static constexpr std::chrono::milliseconds clean_up_retry_pause{500};
+    static constexpr std::chrono::milliseconds quick_retry_pause{100};
+    static constexpr int most_redirections = 8;
+
+    void put(TimePoint due, std::shared_ptr<Hold> hold) {
+        const Hold* const key = hold.get();
+        watched_.put(key, due, std::move(hold));
+    }
+
+    void put(TimePoint due, CleanUpJob job) { clean_ups_.emplace(due, std::move(job)); }
+
+    /// `again`: it makes sense to ask that master once more.
+    void cast(Try& attempt, MasterIndex master, Vote vote, Again again, TimePoint now) {
+        attempt.votes_.cast(vote);
+        if (again == Again::no) std::erase(attempt.silent_, master);
+        if (!attempt.is_decided() || std::exchange(attempt.decided_, true)) return;
+        attempt.decide(*this, now);
+        if (!attempt.over_) end(attempt, now);
+    }
+
+    void end(Try& attempt, TimePoint now) {
+        under_way_.erase(attempt.place_);
+        attempt.over_ = true;
+        attempt.follow(*this, now);
+    }
+
+    const Terms terms_;
+    Schedule<std::shared_ptr<Hold>> watched_;
+    std::multimap<TimePoint, CleanUpJob> clean_ups_;
+    std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
+    std::size_t cleaning_ = 0;                                  // clean-ups under way
+    std::optional<TimePoint> closes_at_;
+    std::vector<Action> actions_;
+};
+
+}  // namespace redlatch::inline v0::detail
