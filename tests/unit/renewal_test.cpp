@@ -832,8 +832,8 @@ protected:
     /// A hold that has asked those masters, by their bits.
     std::shared_ptr<Hold> asked_at(std::uint64_t masters) const {
         auto hold = asked_hold({.lease = 3s});
-        hold->votes = std::make_shared<detail::TokenAtMasters>();
-        hold->votes->attempted({.asked = masters});
+        hold->open_tries.at_masters = std::make_shared<detail::TokenAtMasters>();
+        hold->open_tries.at_masters->attempted({.asked = masters});
         return hold;
     }
 };

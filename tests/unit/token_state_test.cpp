@@ -18,6 +18,7 @@ using detail::CleanUp;
 using detail::ClockSample;
 using detail::Grant;
 using detail::MasterSets;
+using detail::OpenTries;
 using detail::TimePoint;
 using detail::TokenAtMasters;
 using detail::TokenState;
@@ -350,11 +351,27 @@ TEST(TokenAtMasters, is_settled_when_each_late_answer_has_come) {
     EXPECT_TRUE(masters.all_settled());
 }
 
-TEST(TokenState, feeds_what_outlives_it) {
+TEST(TokenState, leaves_open_what_outlives_it) {
     TokenState state = at_three();
     state.attempted({.asked = 0b101, .answered = 0b001, .late = 0b100});
-    EXPECT_EQ(state.at_masters()->asked(), 0b101U);
-    EXPECT_FALSE(state.at_masters()->all_settled());
+    const OpenTries open = state.open_tries();
+    EXPECT_FALSE(open.unclear);
+    EXPECT_EQ(open.masters(), 0b101U);
+    EXPECT_FALSE(open.may_be_at(1));
+    EXPECT_TRUE(open.may_be_at(2));
+    EXPECT_TRUE(open.may_be_carried_out());
+    state.at_masters()->settled();
+    EXPECT_FALSE(open.may_be_carried_out()) << "the late answer has come";
+    state.repeated();
+    EXPECT_TRUE(state.open_tries().unclear);
+    EXPECT_TRUE(state.open_tries().may_be_carried_out());
+}
+
+TEST(OpenTries, of_one_master_are_those_without_an_answer) {
+    EXPECT_FALSE(OpenTries{}.may_be_carried_out());
+    EXPECT_TRUE(OpenTries{.unclear = true}.may_be_carried_out());
+    EXPECT_EQ(OpenTries{}.masters(), 0U);
+    EXPECT_TRUE(OpenTries{}.may_be_at(0));
 }
 
 TEST(TokenState, passes_the_drift_on) {

@@ -167,28 +167,19 @@ public:
     // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
 
-    // Written by the acquiring thread before the hold is shared: a try's outcome was never known,
-    // so the server may carry it out even after the release.
-    bool unclear_try = false;
+    // Written by the acquiring thread before the hold is shared.
+    OpenTries open_tries{};
 
     // Likewise: its fencing token; 0 without one.
     std::uint64_t fence = 0;
-
-    // Where several masters decide; null where one does. Shared by the holds of one token.
-    std::shared_ptr<TokenAtMasters> votes{};
 
     /// A command that makes the lock last longer got no answer: the server may have it for longer than
     /// the validity tells.
     std::atomic<bool> may_be_prolonged = false;
 
-    /// Whether a command that asked for the lock may be carried out after its release.
-    bool may_come_to_life() const noexcept {
-        return unclear_try || (votes != nullptr && !votes->all_settled());
-    }
-
-    /// Whether one of several masters may have it.
-    bool may_be_at(std::size_t master) const noexcept {
-        return votes == nullptr || votes->was_asked(master);
+    /// Which commands with its token may be carried out after its release.
+    Unanswered unanswered() const noexcept {
+        return {.acquire = open_tries.may_be_carried_out(), .extend = may_be_prolonged};
     }
 
     // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed.

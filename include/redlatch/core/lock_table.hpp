@@ -28,16 +28,15 @@ namespace redlatch::inline v0::detail {
 struct QueuePlace {
     Token token;
     HoldTerms terms;
-    bool unclear_try = false;  ///< as in `Hold`
+    bool unclear_try = false;  ///< a try with that token got no answer
 };
 
 /// A lock that passes from one owner in this process to the next.
 struct HandOff {
     Token token;
-    TimePoint refreshed;       ///< when the last command went out that gave it its lease
-    bool unclear_try = false;  ///< as in `Hold`
-    std::uint64_t fence = 0;   ///< as in `Hold`
-    std::shared_ptr<TokenAtMasters> votes{};  ///< as in `Hold`
+    TimePoint refreshed;  ///< when the last command went out that gave it its lease
+    OpenTries open_tries{};
+    std::uint64_t fence = 0;
 };
 
 /// Who wants a lock, and how long for. Has to stay until the lock table has answered.
@@ -344,8 +343,7 @@ public:
         if (!passes_silently(here, hold, now)) return;
         ending.kind = Ending::Kind::handed;
         hold.advance(Phase::releasing, Phase::released);
-        pass_to_front(here, {hold.token(), hold.refreshed_at(), hold.unclear_try, 0, hold.votes},
-                      now);
+        pass_to_front(here, {hold.token(), hold.refreshed_at(), hold.open_tries}, now);
     }
 
     /// The release of a hold has been answered, or given up: the next one's turn.
@@ -556,9 +554,8 @@ private:
             std::make_shared<Hold>(request.terms, std::move(handed.token), request.owner);
         leave_queue(here, next);
         here.handoffs.count();
-        here.current->unclear_try = handed.unclear_try;
+        here.current->open_tries = std::move(handed.open_tries);
         here.current->fence = handed.fence;
-        here.current->votes = std::move(handed.votes);
         here.current->nest.push_back(request.acquisition);
         here.current->taken(now, handed.refreshed);
         next.handed_ = here.current;

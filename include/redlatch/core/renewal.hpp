@@ -358,7 +358,7 @@ private:
             if (masters.size() == 1) return masters;
             std::vector<MasterIndex> some;
             for (std::size_t i = 0; i < masters.size(); ++i) {
-                if (hold_->may_be_at(i)) some.push_back(masters[i]);
+                if (hold_->open_tries.may_be_at(i)) some.push_back(masters[i]);
             }
             return some;
         }

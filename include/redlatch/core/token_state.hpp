@@ -38,6 +38,27 @@ private:
     std::atomic<std::int64_t> unsettled_{0};
 };
 
+/// What is left open of a token's tries when it has got the lock. Goes with the hold, and over to the next
+/// hold of the same token.
+struct OpenTries {
+    bool unclear =
+        false;  ///< one got no answer: the server may carry it out even after the release
+    std::shared_ptr<TokenAtMasters> at_masters{};  ///< null where one master decides
+
+    /// Whether the server may carry one of them out after the release.
+    bool may_be_carried_out() const noexcept {
+        return unclear || (at_masters != nullptr && !at_masters->all_settled());
+    }
+
+    /// Of several masters, those that may have the lock; zero where one decides.
+    std::uint64_t masters() const noexcept {
+        return at_masters == nullptr ? 0 : at_masters->asked();
+    }
+    bool may_be_at(std::size_t master) const noexcept {
+        return at_masters == nullptr || at_masters->was_asked(master);
+    }
+};
+
 /// What one token may have at the server, or at each of several masters, while it asks for a lock, as
 /// far as its client can know:
 ///
@@ -70,8 +91,11 @@ public:
     bool unclear() const noexcept { return unclear_; }
     bool dead() const noexcept { return dead_; }
 
-    /// Outlives this: it goes with the hold. Null where one master decides.
+    /// Null where one master decides.
     const std::shared_ptr<TokenAtMasters>& at_masters() const noexcept { return at_masters_; }
+
+    /// What outlives this.
+    OpenTries open_tries() const { return {.unclear = unclear_, .at_masters = at_masters_}; }
 
     /// Whether the place is worth keeping for another waiter.
     bool can_pass_place_on() const noexcept { return queued_ && !dead_; }

@@ -171,8 +171,7 @@ public:
         clean_up(hold, after_loss({.first = first,
                                    .server = server,
                                    .several_masters = several(),
-                                   .unanswered = {.acquire = hold->may_come_to_life(),
-                                                  .extend = hold->may_be_prolonged}}));
+                                   .unanswered = hold->unanswered()}));
         if (!first) return;
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });

@@ -133,7 +133,7 @@ private:
         hold_ = std::make_shared<Hold>(terms_, token, owner_);
         if (auto unreserved = reserve_renewal()) return machine_.no_hold(*std::move(unreserved));
         const Next next = machine_.hold_made(std::move(token.bytes), Clock::now());
-        hold_->votes = machine_.token().at_masters();
+        hold_->open_tries = machine_.token().open_tries();
         return next;
     }
 
@@ -210,7 +210,7 @@ private:
     }
 
     Next carry_out(const KeepHold& keep) {
-        hold_->unclear_try = keep.unclear;
+        hold_->open_tries.unclear = keep.unclear;
         hold_->nest.push_back(acquisition_);
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
@@ -324,7 +324,7 @@ private:
         session_->dismiss(*ending.hold);
         constexpr bool may_have = true;
         session_->clean_up(ending.hold,
-                           after_abandoned_try(may_have, ending.hold->may_come_to_life()));
+                           after_abandoned_try(may_have, ending.hold->unanswered().acquire));
         ending.hold->advance(Phase::releasing, Phase::released);
         session_->locks().released(*ending.hold);
     }

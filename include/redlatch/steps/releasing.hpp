@@ -50,9 +50,9 @@ private:
                             .count = ending.count,
                             .watched = ending.watched,
                             .has_heir = ending.can_hand_off,
-                            .unclear_try = hold_->unclear_try,
+                            .unclear_try = hold_->open_tries.unclear,
                             .valid_until = hold_->valid_until(),
-                            .masters = hold_->votes == nullptr ? 0 : hold_->votes->asked(),
+                            .masters = hold_->open_tries.masters(),
                             .mode = mode,
                             .give_up_at = saturating_add(now, session_->command_timeout())},
                            now);
@@ -126,8 +126,8 @@ private:
     Action carry_out(const Machine::HandOver& over) {
         hold_->advance(Phase::releasing, Phase::released);
         const auto& [moved, repeated, others_wait, fence, sent, valid_until] = over.move;
-        return machine_.handed_over(
-            session_->locks().moved(*hold_, {next_->token(), sent, repeated, fence}, others_wait));
+        return machine_.handed_over(session_->locks().moved(
+            *hold_, {next_->token(), sent, {.unclear = repeated}, fence}, others_wait));
     }
 
     Action carry_out(const Machine::FreeHold&) {
@@ -154,11 +154,11 @@ private:
 
     Action failed(const Fault& fault) { return machine_.failed(fault, heard(), Clock::now()); }
 
-    MastersHeard heard() const { return {told_, hold_->may_come_to_life()}; }
+    MastersHeard heard() const { return {told_, hold_->unanswered().acquire}; }
 
     /// For a master that has not answered when the others have.
     OnLateReply on_silence() const {
-        if (hold_->votes == nullptr) return {};
+        if (hold_->open_tries.at_masters == nullptr) return {};
         return [session = session_, hold = hold_](bool answered) {
             if (!answered) session->clean_up(hold, after_silent_master());
         };
@@ -181,7 +181,8 @@ private:
                                    const Expected<Reply, Fault>& reply, TimePoint ended) {
         if (reply) {
             const auto value = reply->view().integer().value_or(0);
-            conclude(session, hold, SentRelease::answered(value, hold->may_come_to_life()), ended);
+            conclude(session, hold, SentRelease::answered(value, hold->unanswered().acquire),
+                     ended);
             return;
         }
         Error cause = reply.error().error;
