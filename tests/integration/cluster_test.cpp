@@ -155,6 +155,34 @@ TEST_F(Cluster, goes_on_after_a_master_died) {
     EXPECT_TRUE(there.held());
 }
 
+TEST_F(Cluster, a_node_without_slots_is_listened_to_no_more) {
+    const std::string name = name_on(0);
+    const auto listeners = [&](std::size_t server) {
+        return look_at(server).command({"CLIENT", "LIST", "TYPE", "pubsub"}).text.size();
+    };
+    const auto take_turns_on = [&](std::size_t master) {
+        Held held = Lock<Simple>{client_, name}.acquire({.wait = 30s}).value();
+        auto waiter = in_background([&] {
+            return Lock<Simple>{other_, name}.acquire({.wait = 60s});
+        });
+        EXPECT_TRUE(queues(master, name));
+        EXPECT_TRUE(eventually([&] { return listeners(master) > 0; }));
+        EXPECT_TRUE(is_outcome(held.release(), Release::released));
+        ASSERT_TRUE(finishes(waiter));
+        EXPECT_TRUE(succeeds(waiter.get()));
+    };
+    take_turns_on(0);
+    group_.ask(3, {"CLUSTER", "FAILOVER"});
+    ASSERT_TRUE(group_.becomes_master(3));
+    take_turns_on(3);
+    int others = 0;
+    EXPECT_TRUE(eventually([&] {  // the node that is asked for the map may have an old one at first
+        const std::string another = name_on(0, "other" + std::to_string(++others) + "-");
+        static_cast<void>(Lock<Simple>{other_, another}.acquire({.wait = 0s}));
+        return listeners(0) == 0;
+    }));
+}
+
 TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
     const auto journal = std::make_shared<Journal>();
     ClientOptions options = options_for(group_.uri(0), 1s);

@@ -30,10 +30,11 @@ public:
 
     // With the mutex held:
 
-    /// Whether it runs. Starts it where it never ran, unless the service closes.
+    /// Whether it runs. Starts it where it does not, unless the service closes.
     template <class Run>
     bool start(Run run) {
         if (!running_ && !closing_) {
+            if (thread_.joinable()) thread_.join();  // it has said `end`
             thread_ = start_service_thread(std::move(run));
             running_ = thread_.joinable();
         }
@@ -62,7 +63,7 @@ public:
         wake_.wait_for(lock, longest, [this] { return closing_; });
     }
 
-    /// What the thread says when it takes nothing more.
+    /// What the thread says when it takes nothing more. It does not take the mutex again.
     void end() noexcept { running_ = false; }
 
     // With the mutex free:

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,8 @@ public:
         std::function<Outcome(Connection&)> listen;
         /// Told after each end, before the pause.
         std::function<void(Outcome)> ended;
+        /// Asked before each connection: where it says no, the thread ends. Empty: always needed.
+        std::function<bool()> needed{};
     };
 
     explicit Listener(Work work) : work_(std::move(work)) {}
@@ -37,11 +40,15 @@ public:
     Listener& operator=(const Listener&) = delete;
     ~Listener() { close(); }
 
-    /// Begins to listen, at the first call. Returns at once; false without a thread to be had.
+    /// Begins to listen, at the first call and at the first one after it was not needed any more. Returns
+    /// at once; false without a thread to be had.
     bool start() noexcept {
         const auto lock = thread_.lock();
-        return thread_.start([this] { run(); }) || thread_.is_closing();
+        running_ = thread_.start([this] { run(); });
+        return running_ || thread_.is_closing();
     }
+
+    bool is_running() const noexcept { return running_.load(std::memory_order_relaxed); }
 
     /// The connection has become useless: a new one is made.
     void reconnect() {
@@ -77,13 +84,23 @@ private:
 
     void run() {
         std::chrono::milliseconds pause = first_pause;
-        while (!closing()) {
+        while (goes_on()) {
             const Outcome outcome = listen();
             work_.ended(outcome);
             if (outcome == Outcome::ended) pause = first_pause;
             sleep(outcome == Outcome::refused ? pause_if_refused : pause);
             pause = std::min(2 * pause, longest_pause);
         }
+    }
+
+    bool goes_on() {
+        const bool needed = !work_.needed || work_.needed();
+        const auto lock = thread_.lock();
+        if (!needed) {
+            thread_.end();
+            running_ = false;
+        }
+        return needed && !thread_.is_closing();
     }
 
     Outcome listen() {
@@ -117,6 +134,7 @@ private:
 
     const Work work_;
     ServiceThread thread_;
+    std::atomic<bool> running_{false};  // written with its mutex held
     Descriptor socket_;  // while there is a connection; guarded by the thread's mutex
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};
 };

@@ -234,8 +234,9 @@ private:
         const auto on_move = [this] { subscriptions_.reconnect(); };
         if (setup.is(UriParts::Kind::cluster)) {
             const UriParts& uri = setup.uris.front();
-            return std::make_unique<Cluster>(uri.hosts, uri, dial_options(options), use,
-                                             on_reconnect, on_move);
+            return std::make_unique<Cluster>(
+                uri.hosts, uri, dial_options(options), use, on_reconnect, on_move,
+                [this](Node& node) { subscriptions_.reconnect(node); });
         }
         auto dialers = make_dialers(setup);
         if (dialers.size() > 1) {
@@ -360,7 +361,8 @@ private:
     Subscriptions subscriptions_{
         "redlatch:client:" + id_,
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
-         .listening = [this] { locks_.recheck_all(Clock::now()); }}};
+         .listening = [this] { locks_.recheck_all(Clock::now()); },
+         .is_master = [this](const Node& node) { return topology_->is_master(node); }}};
     std::unique_ptr<SentinelWatch> sentinel_watch_{
         sentinels_ == nullptr ? nullptr
                               : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};

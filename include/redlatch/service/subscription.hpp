@@ -5,7 +5,6 @@
 #include <redlatch/service/listener.hpp>
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -23,6 +22,8 @@ public:
         std::function<void(const Grant&)> granted;
         /// Messages come through from now on; some may have been missed.
         std::function<void()> listening;
+        /// Asked whether the server is the master of anything. Empty: it always is.
+        std::function<bool()> needed{};
     };
 
     Subscription(Node& node, std::string channel, Events events)
@@ -30,11 +31,10 @@ public:
     Subscription(const Subscription&) = delete;
     Subscription& operator=(const Subscription&) = delete;
 
-    /// Begins to listen. Returns at once. Where the system has no thread to give, nothing is heard until
-    /// a later call gets one.
+    /// Begins to listen, as long as it is needed. Returns at once. Where the system has no thread to give,
+    /// nothing is heard until a later call gets one.
     void start() noexcept {
-        if (thread_.load(std::memory_order_relaxed) == Thread::started) return;
-        thread_ = listener_.start() ? Thread::started : Thread::refused;
+        if (!listener_.is_running()) refused_ = !listener_.start();
     }
 
     /// Messages come through, as far as is known.
@@ -43,7 +43,7 @@ public:
     /// They do, or may do in a moment.
     bool is_possible() const noexcept {
         return allowed_.load(std::memory_order_relaxed) &&
-               thread_.load(std::memory_order_relaxed) != Thread::refused;
+               !refused_.load(std::memory_order_relaxed);
     }
 
     /// The master is another server, or may be: listens there.
@@ -57,7 +57,6 @@ public:
 
 private:
     using Outcome = Listener::Outcome;
-    enum class Thread : std::uint8_t { none, refused, started };
 
     static constexpr std::string_view probe = "?";
 
@@ -101,13 +100,14 @@ private:
     Node* node_;
     const std::string channel_;
     const Events events_;
-    std::atomic<Thread> thread_{Thread::none};
+    std::atomic<bool> refused_{false};  // the system gave no thread
     std::atomic<bool> listening_{false};
     std::atomic<bool> allowed_{true};
     Listener listener_{
         {.connect = [this] { return node_->connect(Limit::in(node_->command_timeout())); },
          .listen = [this](Connection& connection) { return listen_on(connection); },
-         .ended = [this](Outcome outcome) { ended(outcome); }}};
+         .ended = [this](Outcome outcome) { ended(outcome); },
+         .needed = events_.needed}};
 };
 
 }  // namespace redlatch::inline v0::detail

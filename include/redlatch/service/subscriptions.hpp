@@ -18,6 +18,7 @@ public:
     struct Events {
         std::function<void(Node&, const Grant&)> granted;
         std::function<void()> listening;
+        std::function<bool(Node&)> is_master;  ///< of anything
     };
 
     Subscriptions(std::string channel, Events events)
@@ -31,7 +32,8 @@ public:
                 node, channel_,
                 Subscription::Events{
                     .granted = [this, &node](const Grant& grant) { events_.granted(node, grant); },
-                    .listening = events_.listening});
+                    .listening = events_.listening,
+                    .needed = [this, &node] { return events_.is_master(node); }});
             if (closing_) subscription->begin_to_close();
         }
         return *subscription;
@@ -41,6 +43,13 @@ public:
     void reconnect() {
         const std::lock_guard lock{mutex_};
         for (auto& [node, subscription] : all_) subscription->reconnect();
+    }
+
+    /// The same for one master, which may be none any more.
+    void reconnect(Node& node) {
+        const std::lock_guard lock{mutex_};
+        const auto found = all_.find(&node);
+        if (found != all_.end()) found->second->reconnect();
     }
 
     /// Tells the threads to end, which takes at most the time for one command. Returns at once.

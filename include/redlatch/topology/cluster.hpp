@@ -30,14 +30,17 @@ namespace redlatch::inline v0::detail {
 class Cluster final : public Topology {
 public:
     /// `common`: what there is to know about every node but its address. `on_move` is told that
-    /// connections to a node have become useless.
+    /// connections to a node have become useless, `on_left` of each node that serves no slot whenever the
+    /// map has arrived.
     Cluster(const std::vector<Endpoint>& seeds, Endpoint common, DialOptions dial, NodeUse use,
-            std::function<void(const std::string&)> on_reconnect, std::function<void()> on_move)
+            std::function<void(const std::string&)> on_reconnect, std::function<void()> on_move,
+            std::function<void(Node&)> on_left)
         : common_(std::move(common)),
           dial_(std::move(dial)),
           use_(std::move(use)),
           on_reconnect_(std::move(on_reconnect)),
-          on_move_(std::move(on_move)) {
+          on_move_(std::move(on_move)),
+          on_left_(std::move(on_left)) {
         for (const Endpoint& seed : seeds) seeds_.push_back({seed.host, seed.port});
         anybody_ = &node_at(seeds_.front());
     }
@@ -230,9 +233,17 @@ private:
     /// What serves no slot is left alone.
     void drop_others(std::vector<Node*> masters) {
         std::sort(masters.begin(), masters.end());
-        const std::lock_guard lock{nodes_mutex_};
-        for (auto& [address, node] : nodes_) {
-            if (!std::binary_search(masters.begin(), masters.end(), &node)) node.drop_idle();
+        std::vector<Node*> others;
+        {
+            const std::lock_guard lock{nodes_mutex_};
+            for (auto& [address, node] : nodes_) {
+                const bool serves = std::binary_search(masters.begin(), masters.end(), &node);
+                if (!serves) others.push_back(&node);
+            }
+        }
+        for (Node* const node : others) {
+            node->drop_idle();
+            on_left_(*node);
         }
     }
 
@@ -242,6 +253,7 @@ private:
     const NodeUse use_;
     const std::function<void(const std::string&)> on_reconnect_;
     const std::function<void()> on_move_;
+    const std::function<void(Node&)> on_left_;
 
     std::mutex nodes_mutex_;
     std::map<ServerAddress, Node> nodes_;
