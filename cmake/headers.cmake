@@ -129,6 +129,21 @@ set(REDLATCH_HEADERS
     include/redlatch/source.hpp
 )
 
+# The Lua that policy/lua.hpp includes: installed with the headers, and none of them.
+set(REDLATCH_LUA
+    include/redlatch/lua/acquire.lua
+    include/redlatch/lua/extend.lua
+    include/redlatch/lua/fencing.lua
+    include/redlatch/lua/force_unlock.lua
+    include/redlatch/lua/inspect.lua
+    include/redlatch/lua/move.lua
+    include/redlatch/lua/nest.lua
+    include/redlatch/lua/notify_redisson.lua
+    include/redlatch/lua/only_on_master.lua
+    include/redlatch/lua/queue.lua
+    include/redlatch/lua/release.lua
+)
+
 # The one that needs OpenSSL: installed like the others, read only where that is there.
 set(REDLATCH_TLS_HEADERS
     include/redlatch/tls.hpp

@@ -7,7 +7,7 @@ include(GNUInstallDirs)
 set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/redlatch")
 set(pkgconfig_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 
-install(TARGETS redlatch EXPORT redlatch-targets FILE_SET HEADERS)
+install(TARGETS redlatch EXPORT redlatch-targets FILE_SET HEADERS FILE_SET lua)
 install(EXPORT redlatch-targets NAMESPACE redlatch:: DESTINATION "${package_dir}")
 
 # Before 1.0 a minor version may break its users, afterwards only a major one.

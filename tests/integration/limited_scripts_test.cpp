@@ -20,7 +20,7 @@ std::set<std::string> commands_inside() {
          {&lua::on_string(), &lua::on_hash(), &lua::on_hash_for_redisson()}) {
         for (const Script* script :
              {&scripts->acquire, &scripts->extend, &scripts->release, &scripts->inspect,
-              &scripts->force, &scripts->nest, &scripts->move}) {
+              &scripts->force_unlock, &scripts->nest, &scripts->move}) {
             const std::string_view source = script->source();
             const std::string_view mark = "call('";
             for (auto at = source.find(mark); at != source.npos; at = source.find(mark, at)) {
@@ -75,7 +75,7 @@ protected:
              }},
             {"force",
              [this] {
-                 return eval(scripts_.force, all_keys(), {holder, run_id});
+                 return eval(scripts_.force_unlock, all_keys(), {holder, run_id});
              }},
             {"move", [this] { return move(holder, c); }, c},
             {"extend",
@@ -107,10 +107,10 @@ protected:
                 {"release for Redisson", [this] {
                      return eval(lua::on_hash_for_redisson().release, all_keys(), {holder, run_id});
                  }});
-            steps.push_back(
-                {"force for Redisson", [this] {
-                     return eval(lua::on_hash_for_redisson().force, all_keys(), {holder, run_id});
-                 }});
+            steps.push_back({"force for Redisson", [this] {
+                                 return eval(lua::on_hash_for_redisson().force_unlock, all_keys(),
+                                             {holder, run_id});
+                             }});
         }
         return steps;
     }

@@ -674,8 +674,8 @@ TEST_F(ModelRedisTest, runs_the_librarys_scripts) {
         "ZADD job 1 mine",
     };
     const auto scripts_of = [](const LockScripts& all) {
-        return std::array{&all.acquire, &all.extend, &all.release,
-                          &all.inspect, &all.force,  &all.nest};
+        return std::array{&all.acquire, &all.extend,       &all.release,
+                          &all.inspect, &all.force_unlock, &all.nest};
     };
     std::vector<std::string> sources;
     for (const LockScripts* const all : {&lua::on_string(), &lua::on_hash()}) {

@@ -563,7 +563,7 @@ TEST_P(Queue, lock_alone_does_without_one) {
     EXPECT_EQ(alone(scripts_.release, {holder, run_id}).integer, 1);
     EXPECT_TRUE(redis_.keys().empty());
     EXPECT_EQ(ask(a).elements.at(0).integer, 1);
-    EXPECT_EQ(alone(scripts_.force, {a, run_id}).integer, 1);
+    EXPECT_EQ(alone(scripts_.force_unlock, {a, run_id}).integer, 1);
     EXPECT_TRUE(redis_.keys().empty());
 }
 
@@ -639,7 +639,7 @@ TEST_P(Queue, key_of_another_type_changes_nothing) {
                 std::string::npos);
         }
         for (const Script* script :
-             {&scripts_.release, &scripts_.extend, &scripts_.inspect, &scripts_.force}) {
+             {&scripts_.release, &scripts_.extend, &scripts_.inspect, &scripts_.force_unlock}) {
             EXPECT_NE(run(*script, {token, "60000"}).text.find("WRONGTYPE"), std::string::npos);
         }
     }

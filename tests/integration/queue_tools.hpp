@@ -154,7 +154,7 @@ protected:
     long long release(const std::string& token) {
         return number(scripts_.release, {token, run_id});
     }
-    long long force() { return number(scripts_.force, {owner(), run_id}); }
+    long long force() { return number(scripts_.force_unlock, {owner(), run_id}); }
     long long waiters() { return run(scripts_.inspect, {""}).elements.at(3).integer; }
 
     KeyType key_type() {

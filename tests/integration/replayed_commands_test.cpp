@@ -43,7 +43,7 @@ public:
 
     Scene() {
         for (const Script* script : {&scripts.acquire, &scripts.extend, &scripts.release,
-                                     &scripts.inspect, &scripts.force, &scripts.move}) {
+                                     &scripts.inspect, &scripts.force_unlock, &scripts.move}) {
             redis.command({"SCRIPT", "LOAD", script->source()});
         }
         redis.command({"SCRIPT", "LOAD", scripts.nest.source()});
@@ -224,7 +224,7 @@ std::vector<Row<Policy>> table() {
          {"{'' 0 -2 0}"},
          {"{'' 0 -2 0}"}},
         {"force",
-         &scripts.force,
+         &scripts.force_unlock,
          [](S& scene) {
              scene.take();
              EXPECT_TRUE(succeeds(scene.lock.force_unlock()));

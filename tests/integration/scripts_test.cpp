@@ -16,7 +16,7 @@ std::vector<std::pair<std::string, const Script*>> scripts_of(const LockScripts&
                                                            {"extend", &scripts.extend},
                                                            {"release", &scripts.release},
                                                            {"inspect", &scripts.inspect},
-                                                           {"force", &scripts.force}};
+                                                           {"force_unlock", &scripts.force_unlock}};
     if (!scripts.nest.source().empty()) all.emplace_back("nest", &scripts.nest);
     return all;
 }
@@ -210,12 +210,12 @@ TEST_P(Scripts, inspect_reads_only) {
 }
 
 TEST_P(Scripts, force_removes_the_owner_that_was_seen_and_no_other) {
-    EXPECT_EQ(number(scripts_.force, {"me"}), 0);
+    EXPECT_EQ(number(scripts_.force_unlock, {"me"}), 0);
     acquire("me", "5000");
-    EXPECT_EQ(number(scripts_.force, {"me"}), 1);
+    EXPECT_EQ(number(scripts_.force_unlock, {"me"}), 1);
     EXPECT_TRUE(absent());
     acquire("other", "5000");
-    EXPECT_EQ(number(scripts_.force, {"me"}), 0);
+    EXPECT_EQ(number(scripts_.force_unlock, {"me"}), 0);
     EXPECT_EQ(owner(), "other");
 }
 

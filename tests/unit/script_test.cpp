@@ -56,7 +56,7 @@ TEST(Script, of_the_library_all_differ) {
     std::set<std::string_view> shas;
     for (const LockScripts* scripts : {&lua::on_string(), &lua::on_hash()}) {
         for (const Script* one : {&scripts->acquire, &scripts->extend, &scripts->release,
-                                  &scripts->inspect, &scripts->force}) {
+                                  &scripts->inspect, &scripts->force_unlock}) {
             EXPECT_FALSE(one->source().empty());
             EXPECT_EQ(one->sha().size(), 40U);
             shas.insert(one->sha());

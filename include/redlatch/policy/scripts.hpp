@@ -4,7 +4,7 @@
 
 namespace redlatch::inline v0 {
 
-/// The server's side of a policy.
+/// The server's side of a policy. The library's own scripts are the files of redlatch/lua/.
 ///
 /// The lock stands first in KEYS; Q is the queue (a sorted set: token → place), W the waiters (a hash:
 /// token → terms), F the last fencing token. ARGV[1] is the owner's token. Every script must be safe
@@ -12,22 +12,22 @@ namespace redlatch::inline v0 {
 ///
 /// | script  | KEYS  | further ARGV       | reply                | run again         | run late (token dead)   |
 /// |---------|-------|--------------------|----------------------|-------------------|-------------------------|
-/// | acquire | Q W F | lease, stay, hears,| {1, ttl, waiting,    | ours, lease full, | nothing: error LATE.    |
-/// |         |       | server, not_after, |  time, fence}        | the same fence    | Before that, a free key |
-/// |         |       | fenced             | {0, ttl, place, time,| the same place    | or a place, until its   |
-/// |         |       |                    |  grants, owner}      |                   | last release            |
+/// | acquire | Q W F | lease, queue_ttl,  | {1, ttl, waiting,    | ours, lease full, | nothing: error LATE.    |
+/// |         |       | subscribed, server,|  time, fence}        | the same fence    | Before that, a free key |
+/// |         |       | deadline, fenced   | {0, ttl, position,   | the same place    | or a place, until its   |
+/// |         |       |                    |  time, grants, owner}|                   | last release            |
 /// |         |       |                    |  another's           |                   |                         |
-/// | move    | Q F   | lease, next token, | {1, waiting, fence}  | the same          | nothing: error LATE.    |
-/// |         |       | not_after, fenced  | {0, waiting, 0}      |                   | Before that, as acquire |
+/// | move    | Q F   | lease, next_token, | {1, waiting, fence}  | the same          | nothing: error LATE.    |
+/// |         |       | deadline, fenced   | {0, waiting, 0}      |                   | Before that, as acquire |
 /// |         |       |                    |  not ours            |                   |                         |
-/// | nest    | (F)   | hold count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
-/// | extend  | (F)   | lease, (fence)     | 1 done, 0 not ours   | never shorter     | nothing                 |
+/// | nest    | (F)   | hold_count, lease  | 1 done, 0 not ours   | the same count    | nothing, or an old count|
+/// | extend  | (F)   | lease, (last_fence)| 1 done, 0 not ours   | never shorter     | nothing                 |
 /// | release | Q W F | server             | 1 freed, 0 not ours, | 0                 | nothing, but that a free|
 /// |         |       |                    | 2 send it again      |                   | lock goes to who waits  |
-/// | inspect | Q W F | – (token is empty) | {owner, count, ttl,  | reads only        | reads only              |
-/// |         |       |                    |  waiters}            |                   |                         |
-/// | force   | Q W F | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
-/// |         |       | whoever's it was)  |                      |                   |                         |
+/// | inspect | Q W F | – (token is empty) | {owner, hold_count,  | reads only        | reads only              |
+/// |         |       |                    |  ttl, waiting}       |                   |                         |
+/// | force_  | Q W F | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
+/// | unlock  |       | whoever's it was)  |                      |                   |                         |
 ///
 /// Leases and ttls are milliseconds; ttl is PTTL's answer. A lease of 0 leaves the ttl alone. The
 /// hold count is absolute, so a repetition cannot add up; it is there for people and for other
@@ -36,24 +36,24 @@ namespace redlatch::inline v0 {
 ///
 /// Companion keys of another type: Q and W are left as they are. `acquire` fails with WRONGTYPE and the
 /// key's name where it needs them, that is where somebody else has the lock or waits for it. All other
-/// scripts do without them, `release` and `force` free the lock. F is overwritten, and counts as lost.
+/// scripts do without them, `release` and `force_unlock` free the lock. F is overwritten, and counts as lost.
 /// An ACL may forbid any command. No script leaves a key without an end then, or fails behind a grant. One
 /// that ends in an error leaves no lock, no place and no companion key that was not there before.
 ///
 /// Times are the server's, in microseconds; 0 stands for unknown. A script that gives somebody a lock
-/// or a place changes nothing after `not_after`: then nobody waits for its answer any more, and it
+/// or a place changes nothing after the `deadline`: then nobody waits for its answer any more, and it
 /// fails with `LATE time`. (The plain `SET NX PX` knows no such thing: what it takes late, the last
 /// release of its token frees, or the end of its lease.) "Not ours" is a master's answer: a script
 /// on a replica fails with READONLY instead.
 ///
-/// Waiting: `acquire` with `stay` > 0 gives a refused token a place in the queue, or finds it there,
-/// for so many milliseconds; with `stay` < 0 a refused token leaves the queue; 0 changes nothing.
-/// `release`, `force`, and an `acquire` that finds the key absent give the lock to the first waiter
+/// Waiting: `acquire` with a `queue_ttl` > 0 gives a refused token a place in the queue, or finds it there,
+/// for so many milliseconds; with a `queue_ttl` < 0 a refused token leaves the queue; 0 changes nothing.
+/// `release`, `force_unlock`, and an `acquire` that finds the key absent give the lock to the first waiter
 /// who can take it, and tell its client. `release` by a token that waits leaves the queue, and serves the
 /// others if the key is absent then. One run looks at 10,000 waiters. Where it has removed dead ones, found
 /// nobody to serve and more wait, `release` has freed the lock and answers 2: it is to be sent again.
-/// `hears` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
-/// `waiting` is how many wait in the queue; `place` is how many wait in front, -1 without a place;
+/// `subscribed` is 1 for a waiter whose client can be told, 0 for one that asks from time to time.
+/// `waiting` is how many wait in the queue; `position` is how many wait in front, -1 without a place;
 /// `grants` is 1 if the present owner will give the lock to the first waiter, 0 if it is a foreign
 /// client's. `owner` is its token, for an error message; empty if unknown, and it may be left out.
 /// `server` is the run id of the server, for the message, `-` if unknown.
@@ -61,7 +61,7 @@ namespace redlatch::inline v0 {
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for
 /// others. `nest` and `extend` get F only for a lock that has one. Over several masters, `extend` with a
-/// `fence` stores that one if it is greater than what it finds: each has given its own, and the
+/// `last_fence` stores that one if it is greater than what it finds: each has given its own, and the
 /// greatest counts.
 ///
 /// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
@@ -71,7 +71,7 @@ struct LockScripts {
     Script extend;
     Script release;
     Script inspect;
-    Script force;
+    Script force_unlock;
     Script nest{""};  ///< only for a policy that is reentrant
     Script move{""};  ///< gives the lock to another token; without it every release frees the lock
 };

@@ -67,7 +67,7 @@ inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
             if (hold != nullptr) session.declare_lost(hold);
             return Forced::absent;
         }
-        auto reply = run_on_anybodys(session, spec, spec.traits.scripts->force, seen->owner,
+        auto reply = run_on_anybodys(session, spec, spec.traits.scripts->force_unlock, seen->owner,
                                      ReplyShape::integer, limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);

@@ -65,32 +65,29 @@ private:
         Scripts made{.acquire = std::string{scripts.acquire.source()},
                      .extend = std::string{scripts.extend.source()},
                      .release = std::string{scripts.release.source()}};
-        if (bug == Bug::lease_shortened && on_hash) {
+        if (bug == Bug::lease_shortened) {
             patch(made.acquire, "local longer = ttl > lease", "local longer = false");
-        }
-        if (bug == Bug::lease_shortened && !on_hash) {
-            patch(made.acquire, "math.max(redis.call('PTTL', lock), lease)", "lease");
         }
         if (bug == Bug::plain_delete && on_hash) {
             patch(made.release, "redis.call('HDEL', lock, token)", "redis.call('DEL', lock)");
         }
         if (bug == Bug::plain_delete && !on_hash) {
-            patch(made.release, "if owner ~= token then", "if false then");
+            patch(made.release, "ours = owner == token", "ours = owner");
         }
         if (bug == Bug::anyones_extended) {
             patch(made.extend,
-                  on_hash ? "redis.call('HEXISTS', lock, token) == 0"
-                          : "redis.call('GET', lock) ~= token",
-                  "redis.call('EXISTS', lock) == 0");
+                  on_hash ? "redis.call('HEXISTS', lock, token) == 1"
+                          : "redis.call('GET', lock) == token",
+                  "redis.call('EXISTS', lock) == 1");
         }
         const std::string_view next_fence = "math.max(last + 1, clock())";
         for (std::string* const script : {&made.acquire, &made.release}) {
             if (bug == Bug::fence_without_clock) patch(*script, next_fence, "last + 1");
             if (bug == Bug::fence_without_memory) patch(*script, next_fence, "clock()");
             if (bug != Bug::fence_not_granted) continue;
-            patch(*script, "fenced == '1' and number_of(false)", "number_of(true)");
+            patch(*script, "is_fenced == '1' and fencing_token(false)", "fencing_token(true)");
         }
-        if (bug == Bug::late_commands_run) patch(made.acquire, "clock() > not_after", "false");
+        if (bug == Bug::late_commands_run) patch(made.acquire, "clock() > deadline", "false");
         if (bug == Bug::last_come_first_served) {
             patch(made.acquire, "math.max(now, (last or 0) + 1)", "-now");
         }

@@ -1,0 +1,36 @@
+--R"lua(
+-- Takes the lock away from its owner. The first waiter gets it.
+--
+-- KEYS  lock, queue, waiters, fence. Without the last three nobody waits.
+-- ARGV  token, server. The token is the owner's.
+local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, server = ARGV[1], ARGV[2]
+
+local owned
+if key_type == 's' then
+  owned = redis.call('GET', lock) == token
+else
+  owned = redis.call('HEXISTS', lock, token) == 1
+end
+if not owned then
+  return 0
+end
+
+-- A string is overwritten below, by the next one's.
+local waiting = queue and redis.pcall('ZCARD', queue) ~= 0
+if key_type == 'h' or not waiting then
+  redis.call('DEL', lock)
+end
+if not waiting then
+  return 1
+end
+
+-- #include "fencing.lua"
+-- #include "queue.lua"
+
+local done, given = pcall(grant, nil, nil)
+if key_type == 's' and not (done and given) and redis.call('GET', lock) == token then
+  redis.call('DEL', lock)
+end
+return 1
+--)lua"_lua

@@ -1,0 +1,56 @@
+--R"lua(
+-- Gives the lock to the next token of the same process, with exactly its lease.
+--
+-- KEYS  lock, queue, fence. Without the last two nobody waits.
+-- ARGV  token, lease, next_token, deadline, fenced
+local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
+local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local deadline, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
+
+-- #include "fencing.lua"
+
+if deadline > 0 and clock() > deadline then
+  return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
+end
+
+-- `moved` by an earlier sending of this command.
+local ours, moved
+if key_type == 's' then
+  local owner = redis.call('GET', lock)
+  ours, moved = owner == token, owner == next_token
+else
+  ours = redis.call('HEXISTS', lock, token) == 1
+  moved = not ours and redis.call('HEXISTS', lock, next_token) == 1
+end
+local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
+if not (ours or moved) then
+  -- #include "only_on_master.lua"
+  return {0, waiting, 0}
+end
+
+local number, is_new = 0, false
+if fenced then
+  number, is_new = fencing_token(moved)
+end
+local failed = false
+if moved then
+  if redis.call('PTTL', lock) < lease then
+    redis.call('PEXPIRE', lock, lease)
+  end
+elseif key_type == 's' then
+  redis.call('SET', lock, next_token, 'PX', lease)
+else
+  redis.call('DEL', lock)
+  redis.call('HSET', lock, next_token, 1)
+  local done = redis.pcall('PEXPIRE', lock, lease)
+  failed = type(done) == 'table' and done
+end
+if fenced and not failed then
+  failed = store_fencing_token(number, is_new, lease)
+end
+if failed and not moved then
+  -- A key without an end would lock everybody out for ever.
+  redis.call('DEL', lock)
+end
+return failed or {1, waiting, number}
+--)lua"_lua
