@@ -84,6 +84,15 @@ TEST(SentinelLookup, gives_up_with_what_all_sentinels_said) {
     EXPECT_EQ(fault->error.causes[1].message, "this Sentinel knows no service 'ser\\x0avice'");
 }
 
+TEST(SentinelLookup, may_succeed_later_where_all_are_silent) {
+    Machine machine{"service", 0, 2, deadline};
+    machine.begin(start);
+    machine.failed(silent, "s1", start);
+    const auto fault = end(machine.failed(silent, "s2", start));
+    ASSERT_TRUE(fault);
+    EXPECT_TRUE(fault->transient);
+}
+
 TEST(SentinelLookup, is_over_for_good_where_no_sentinel_knows_the_service) {
     Machine machine{"service", 0, 2, deadline};
     machine.begin(start);
