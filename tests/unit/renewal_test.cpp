@@ -10,6 +10,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -161,8 +162,8 @@ protected:
     /// The one command that is to be sent by now.
     Command command() {
         auto sent = commands();
-        EXPECT_EQ(sent.size(), 1U);
-        return sent.empty() ? Command{} : sent.front();
+        if (sent.size() != 1) throw std::runtime_error{std::to_string(sent.size()) + " commands"};
+        return sent.front();
     }
 
     bool nothing_to_send() { return commands().empty(); }
@@ -381,6 +382,19 @@ TEST_F(WatchedHold, is_lost_by_an_answer_after_its_patience) {
     EXPECT_TRUE(nothing_to_send());
     answer(sent, 0);
     EXPECT_TRUE(told_lost(hold, ServerKeeps::nothing));
+}
+
+TEST_F(WatchedHold, stays_certain_where_a_try_that_was_given_up_fails_later) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    const Command first = command();
+    now_ = start_ + 900ms;
+    EXPECT_TRUE(nothing_to_send());
+    go_on();
+    answer(command(), 1);
+    ASSERT_EQ(hold->state(now_), HoldState::held);
+    cut_off(first);
+    EXPECT_EQ(hold->state(now_), HoldState::held);
 }
 
 TEST_F(WatchedHold, that_no_connection_leads_to_is_uncertain_and_asked_for_again) {
