@@ -58,8 +58,9 @@ public:
     void advance(std::chrono::microseconds step) { db_.now_us += step.count(); }
     [[nodiscard]] std::int64_t now_us() const { return db_.now_us; }
 
-    Value eval(std::string_view source, std::span<const std::string> keys,
-               std::span<const std::string> arguments) {
+    template <class Word>
+    Value eval(std::string_view source, std::span<const Word> keys,
+               std::span<const Word> arguments) {
         words_.assign(keys.begin(), keys.end());
         words_.insert(words_.end(), arguments.begin(), arguments.end());
         Value result;
@@ -69,7 +70,8 @@ public:
         return result;
     }
 
-    Value command(std::span<const std::string> words) {
+    template <class Word>
+    Value command(std::span<const Word> words) {
         if (words.empty()) throw std::invalid_argument{"a command without words"};
         words_.assign(words.begin(), words.end());
         Value result;
@@ -664,7 +666,14 @@ Value ModelRedis::eval(std::string_view source, std::span<const std::string> key
                        std::span<const std::string> arguments) {
     return impl_->eval(source, keys, arguments);
 }
+Value ModelRedis::eval(std::string_view source, std::span<const std::string_view> keys,
+                       std::span<const std::string_view> arguments) {
+    return impl_->eval(source, keys, arguments);
+}
 Value ModelRedis::command(std::span<const std::string> words) {
+    return impl_->command(words);
+}
+Value ModelRedis::command(std::span<const std::string_view> words) {
     return impl_->command(words);
 }
 

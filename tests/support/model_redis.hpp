@@ -77,9 +77,12 @@ public:
     /// stays at one address.
     Value eval(std::string_view source, std::span<const std::string> keys,
                std::span<const std::string> arguments);
+    Value eval(std::string_view source, std::span<const std::string_view> keys,
+               std::span<const std::string_view> arguments);
 
     /// A plain command, as in {"SET", key, token, "NX", "PX", "1000"}.
     Value command(std::span<const std::string> words);
+    Value command(std::span<const std::string_view> words);
 
     /// Is told each PUBLISH once the command or script has ended, before its answer is returned. It
     /// may use the model.

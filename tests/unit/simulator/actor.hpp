@@ -1,0 +1,111 @@
+#pragma once
+
+#include "adapters.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+/// One that acquires locks, one after the other, and does with them what its plan says: a thread, or an
+/// asynchronous operation, which has no thread.
+class Actor {
+public:
+    Actor(Client& client, const ActorPlan& plan, std::uint64_t serial)
+        : client_(&client),
+          plan_(&plan),
+          thread_(LockOwner::thread(static_cast<detail::ThreadSerial>(serial))) {}
+    Actor(const Actor&) = delete;
+    Actor& operator=(const Actor&) = delete;
+
+    void start() { next(); }
+    bool finished() const { return at_ == plan_->acquisitions.size() && open_ == 0; }
+
+private:
+    void next() {
+        if (at_ == plan_->acquisitions.size()) return;
+        const AcquisitionPlan& wanted = plan_->acquisitions[at_];
+        ++open_;
+        client_->host().soon(wanted.pause, [this, &wanted] { acquire(wanted, own(wanted)); });
+    }
+
+    /// Who will own what it acquires; nobody yet where that is the acquisition itself.
+    LockOwner own(const AcquisitionPlan& wanted) const {
+        return plan_->asynchronous || wanted.owns_itself ? LockOwner{} : thread_;
+    }
+
+    void acquire(const AcquisitionPlan& wanted, LockOwner owner) {
+        ++acquiring_;
+        acquirings_.push_back(std::make_unique<Acquiring>(
+            *client_, wanted, owner, plan_->asynchronous ? LockOwner{} : thread_,
+            is_by_lock(wanted) ? this : nullptr, [this, &wanted](const Result<Got>& got) {
+                --acquiring_;
+                if (!got) return close_one();
+                hold(wanted, *got);
+            }));
+        acquirings_.back()->start();
+    }
+
+    void hold(const AcquisitionPlan& wanted, const Got& got) {
+        Host& host = client_->host();
+        for (const ExtensionPlan& extension : wanted.extensions) {
+            host.soon(extension.after, [this, got, lease = extension.lease] {
+                extendings_.push_back(std::make_unique<Extending>(*client_, got.hold, lease));
+                extendings_.back()->start();
+            });
+        }
+        for (const AcquisitionPlan& nested : wanted.nested) {
+            ++open_;
+            host.soon(nested.pause, [this, &nested, got] { nest(nested, got); });
+        }
+        const Moment length = wanted.hangs ? Moment{1min} : wanted.hold;
+        host.soon(length, [this, &wanted, got] { release(wanted, got); });
+    }
+
+    /// What owns itself nests only while it is held.
+    void nest(const AcquisitionPlan& nested, const Got& outer) {
+        const bool by_thread = outer.hold->owner() == thread_;
+        if (!by_thread && !outer.hold->valid(client_->now())) return close_one();
+        acquire(nested, outer.hold->owner());
+    }
+
+    bool is_by_lock(const AcquisitionPlan& wanted) const {
+        return !plan_->asynchronous && !wanted.is_held;
+    }
+
+    void release(const AcquisitionPlan& wanted, const Got& got) {
+        const bool by_lock = is_by_lock(wanted);
+        if (by_lock && acquiring_ > 0) {  // the thread is still in `lock()`
+            return client_->host().soon(1ms, [this, &wanted, got] { release(wanted, got); });
+        }
+        const auto ending = client_->end_at_table([&](LockTable& table) {
+            return by_lock ? table.end_innermost(got.hold->key(), thread_)
+                           : table.end_acquisition(*got.hold, got.id);
+        });
+        releasings_.push_back(std::make_unique<Releasing>(*client_, [this] { close_one(); }));
+        releasings_.back()->start(
+            ending, wanted.sends_release ? ReleaseMode::sent : ReleaseMode::confirmed);
+    }
+
+    /// One of what it has begun is over.
+    void close_one() {
+        if (--open_ != 0) return;
+        ++at_;
+        next();
+    }
+
+    Client* client_;
+    const ActorPlan* plan_;
+    LockOwner thread_;
+    std::size_t at_ = 0;
+    int open_ = 0;
+    int acquiring_ = 0;
+    std::vector<std::unique_ptr<Acquiring>> acquirings_;
+    std::vector<std::unique_ptr<Releasing>> releasings_;
+    std::vector<std::unique_ptr<Extending>> extendings_;
+};
+
+}  // namespace redlatch::test::simulator

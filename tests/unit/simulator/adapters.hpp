@@ -1,0 +1,897 @@
+#pragma once
+
+#include "client.hpp"
+#include <redlatch/core/acquisition.hpp>
+#include <redlatch/core/extension.hpp>
+#include <redlatch/core/nesting.hpp>
+#include <redlatch/core/release.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+using detail::LockOwner;
+using detail::ReplyShape;
+
+/// What an acquisition has got: a hold, and which of its acquisitions is meant.
+struct Got {
+    HoldPtr hold;
+    std::uint64_t id;
+};
+
+/// One acquisition: carries out what the machines say, as `Acquiring` does, and parks by a wake-up.
+class Acquiring final : public Sleeper {
+public:
+    using Done = std::function<void(Result<Got>)>;
+
+    Acquiring(Client& client, const AcquisitionPlan& wanted, LockOwner owner, LockOwner caller,
+              const void* through, Done done)
+        : client_(&client),
+          world_(&client.world()),
+          wanted_(&wanted),
+          terms_(terms(client, wanted)),
+          owner_(owner),
+          caller_(caller),
+          acquisition_{client.new_id(), through, wanted.watched},
+          started_(world_->timeline->now()),
+          machine_(plan(), client.now(), client.noise().seed()),
+          done_(std::move(done)) {
+        // An acquisition that owns itself is named by its number.
+        if (owner_ == LockOwner{}) owner_ = LockOwner::acquisition(acquisition_.id);
+        if (caller_ == LockOwner{}) caller_ = owner_;
+    }
+
+    LockOwner owner() const { return owner_; }
+
+    void start() {
+        waits(1);
+        if (wanted_->cancelled) {
+            client_->host().soon(*wanted_->cancelled, [this] { cancel(); });
+        }
+        enter();
+    }
+
+    void ring() override {
+        client_->host().soon(client_->start_up(), [this] { look(); });
+    }
+
+private:
+    using Outcome = LockTable::Outcome;
+    using Woken = LockTable::Woken;
+    static constexpr std::array woken{"in_time", "granted",   "recheck",
+                                      "lost",    "cancelled", "closed"};
+    static constexpr std::array not_admitted{"queued",    "turn",     "handed",
+                                             "nested",    "deadlock", "busy",
+                                             "cancelled", "closed",   "wrong_key_type"};
+    enum class State { busy, queues, pauses, pauses_to_nest, over };
+
+    static detail::HoldTerms terms(const Client& client, const AcquisitionPlan& wanted) {
+        const Plan& plan = *client.world().plan;
+        detail::PolicyTraits traits =
+            plan.on_hash ? detail::traits_of<Reentrant>() : detail::traits_of<Simple>();
+        traits.fenced = wanted.fenced;
+        traits.watched = wanted.watched;
+        return {.keys = Names::get().of(wanted.lock),
+                .traits = traits,
+                .lease = wanted.lease,
+                .drift = plan.drift,
+                .lock_delay = wanted.lock_delay,
+                .max_hold = wanted.max_hold};
+    }
+
+    detail::AcquisitionPlan plan() const {
+        const Plan& plan = *world_->plan;
+        return {.attempts = {.wait = wanted_->wait,
+                             .lease = wanted_->lease,
+                             .drift = plan.drift,
+                             .backoff = plan.backoff,
+                             .command_timeout = plan.command_timeout},
+                .key = terms_.keys->lock,
+                .traits = terms_.traits,
+                .lock_delay = wanted_->lock_delay,
+                .plain_set = !plan.on_hash && !wanted_->fenced,
+                .polls = polls(),
+                .several_masters = plan.masters > 1};
+    }
+
+    unsigned handoffs_in_row() const {
+        constexpr unsigned no_limit = 1'000'000;
+        return world_->has(Mutant::hand_off_without_limit) ? no_limit : wanted_->local_handoffs;
+    }
+    bool polls() const { return wanted_->polls || world_->plan->masters > 1; }
+    TimePoint now() const { return client_->now(); }
+
+    // ---- What may happen at any time
+
+    void cancel() {
+        if (state_ == State::over) return;
+        stop_ = true;
+        if (asking_ != nullptr) return std::exchange(asking_, nullptr)->cancel();
+        look();
+    }
+
+    void sleep_until(TimePoint until) {
+        asleep_until_ = until;
+        client_->host().later(client_->host().moment_of(until), [this, until] {
+            if (asleep_until_ == until) look();
+        });
+    }
+
+    /// It was woken, or has slept enough.
+    void look() {
+        asleep_until_ = TimePoint::min();
+        switch (state_) {
+            case State::queues: return admitted(resume());
+            case State::pauses: return pause();
+            case State::pauses_to_nest: return pause_to_nest();
+            case State::busy:
+            case State::over: return;
+        }
+    }
+
+    // ---- At the lock table
+
+    void enter() {
+        request_.emplace(detail::AcquireRequest{
+            .terms = terms_,
+            .owner = owner_,
+            .caller = caller_,
+            .wait = wanted_->wait,
+            .deadline = machine_.deadline(),
+            .acquisition = acquisition_,
+            .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()}});
+        event_ = "enter";
+        admitted(client_->with_table(
+            [this](LockTable& table) { return table.enter(*request_, *this, now(), stop_); }));
+    }
+
+    LockTable::Admission resume() {
+        event_ = "resume";
+        return client_->with_table(
+            [this](LockTable& table) { return table.resume(*this, now(), stop_); });
+    }
+
+    void admitted(LockTable::Admission admission) {
+        admissions().took(event_, static_cast<std::size_t>(admission.outcome));
+        state_ = State::busy;
+        if (admission.expired != nullptr) {
+            client_->declare_lost(admission.expired, detail::ServerKeeps::nothing);
+        }
+        switch (admission.outcome) {
+            case Outcome::queued:
+                state_ = State::queues;
+                return sleep_until(world_->has(Mutant::hand_off_wakes_nobody) ? machine_.deadline()
+                                                                              : admission.wake_at);
+            case Outcome::turn: return contend(admission.turn);
+            case Outcome::handed: return take_over(std::move(admission.hold));
+            case Outcome::nested: return nest(std::move(admission.hold), admission.count);
+            case Outcome::busy:
+            case Outcome::deadlock:
+            case Outcome::cancelled:
+            case Outcome::closed:
+            case Outcome::wrong_key_type: break;
+        }
+        act(not_admitted[static_cast<std::size_t>(admission.outcome)],
+            machine_.not_admitted(admission.outcome, admission.fault, now()));
+    }
+
+    void take_over(HoldPtr hold) {
+        hold_ = std::move(hold);
+        reserve_renewal();
+        const bool valid = hold_->valid(now());
+        act(valid ? "handed" : "handed too late", machine_.handed(valid, std::nullopt));
+    }
+
+    void contend(LockTable::Turn turn) {
+        turn_ = turn;
+        const bool contended = client_->contention().lately(terms_.keys->lock, now());
+        const auto& place = client_->with_table([&](LockTable & table) -> const auto& {
+            return table.place(turn);
+        });
+        if (!place) return act("admitted", machine_.admitted(nullptr, contended));
+        const detail::PassedPlace passed{.token = place->token.bytes,
+                                         .traits = place->terms.traits,
+                                         .unclear = place->unclear_try};
+        hold_ = std::make_shared<Hold>(place->terms, place->token, LockOwner{});
+        act("admitted with a place", machine_.admitted(&passed, contended));
+    }
+
+    // ---- What the machine says
+
+    void act(const char* event, detail::AcquisitionAction action) {
+        acquisition_coverage().took(event, action.index());
+        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+    }
+
+    void carry_out(const detail::MakeHold& make) {
+        if (hold_ != nullptr) client_->dismiss(*hold_);
+        clean_up(make.clean_up);
+        detail::Token token = hold_ != nullptr ? hold_->token() : detail::Token{};
+        const bool fresh = make.new_token && !(world_->has(Mutant::dead_token_used) && hold_);
+        if (fresh) token = client_->new_token(owner_);
+        hold_ = std::make_shared<Hold>(terms_, token, owner_);
+        reserve_renewal();
+        auto next = machine_.hold_made(std::move(token.bytes), now());
+        hold_->open_tries = machine_.token().open_tries();
+        act("hold_made", std::move(next));
+    }
+
+    void carry_out(const detail::SendSet& send) {
+        const Call plain = Call::plain({"SET", hold_->key(), hold_->token().bytes, "NX", "PX",
+                                        hold_->server_ttl(wanted_->lease)},
+                                       ReplyShape::ok_or_nil);
+        try_once(plain, detail::acquire_call(*hold_, {}, false), send.answer_by);
+    }
+
+    void carry_out(const detail::SendScript& send) {
+        if (send.announce) {
+            client_->with_table([this](LockTable& table) { table.announce(turn_, *hold_); });
+        }
+        const bool hears = send.queue_ttl > 0ms && client_->can_subscribe();
+        const Call script = detail::acquire_call(*hold_, send.queue_ttl, hears);
+        try_once(script, script, send.answer_by);
+    }
+
+    void try_once(const Call& call, const Call& again, TimePoint answer_by) {
+        if (stop_) return act("cancelled", machine_.cancelled());
+        sent_ = now();
+        asking_ = client_->ask(0, hold_, call, again, answer_by,
+                               [this](Expected<Reply, Fault> reply) { tried(std::move(reply)); });
+    }
+
+    void tried(Expected<Reply, Fault> reply) {
+        asking_ = nullptr;
+        if (!reply) {
+            return act("failed", machine_.failed(std::move(reply).error(), {}, now()));
+        }
+        detail::AcquireAnswer answer = decode(*reply);
+        answer.sent = world_->has(Mutant::counted_from_arrival) ? now() : sent_;
+        static constexpr std::array events{"ours", "not_ours", "no", "not_replicated", "unusable"};
+        const char* const event = events[static_cast<std::size_t>(answer.kind)];
+        act(event, machine_.answered(std::move(answer), now()));
+    }
+
+    void carry_out(const detail::StoreFence&) { world_->checker->fail("not with one master"); }
+
+    void carry_out(const detail::AskForWaiters&) {
+        const bool any =
+            client_->with_table([this](LockTable& table) { return table.has_waiters(turn_); });
+        act(any ? "waiters" : "no waiters", machine_.waiters(any, now()));
+    }
+
+    void carry_out(const detail::TellFault&) {
+        client_->with_table([this](LockTable& table) { table.set_fault(turn_, machine_.fault()); });
+        act("fault_told", machine_.fault_told(now()));
+    }
+
+    void carry_out(const detail::SleepUntil& sleep) {
+        if (sleep.subscribe) client_->subscribe();
+        const bool for_ever = world_->has(Mutant::no_recheck) && will_be_told_;
+        paused_until_ = for_ever ? machine_.deadline() : sleep.until;
+        pause();
+    }
+
+    void pause() {
+        state_ = State::pauses;
+        const LockTable::Pause pause = client_->with_table([this](LockTable& table) {
+            return table.pause(turn_, *this, paused_until_, now(), stop_);
+        });
+        if (!pause.ended) return sleep_until(pause.wake_at);
+        pauses().took("pause", static_cast<std::size_t>(*pause.ended));
+        state_ = State::busy;
+        const bool granted = *pause.ended == Woken::granted;
+        auto grant = granted ? take_grant() : std::nullopt;
+        act(woken[static_cast<std::size_t>(*pause.ended)],
+            machine_.woken(*pause.ended, grant, now()));
+    }
+
+    std::optional<detail::Grant> take_grant() {
+        auto grant =
+            client_->with_table([this](LockTable& table) { return table.take_grant(turn_); });
+        if (world_->has(Mutant::late_grant_believed) && grant) {
+            grant->time = std::max(grant->time, last_time_ + 1us);
+        }
+        if (world_->has(Mutant::anchor_kept) && grant && last_server_ != nullptr) {
+            grant->server = *last_server_;
+        }
+        return grant;
+    }
+
+    void carry_out(const detail::ReturnVotes&) { world_->checker->fail("not with one master"); }
+
+    void carry_out(const detail::PassPlaceOn& place) {
+        const bool passed = client_->with_table(
+            [&](LockTable& table) { return table.pass_place_on(turn_, place.unclear); });
+        turn_ = {};
+        act(passed ? "place passed on" : "place not passed on", machine_.place_passed_on(passed));
+    }
+
+    void carry_out(const detail::KeepHold& keep) {
+        hold_->open_tries.unclear = keep.unclear;
+        hold_->nest.push_back(acquisition_);
+        hold_->fence = keep.fence;
+        hold_->taken(keep.since);
+        watch_over(keep.since);
+        // A thread may be stopped here, as anywhere.
+        if (client_->noise().one_in(8)) {
+            const Moment pause = client_->start_up();
+            return client_->host().soon(
+                pause, [this, others_wait = keep.others_wait] { finish(others_wait); });
+        }
+        finish(keep.others_wait);
+    }
+
+    void finish(bool others_wait) {
+        const bool hidden =
+            world_->has(Mutant::lost_hold_kept) && hold_->advance(Phase::lost, Phase::acquiring);
+        const bool kept = client_->with_table([&](LockTable& table) {
+            return table.finish(std::exchange(turn_, {}), hold_, others_wait);
+        });
+        if (hidden) hold_->advance(Phase::acquiring, Phase::lost);
+        act(kept ? "kept" : "not kept", machine_.kept(kept));
+    }
+
+    void carry_out(const detail::AcquisitionDone& done) {
+        if (done.watch_over) watch_over(hold_->refreshed_at());
+        succeed();
+    }
+
+    void carry_out(const detail::AcquisitionFailed& failed) {
+        if (hold_ != nullptr) client_->dismiss(*hold_);
+        clean_up(failed.clean_up);
+        if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
+        if (turn_) {
+            client_->with_table(
+                [this](LockTable& table) { table.end_turn(std::exchange(turn_, {})); });
+        }
+        fail(machine_.error());
+    }
+
+    void carry_out(const detail::LetGo& let_go) {
+        client_->dismiss(*hold_);
+        end_acquisition();
+        hold_ = nullptr;
+        if (let_go.ask_again) return enter();
+        fail(machine_.error());
+    }
+
+    // ---- Nesting
+
+    void nest(HoldPtr hold, std::uint64_t count) {
+        waits(-1);  // for nobody, only for the server
+        hold_ = std::move(hold);
+        count_ = count;
+        nesting_.emplace(machine_.attempts(), detail::OuterHold{hold_->key(), hold_->last_end()},
+                         wanted_->lease);
+        reserve_renewal();
+        act("begin", nesting_->begin(now(), hold_->valid_until()));
+    }
+
+    void act(const char* event, detail::NestAction action) {
+        nesting_coverage().took(event, action.index());
+        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+    }
+
+    void carry_out(const detail::SendNest& send) {
+        sent_ = now();
+        const Call call = detail::nest_call(*hold_, count_, hold_->server_ttl(send.lease));
+        asking_ = client_->ask(0, hold_, call, call, send.answer_by,
+                               [this](Expected<Reply, Fault> reply) { nested(reply); });
+    }
+
+    void nested(const Expected<Reply, Fault>& reply) {
+        asking_ = nullptr;
+        if (!reply) return act("failed", nesting_->failed(reply.error(), now()));
+        const auto done = reply->view().integer();
+        server_ = reply->server;
+        using detail::NestAnswer;
+        const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
+        act(done == 1 ? "done" : "gone",
+            nesting_->answered(done == 1 ? NestAnswer::done : other, sent_, now()));
+    }
+
+    void carry_out(const detail::NoteNestFault& note) {
+        if (note.prolonged) hold_->may_be_prolonged = true;
+        act("fault_noted", nesting_->fault_noted(now(), hold_->valid_until()));
+    }
+
+    void carry_out(const detail::NestSleep& sleep) {
+        paused_until_ = sleep.until;
+        pause_to_nest();
+    }
+
+    void pause_to_nest() {
+        state_ = State::pauses_to_nest;
+        const LockTable::Pause pause = client_->with_table([this](LockTable& table) {
+            return table.pause(*hold_, *this, paused_until_, now(), stop_);
+        });
+        if (!pause.ended) return sleep_until(pause.wake_at);
+        pauses().took("pause to nest", static_cast<std::size_t>(*pause.ended));
+        state_ = State::busy;
+        const bool ends = *pause.ended == Woken::lost || *pause.ended == Woken::closed;
+        if (ends && world_->has(Mutant::nesting_goes_on)) {
+            return client_->host().soon(1s, [this] { look(); });
+        }
+        act(woken[static_cast<std::size_t>(*pause.ended)],
+            nesting_->woken(*pause.ended, now(), hold_->valid_until()));
+    }
+
+    void carry_out(const detail::ConfirmOuter& confirm) {
+        const bool in_time = hold_->confirm_in_time(now(), confirm.sent, confirm.lease);
+        if (in_time) world_->checker->prolonged(*hold_, wanted_->lock, server_, 0);
+        act(in_time ? "confirmed" : "confirmed too late", nesting_->confirmed(in_time));
+    }
+
+    void carry_out(const detail::NestDone& done) {
+        if (acquisition_.watched) {
+            client_->renewal().machine().arm(hold_, done.sent);
+            client_->renewal().wake_in_time();
+        }
+        succeed();
+    }
+
+    void carry_out(const detail::NestFailed& failed) {
+        if (failed.outer_lost) client_->declare_lost(hold_, detail::ServerKeeps::lock);
+        end_acquisition();
+        fail(nesting_->error());
+    }
+
+    // ---- What both need
+
+    void reserve_renewal() {
+        if (!acquisition_.watched) return;
+        hold_->renewed_by_watchdog = true;
+        client_->renewal().machine().enlist(*hold_);
+    }
+
+    void watch_over(TimePoint refreshed) {
+        if (hold_->renewed_by_watchdog) {
+            client_->renewal().machine().arm(hold_, refreshed);
+            client_->renewal().wake_in_time();
+        }
+        if (client_->plan().observed) client_->watch_clock(hold_);
+    }
+
+    void clean_up(CleanUp what) {
+        if (hold_ == nullptr) return;
+        if (world_->has(Mutant::unclear_try_forgotten)) what.once_more = false;
+        if (what.needed()) return client_->clean_up(hold_, what);
+    }
+
+    void end_acquisition() {
+        const auto ending = client_->end_at_table(
+            [this](LockTable& table) { return table.end_acquisition(*hold_, acquisition_.id); });
+        if (ending.watched) client_->renewal().machine().dismiss_one(*ending.hold);
+        if (ending.kind != LockTable::Ending::Kind::last) return;
+        client_->dismiss(*ending.hold);
+        client_->clean_up(ending.hold,
+                          detail::after_abandoned_try(true, ending.hold->unanswered().acquire));
+        ending.hold->advance(Phase::releasing, Phase::released);
+        client_->with_table([&](LockTable& table) { table.released(*ending.hold); });
+    }
+
+    // ---- Its end
+
+    void succeed() {
+        if (!nesting_) {
+            world_->checker->begins(hold_, wanted_->lock, wanted_->local_handoffs);
+        }
+        // Who asks after the loss sees that it is lost.
+        if (wanted_->awaits_loss && hold_->state(now()) != HoldState::lost) {
+            world_->checker->awaits_loss(hold_);
+            client_->watch_clock(hold_);
+        }
+        end();
+        std::exchange(done_, nullptr)(Got{hold_, acquisition_.id});
+    }
+
+    void fail(const Error& error) {
+        (*world_->trace)("fails: ", error.message);
+        end();
+        std::exchange(done_, nullptr)(Unexpected{error});
+    }
+
+    void end() {
+        state_ = State::over;
+        if (!nesting_) waits(-1);
+        const milliseconds patience = wanted_->wait.is_none() ? client_->command_timeout() : 0ms;
+        world_->checker->returned(client_->number(), started_,
+                                  detail::saturating_add(machine_.deadline(), patience), "acquire");
+    }
+
+    void waits(int more) { world_->checker->waits(client_->number(), wanted_->lock, more); }
+
+    // ---- Replies
+
+    detail::AcquireAnswer decode(const Reply& reply) {
+        using Kind = detail::AcquireAnswer::Kind;
+        const detail::ReplyView view = reply.view();
+        detail::AcquireAnswer answer{.repeated = reply.repeated};
+        will_be_told_ = false;
+        if (view.is_taken(ReplyShape::ok_or_nil)) {
+            answer.kind = Kind::ours;
+        } else if (view.is_taken(ReplyShape::acquired)) {
+            answer.kind = Kind::ours;
+            answer.others_wait = *view[2].integer() > 0;
+            answer.fence = static_cast<std::uint64_t>(*view[4].integer());
+        } else if (view.is_nil()) {
+            answer.kind = Kind::no;
+            client_->contention().note(terms_.keys->lock, now());
+        } else if (view.fits(ReplyShape::acquired)) {
+            answer.kind = Kind::not_ours;
+            client_->contention().note(terms_.keys->lock, now());
+            answer.refusal.ttl = milliseconds{*view[1].integer()};
+            if (view.size() == 6U) answer.refusal.owner = *view[5].string();
+            if (view.size() < 5U || *view[2].integer() < 0) return answer;
+            answer.place = *view[2].integer();
+            answer.time = view.time(ReplyShape::acquired).value_or(0us);
+            answer.server = reply.server;
+            answer.will_be_told = view[4].integer() == 1 && client_->listening();
+            will_be_told_ = answer.will_be_told;
+            last_time_ = answer.time;
+            last_server_ = answer.server;
+            if (world_->has(Mutant::late_grant_believed)) answer.time = 1us;
+        }
+        return answer;
+    }
+
+    // ---- Coverage
+
+    static Coverage::Machine& admissions() {
+        static Coverage::Machine machine{"LockTable",
+                                         {"queued", "turn", "handed", "nested", "deadlock", "busy",
+                                          "cancelled", "closed", "wrong_key_type"}};
+        return machine;
+    }
+    static Coverage::Machine& pauses() {
+        static Coverage::Machine machine{
+            "LockTable", {"in_time", "granted", "recheck", "lost", "cancelled", "closed"}};
+        return machine;
+    }
+    static Coverage::Machine& acquisition_coverage() {
+        static Coverage::Machine machine{
+            "Acquisition",
+            {"MakeHold", "SendSet", "SendScript", "StoreFence", "AskForWaiters", "TellFault",
+             "SleepUntil", "ReturnVotes", "PassPlaceOn", "KeepHold", "AcquisitionDone",
+             "AcquisitionFailed", "LetGo"}};
+        static_assert(std::variant_size_v<detail::AcquisitionAction> == 13);
+        return machine;
+    }
+    static Coverage::Machine& nesting_coverage() {
+        static Coverage::Machine machine{
+            "Nesting",
+            {"SendNest", "NoteNestFault", "NestSleep", "ConfirmOuter", "NestDone", "NestFailed"}};
+        static_assert(std::variant_size_v<detail::NestAction> == 6);
+        return machine;
+    }
+
+    Client* client_;
+    const World* world_;
+    const AcquisitionPlan* wanted_;
+    const detail::HoldTerms terms_;
+    LockOwner owner_;
+    LockOwner caller_;
+    const detail::Acquisition acquisition_;
+    Moment started_;
+    detail::AcquisitionMachine machine_;
+    Done done_;
+
+    State state_ = State::busy;
+    bool stop_ = false;
+    const char* event_ = "enter";
+    TimePoint asleep_until_ = TimePoint::min();
+    TimePoint paused_until_{};
+    TimePoint sent_{};
+    std::optional<detail::AcquireRequest> request_{};
+    LockTable::Turn turn_{};
+    HoldPtr hold_{};
+    std::optional<detail::Nesting> nesting_{};
+    std::uint64_t count_ = 0;
+    std::shared_ptr<Asking> asking_{};
+    std::shared_ptr<const std::string> server_{};  // that has answered last
+    bool will_be_told_ = false;
+    microseconds last_time_{0};
+    std::shared_ptr<const std::string> last_server_{};
+};
+
+/// The end of one acquisition: what `Releasing` does.
+class Releasing {
+public:
+    using Machine = detail::ReleaseMachine;
+    using Done = std::function<void()>;
+
+    Releasing(Client& client, Done done) : client_(&client), done_(std::move(done)) {}
+
+    void start(const LockTable::Ending& ending, ReleaseMode mode) {
+        using Kind = LockTable::Ending::Kind;
+        static constexpr std::array kinds{Machine::Ended::Kind::past, Machine::Ended::Kind::nested,
+                                          Machine::Ended::Kind::last, Machine::Ended::Kind::handed,
+                                          Machine::Ended::Kind::past};
+        endings().took("end", static_cast<std::size_t>(ending.kind));
+        if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
+        hold_ = ending.hold;
+        (*client_->world().trace)("releases ", tail(hold_->token().bytes));
+        started_ = client_->world().timeline->now();
+        give_up_at_ = client_->now() + client_->command_timeout();
+        ended_ = true;
+        act("begin", machine_.begin({.kind = kinds[static_cast<std::size_t>(ending.kind)],
+                                     .count = ending.count,
+                                     .watched = ending.watched,
+                                     .has_heir = ending.can_hand_off,
+                                     .unclear_try = hold_->open_tries.unclear,
+                                     .valid_until = hold_->valid_until(),
+                                     .masters = hold_->open_tries.masters(),
+                                     .mode = mode,
+                                     .give_up_at = give_up_at_},
+                                    client_->now()));
+    }
+
+private:
+    using Action = Machine::Action;
+
+    TimePoint now() const { return client_->now(); }
+
+    void act(const char* event, Action action) {
+        coverage().took(event, action.index());
+        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+    }
+    void next() { act("next", machine_.next()); }
+
+    void carry_out(const Machine::StopRenewal& stop) {
+        const World& world = client_->world();
+        if (world.has(Mutant::released_renewed) && hold_->renewed_by_watchdog) renew_on();
+        if (stop.whole_hold || world.has(Mutant::nested_end_stops_renewal)) {
+            client_->dismiss(*hold_);
+        } else {
+            client_->renewal().machine().dismiss_one(*hold_);
+        }
+        next();
+    }
+
+    /// As a renewal that knows nothing of the release would do it.
+    void renew_on() {
+        const Lease lease = hold_->terms().lease;
+        client_->host().soon(Moment{lease.duration()} / 3, [this, lease] {
+            const Call call = detail::extend_call(*hold_, lease);
+            client_->ask(0, hold_, call, call, now() + client_->command_timeout(),
+                         [](const auto&) {});
+        });
+    }
+
+    void carry_out(const Machine::SendCount& send) {
+        constexpr std::int64_t ttl_as_it_is = 0;
+        ask(detail::nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by,
+            [this](const Reply& reply) {
+                const bool ours = reply.view().integer() != 0;
+                act(ours ? "count answered" : "count answered: not ours",
+                    machine_.count_answered(ours));
+            });
+    }
+
+    void carry_out(const Machine::SendMove& send) {
+        next_ = std::make_shared<Hold>(hold_->terms(), client_->new_token(hold_->owner()),
+                                       hold_->owner());
+        const TimePoint sent = now();
+        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
+        ask(detail::move_call(*hold_, next_->token(), ttl), send.answer_by,
+            [this, sent](const Reply& reply) {
+                const detail::ReplyView answer = reply.view();
+                next_->taken(sent);
+                const bool moved = answer[0].integer() == 1;
+                act(moved ? "moved" : "not moved",
+                    machine_.move_answered(
+                        {.moved = moved,
+                         .repeated = reply.repeated,
+                         .others_wait = answer[1].integer() > 0,
+                         .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
+                         .sent = sent,
+                         .valid_until = next_->valid_until()}));
+            });
+    }
+
+    void carry_out(const Machine::SendRelease& send) {
+        ask(detail::release_call(*of(send.token)), send.answer_by, [this](const Reply& reply) {
+            const auto value = reply.view().integer().value_or(0);
+            static constexpr std::array events{"not ours", "released", "released, more to serve"};
+            act(events[static_cast<std::size_t>(value)],
+                machine_.release_answered(
+                    {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
+        });
+    }
+
+    void carry_out(const Machine::PostRelease& post) {
+        const bool sent = client_->post(0, hold_, detail::release_call(*hold_), post.answer_by,
+                                        [client = client_, hold = hold_](const auto& reply) {
+                                            sent_release_ended(*client, hold, reply);
+                                        });
+        act(sent ? "posted" : "not posted", machine_.posted(sent));
+    }
+
+    static void sent_release_ended(Client& client, const HoldPtr& hold,
+                                   const Expected<Reply, Fault>& reply) {
+        using detail::SentRelease;
+        const SentRelease what = reply ? SentRelease::answered(reply->view().integer().value_or(0),
+                                                               hold->unanswered().acquire)
+                                       : SentRelease::failed(reply.error().error);
+        sent_coverage().took(reply ? "answered" : "failed", what.clean_up.needed() ? 0 : 1);
+        client.clean_up(hold, what.clean_up);
+    }
+
+    void carry_out(const Machine::RetryAt& retry) {
+        client_->host().later(client_->host().moment_of(retry.time),
+                              [this] { act("pause_over", machine_.pause_over()); });
+    }
+
+    void carry_out(const Machine::HandOver& over) {
+        hold_->advance(Phase::releasing, Phase::released);
+        const auto& move = over.move;
+        const bool kept = client_->with_table([&](LockTable& table) {
+            return table.moved(*hold_,
+                               {next_->token(), move.sent, {.unclear = move.repeated}, move.fence},
+                               move.others_wait, now());
+        });
+        act(kept ? "handed over" : "nobody to hand over to", machine_.handed_over(kept));
+    }
+
+    void carry_out(const Machine::FreeHold&) {
+        hold_->advance(Phase::releasing, Phase::released);
+        client_->with_table([this](LockTable& table) { table.released(*hold_); });
+        next();
+    }
+
+    void carry_out(const Machine::DeclareLost&) {
+        client_->declare_lost(hold_, detail::ServerKeeps::nothing);
+        next();
+    }
+
+    void carry_out(const Machine::CleanUpToken& clean_up) {
+        const bool is_next = clean_up.token == Machine::Which::next;
+        if (is_next && client_->world().has(Mutant::moved_token_left)) return next();
+        client_->clean_up(of(clean_up.token), clean_up.what);
+        next();
+    }
+
+    void carry_out(const Machine::Done&) {
+        client_->world().checker->returned(client_->number(), started_, give_up_at_, "release");
+        std::exchange(done_, nullptr)();
+    }
+
+    const HoldPtr& of(Machine::Which token) const {
+        return token == Machine::Which::held ? hold_ : next_;
+    }
+
+    detail::MastersHeard heard() const { return {0, hold_->unanswered().acquire}; }
+
+    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered) {
+        client_->ask(0, next_ != nullptr ? next_ : hold_, call, call, answer_by,
+                     [this, held = hold_,
+                      answered = std::move(answered)](const Expected<Reply, Fault>& reply) {
+                         if (reply) return answered(*reply);
+                         act("failed", machine_.failed(reply.error(), heard(), now()));
+                     });
+    }
+
+    static Coverage::Machine& endings() {
+        static Coverage::Machine machine{"LockTable",
+                                         {"nothing", "nested", "last", "handed", "past"}};
+        return machine;
+    }
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{
+            "Release",
+            {"StopRenewal", "SendCount", "SendMove", "SendRelease", "PostRelease", "RetryAt",
+             "HandOver", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
+        static_assert(std::variant_size_v<Action> == 11);
+        return machine;
+    }
+    static Coverage::Machine& sent_coverage() {
+        static Coverage::Machine machine{"SentRelease", {"clean-up", "nothing"}};
+        return machine;
+    }
+
+    Client* client_;
+    Done done_;
+    Machine machine_{};
+    HoldPtr hold_{};
+    HoldPtr next_{};
+    Moment started_{0};
+    TimePoint give_up_at_{};
+    bool ended_ = false;
+};
+
+/// Another lease for a hold: what `extend_hold` does.
+class Extending {
+public:
+    using Machine = detail::ExtensionMachine;
+
+    Extending(Client& client, HoldPtr hold, Lease lease)
+        : client_(&client),
+          hold_(std::move(hold)),
+          give_up_at_(client.now() + client.command_timeout()),
+          started_(client.world().timeline->now()),
+          machine_({.lease = lease, .last_end = hold_->last_end(), .give_up_at = give_up_at_}) {}
+
+    void start() {
+        (*client_->world().trace)("extends ", tail(hold_->token().bytes));
+        begin("begin");
+    }
+
+private:
+    void begin(const char* event) {
+        const bool valid = hold_->valid(client_->now());
+        act(event, machine_.begin(client_->now(), valid));
+    }
+
+    void act(const char* event, Machine::Action action) {
+        coverage().took(event, action.index());
+        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+    }
+
+    void carry_out(const Machine::SendExtend& send) {
+        const Call call = detail::extend_call(*hold_, send.lease);
+        client_->ask(0, hold_, call, call, send.answer_by,
+                     [this](const Expected<Reply, Fault>& reply) {
+                         if (!reply) {
+                             return act("failed", machine_.failed(reply.error(), client_->now()));
+                         }
+                         server_ = reply->server;
+                         const bool ours = reply->view().integer() == 1;
+                         act(ours ? "ours" : "not ours", machine_.answered(ours));
+                     });
+    }
+
+    void carry_out(const Machine::Confirm& confirm) {
+        const bool in_time = hold_->confirm_in_time(client_->now(), confirm.sent, confirm.lease);
+        if (in_time) {
+            client_->world().checker->prolonged(*hold_, Client::lock_of(*hold_), server_, 0);
+        }
+        act(in_time ? "confirmed" : "confirmed too late", machine_.confirmed(in_time));
+    }
+
+    void carry_out(const Machine::NoteProlonged&) {
+        hold_->may_be_prolonged = true;
+        act("next", machine_.next());
+    }
+
+    void carry_out(const Machine::DeclareLost& lost) {
+        client_->declare_lost(hold_, lost.server);
+        if (client_->world().has(Mutant::extension_releases)) {
+            client_->clean_up(hold_, {.at_once = lost.server == detail::ServerKeeps::lock});
+        }
+        const bool is_lost = hold_->in(Phase::lost);
+        act(is_lost ? "declared lost" : "released meanwhile", machine_.declared_lost(is_lost));
+    }
+
+    void carry_out(const Machine::RetryAt& retry) {
+        client_->host().later(client_->host().moment_of(retry.time), [this] { begin("again"); });
+    }
+
+    void carry_out(const Machine::Done&) {
+        client_->world().checker->returned(client_->number(), started_, give_up_at_, "extend");
+    }
+
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{
+            "Extension",
+            {"SendExtend", "Confirm", "NoteProlonged", "DeclareLost", "RetryAt", "Done"}};
+        static_assert(std::variant_size_v<Machine::Action> == 6);
+        return machine;
+    }
+
+    Client* client_;
+    HoldPtr hold_;
+    TimePoint give_up_at_;
+    Moment started_;
+    Machine machine_;
+    std::shared_ptr<const std::string> server_{};
+};
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,526 @@
+#pragma once
+
+#include "server.hpp"
+#include <redlatch/core/hold.hpp>
+#include <redlatch/options.hpp>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+/// What must be true after every step of a schedule, and at its end. Throws `Violation`.
+class Checker {
+public:
+    using HoldPtr = std::shared_ptr<detail::Hold>;
+
+    Checker(const Plan& plan, const Timeline& timeline, Trace& trace,
+            std::vector<std::unique_ptr<Server>>& servers)
+        : plan_(&plan), timeline_(&timeline), trace_(&trace), servers_(&servers) {}
+
+    void add(const Host& host) { hosts_.push_back(&host); }
+
+    // ---- What clients do
+
+    /// `first`: as opposed to once more.
+    void sent(const Command& command, bool first) {
+        Token& token = token_of(command.token());
+        token.lock = command.lock;
+        if (command.asks()) token.fenced = command.fenced();
+        if (command.verb == Verb::release) {
+            token.dead = true;
+        } else if (token.dead && (first || command.asks())) {
+            fail("a token is used after its release was sent: " + std::string{command.token()});
+        }
+    }
+
+    /// Nobody will use the token again. What a hidden repetition got for it, nobody gives back.
+    void dies(std::string_view name) {
+        Token& token = token_of(name);
+        token.dead = true;
+        if (plan_->rates.doubled > 0) damage_by_owner(token.lock, name);
+    }
+
+    /// A release of the token is planned.
+    void cleans_up(std::string_view name) {
+        dies(name);
+        token_of(name).to_be_released = true;
+    }
+    /// Not all that was planned will be done.
+    void clean_up_failed() { tidy_ = false; }
+
+    void waits(int process, int lock, int more) {
+        Lock& here = locks_[static_cast<std::size_t>(lock)];
+        here.waiting[static_cast<std::size_t>(process)] += more;
+    }
+
+    /// `handoffs`: how often in a row the lock may pass on inside the process.
+    void begins(const HoldPtr& hold, int lock, unsigned handoffs) {
+        Lock& here = locks_[static_cast<std::size_t>(lock)];
+        const std::string& name = hold->token().bytes;
+        (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
+        Token& token = token_of(name);
+        const std::uint64_t expected = hold->terms().traits.fenced ? token.fence : 0;
+        if (plan_->masters == 1 && hold->fence != expected && token.generation == generation(0)) {
+            fail("the fencing token is not its own: " + name);
+        }
+        token.end = hold->valid_until();
+        if (plan_->is_calm()) check_row(here, process_of(name), handoffs);
+        here.holds.push_back(hold);
+        here.idle_since = timeline_->now();
+        check_end(lock, *hold);
+        check_exclusion(here);
+    }
+
+    /// Its holder relies on it for longer now, by the word of the server of that run id.
+    void prolonged(const detail::Hold& hold, int lock,
+                   const std::shared_ptr<const std::string>& server, int master) {
+        (*trace_)("prolongs ", tail(hold.token().bytes), " until ", moment_of_end(hold) / 1us,
+                  "us");
+        Token& token = token_of(hold.token().bytes);
+        const bool is_longer = hold.valid_until() > std::exchange(token.end, hold.valid_until());
+        if (is_longer && server == this->server(master).id()) token.generation = generation(master);
+        check_end(lock, hold);
+    }
+
+    /// Somebody is about to be told that the hold is lost.
+    void lost(const detail::Hold& hold, int lock, bool closing) {
+        (*trace_)("lost: ", tail(hold.token().bytes));
+        if (promised(hold) && !closing) fail("told of a loss that is none: " + hold.token().bytes);
+        const bool watched =
+            std::ranges::any_of(hold.nest, [](const auto& one) { return one.watched; });
+        const TimePoint soon =
+            detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
+        const bool runs_out = soon < hold.last_end() && !closing;
+        if (watched && runs_out && is_undisturbed()) fail("a watched hold was not renewed");
+        dies(hold.token().bytes);
+        damage_by_owner(lock, hold.token().bytes);
+        for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
+            const bool keeps = at.owner.token == hold.token().bytes;
+            if (keeps && at.owner.end != Moment::max()) tidy_at_ = std::max(tidy_at_, at.owner.end);
+        }
+    }
+
+    /// When nothing is left behind any more, at the latest: what is lost ends by itself.
+    Moment tidy_at() const { return std::max(tidy_at_, timeline_->now()) + 200ms; }
+
+    /// Somebody wants to be told when the hold is lost.
+    void awaits_loss(const HoldPtr& hold) { awaited_.push_back({hold, hold->lost_token()}); }
+
+    /// A call ended that was to end at `limit`.
+    void returned(int process, Moment started, TimePoint limit, const char* call) {
+        const Host& host = this->host(process);
+        const bool was_stopped = host.frozen_until() > started;
+        if (!was_stopped && host.clock() > detail::saturating_add(limit, allowed_lateness)) {
+            fail(std::string{call} + " returned too late");
+        }
+    }
+
+    // ---- What goes wrong
+
+    /// A command went wrong; that is over at `when`.
+    void disturbed(Moment when) { disturbed_ = std::max(disturbed_, when); }
+
+    /// Something that only the end of a lease heals.
+    void damaged(Moment when) { damage_until(when + plan_->longest_lease + longest_delay()); }
+    void message_lost(Moment when) {
+        damaged(when);
+        tidy_ = false;
+    }
+    void doubled() { tidy_ = false; }
+    void ended(Moment when) {
+        damaged(when);
+        tidy_ = false;
+    }
+    void failed_over(bool keeps_keys, Moment jump) {
+        damaged(timeline_->now() + std::chrono::abs(jump));
+        tidy_ = false;
+        for (Lock& here : locks_) {
+            here.order.clear();
+            here.order_is_known = false;
+            // Numbers rise with the clock then; not if that is behind.
+            if (!keeps_keys && jump < 0ns) here.fence = 0;
+        }
+    }
+    /// Outside the promise.
+    void clock_stepped(Moment jump) {
+        clocks_keep_time_ = false;
+        failed_over(true, jump);
+        for (Lock& here : locks_) here.fence = 0;
+    }
+
+    // ---- What the server does
+
+    void before(const Command& command) {
+        Lock& here = locks_[static_cast<std::size_t>(command.lock)];
+        AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
+        // Nobody takes it without a command.
+        const bool free = at.owner.token.empty() && at.is_known;
+        at.before = free ? Server::Owner{} : server(command.master).owner(command.lock);
+        at.is_known = true;
+        if (at.before.token != at.owner.token) {
+            here.expired = std::max(here.expired, at.owner.end);
+            if (!at.owner.token.empty()) here.order_is_known = false;
+        }
+    }
+
+    void executed(const Command& command, const ModelRedis::Value& value) {
+        const bool refused = value.is_error() && (value.text.starts_with("LATE ") ||
+                                                  value.text.starts_with("NOSCRIPT "));
+        if (value.is_error() && !refused) fail("the script failed: " + value.text);
+        if (!refused) check_in_time(command, value);
+        Lock& here = locks_[static_cast<std::size_t>(command.lock)];
+        AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
+        if (command.verb == Verb::release && !refused) {
+            leave_order(here, command.token());
+            token_of(command.token()).to_be_released = false;
+        }
+        const Server::Owner owner = server(command.master).owner(command.lock);
+        if (owner.token != at.before.token) changed_hands(here, command, owner.token);
+        at.owner = owner;
+        if (owner.end == Moment::max()) fail("a lock that never expires");
+        const bool for_owner = command.verb != Verb::release;
+        if (for_owner && !refused && owner.token == command.token()) came_late(command.token());
+        if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
+        for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owner);
+    }
+
+    // ---- What must be true
+
+    /// At a moment at which nothing has happened yet.
+    void check() {
+        for (Lock& here : locks_) {
+            if (here.holds.empty() && !somebody_waits(here)) {
+                here.idle_since = timeline_->now();
+                continue;
+            }
+            std::erase_if(here.holds, [](const auto& hold) { return !hold->in(Phase::held); });
+            check_exclusion(here);
+            check_idle(here);
+        }
+        if (!awaited_.empty()) check_losses();
+    }
+
+    /// Nobody uses anything any more; nothing is under way.
+    void check_end_of_use() const {
+        // Some releases never came through.
+        const bool released = std::ranges::none_of(
+            tokens_, [](const auto& named) { return named.second.to_be_released; });
+        if (tidy_ && released) check_nothing_left("left behind: ");
+    }
+    void check_quiet() const { check_nothing_left("left behind for good: "); }
+
+    [[noreturn]] void fail(const std::string& what) const {
+        (*trace_)("VIOLATION ", what);
+        throw Violation{what};
+    }
+
+private:
+    using Phase = detail::Phase;
+
+    struct Token {
+        int lock = 0;
+        bool dead = false;
+        bool to_be_released = false;  ///< somebody has said so, and no release has come yet
+        int generation = 0;           ///< of the server that gave it the lock
+        bool fenced = false;
+        std::uint64_t fence = 0;
+        TimePoint end{};  ///< of the validity
+    };
+    struct AtMaster {
+        Server::Owner before{};
+        Server::Owner owner{};
+        bool is_known = true;
+    };
+    struct Queued {
+        std::string token;
+        Moment present_until;  ///< for so long the server takes it for alive
+        Moment since;
+    };
+    struct Lock {
+        std::vector<HoldPtr> holds{};
+        std::array<int, most_processes> waiting{};
+        Moment idle_since{0};
+        std::array<AtMaster, most_masters> at{};
+        std::uint64_t fence = 0;      ///< the greatest
+        Moment expired{-1h};          ///< when a lease ended without a release
+        std::vector<Queued> order{};  ///< who queues, first come first
+        bool order_is_known = true;
+        int last_process = -1;
+        unsigned in_row = 0;  ///< how often that one has had it since, while others waited
+    };
+    struct Awaited {
+        HoldPtr hold;
+        std::stop_token lost;
+    };
+
+    static constexpr milliseconds allowed_lateness{51};
+    static constexpr Moment recheck_cap = 10s;
+
+    struct Hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view token) const {
+            // Their ends tell them apart.
+            return std::hash<std::string_view>{}(tail(token));
+        }
+    };
+    Token& token_of(std::string_view name) {
+        const auto at = tokens_.find(name);
+        return at != tokens_.end() ? at->second : tokens_[std::string{name}];
+    }
+
+    Server& server(int master) const { return *(*servers_)[static_cast<std::size_t>(master)]; }
+    int generation(int master) const { return server(master).generation(); }
+    const Host& host(int process) const { return *hosts_[static_cast<std::size_t>(process)]; }
+    const Host& host_of(const detail::Hold& hold) const {
+        return host(process_of(hold.token().bytes));
+    }
+
+    bool is_undisturbed() const {
+        return plan_->is_calm() && plan_->longest_lease > 20 * plan_->latency;
+    }
+
+    Moment longest_delay() const { return longest_delay_; }
+
+    Moment moment_of_end(const detail::Hold& hold) const {
+        return host_of(hold).moment_of(hold.valid_until());
+    }
+    bool valid(const detail::Hold& hold) const {
+        const Host& holder = host_of(hold);
+        return hold.in(Phase::held) && !holder.crashed() && hold.valid(holder.clock());
+    }
+    /// What the server before gave is outside the promise: the key may be gone with it, and the
+    /// clocks may differ.
+    bool promised(const detail::Hold& hold) const {
+        if (!clocks_keep_time_ || !valid(hold)) return false;
+        const auto token = tokens_.find(hold.token().bytes);
+        return token != tokens_.end() && token->second.generation == generation(0);
+    }
+
+    /// The last fencing token stays for a day.
+    void check_nothing_left(const std::string& what) const {
+        constexpr std::int64_t longest = milliseconds{24h + 1min}.count();
+        for (const auto& server : *servers_) {
+            for (const std::string& key : server->all_keys()) {
+                const std::int64_t ttl = server->ttl(key);
+                if (key.starts_with("redlatch:fence:") && ttl > 0 && ttl < longest) continue;
+                fail(what + key);
+            }
+        }
+    }
+
+    void check_in_time(const Command& command, const ModelRedis::Value& value) const {
+        const bool gives = command.verb == Verb::acquire ||
+                           (command.verb == Verb::move && value.elements[0].integer == 1);
+        if (gives && clocks_keep_time_ && timeline_->now() > command.too_late) {
+            fail("carried out when nobody waited for it any more");
+        }
+    }
+
+    // ---- The owner at the server
+
+    void changed_hands(Lock& here, const Command& command, const std::string& to) {
+        if (to.empty()) return;
+        const bool moved = command.verb == Verb::move;
+        Token& token = token_of(to);
+        if (moved) {
+            token.lock = command.lock;
+            token.fenced = command.number(4) == 1;
+        }
+        token.generation = generation(command.master);
+        if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
+        const auto process = static_cast<std::size_t>(process_of(to));
+        const bool never_told = plan_->processes[process].deaf && token.dead;
+        if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
+        if (token.lock != command.lock) fail("given to who never asked for it: " + to);
+        const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release;
+        if (here.order_is_known && by_queue) check_order(here, to);
+        if (command.verb == Verb::set) here.order_is_known = here.order.empty();
+        leave_order(here, to);
+    }
+
+    /// Whoever is given the lock has a greater number than all before.
+    void check_fence(Lock& here, Token& token, int lock) {
+        token.fence = server(0).fence(lock);
+        if (token.fence <= here.fence) fail("a fencing token that is no greater than before");
+        here.fence = token.fence;
+    }
+
+    /// Where a dead token took the lock, or kept it for longer, that lasts until its release, if
+    /// one is still planned, or else as long as the lease.
+    void came_late(std::string_view name) {
+        const Token& token = token_of(name);
+        if (!token.dead) return;
+        (*trace_)("  a dead token has it");
+        damaged(timeline_->now());
+        if (!token.to_be_released) tidy_ = false;
+    }
+
+    void note_asked(Lock& here, const Command& command, const ModelRedis::Value& value) {
+        const bool refused = value.elements[0].integer == 0;
+        if (!refused) token_of(command.token()).generation = generation(command.master);
+        if (refused && command.stay() > 0ms) check_companions(command);
+        const bool queues = refused && value.elements[2].integer >= 0;
+        const Moment present_until = timeline_->now() + command.stay();
+        const auto known = std::ranges::find(here.order, command.token(), &Queued::token);
+        if (!queues) {
+            leave_order(here, command.token());
+        } else if (known == here.order.end()) {
+            here.order.push_back({std::string{command.token()}, present_until, timeline_->now()});
+        } else {
+            known->present_until = std::max(known->present_until, present_until);
+        }
+        if (queues && token_of(command.token()).dead) tidy_ = false;
+    }
+
+    /// Nobody who could have been told was passed over.
+    void check_order(const Lock& here, const std::string& to) const {
+        if (!plan_->is_calm()) return;
+        for (const auto& [earlier, present_until, since] : here.order) {
+            if (earlier == to) return;
+            const bool present = timeline_->now() + 2ms < present_until;
+            if (present && server(0).subscribed(process_of(earlier))) {
+                fail("a later one is served first: " + std::string{tail(to)} + " before " +
+                     std::string{tail(earlier)});
+            }
+        }
+    }
+
+    static void leave_order(Lock& here, std::string_view token) {
+        std::erase_if(here.order, [token](const Queued& one) { return one.token == token; });
+    }
+
+    /// A process that others wait behind does not keep the lock for its own. What it knows of them may be
+    /// some moments old.
+    void check_row(Lock& here, int process, unsigned handoffs) const {
+        const Moment old = timeline_->now() - 10ms - 4 * plan_->latency;
+        const bool others_wait = std::ranges::any_of(here.order, [&](const Queued& one) {
+            return process_of(one.token) != process && one.since < old &&
+                   timeline_->now() + 2ms < one.present_until &&
+                   server(0).subscribed(process_of(one.token));
+        });
+        const bool same = std::exchange(here.last_process, process) == process;
+        here.in_row = same && others_wait ? here.in_row + 1 : 0;
+        if (here.in_row > handoffs) fail("passed on inside a process while others wait");
+    }
+
+    void check_companions(const Command& command) const {
+        const auto& keys = *Names::get().of(command.lock);
+        if (server(command.master).ttl(keys.queue) == -1 ||
+            server(command.master).ttl(keys.waiters) == -1) {
+            fail("a companion key that never expires");
+        }
+    }
+
+    /// A majority keeps a lock for its holder for as long as he relies on it.
+    /// `known`: who has it at the master that has just carried out `after`.
+    void check_end(int lock, const detail::Hold& hold, const Command* after = nullptr,
+                   const Server::Owner* known = nullptr) const {
+        if (!promised(hold)) return;
+        const Moment end = moment_of_end(hold);
+        std::size_t keep = 0;
+        bool anothers = false;
+        for (const auto& server : *servers_) {
+            const bool is_known = after != nullptr && after->master == server->number();
+            const Server::Owner owner = is_known ? *known : server->owner(lock);
+            anothers = anothers || owner.token != hold.token().bytes;
+            keep += owner.token == hold.token().bytes && owner.end >= end ? 1U : 0U;
+        }
+        if (2 * keep > servers_->size()) return;
+        if (anothers) fail("held, and the server's lock is another's: " + hold.token().bytes);
+        fail("held for longer than the server keeps it");
+    }
+
+    void check_exclusion(const Lock& here) const {
+        const auto count =
+            std::ranges::count_if(here.holds, [this](const auto& hold) { return promised(*hold); });
+        if (count > 1) fail("two holders");
+    }
+
+    /// Who asked to be told of a loss was told by the end of the validity.
+    void check_losses() {
+        std::erase_if(awaited_, [this](const Awaited& awaited) {
+            const detail::Hold& hold = *awaited.hold;
+            const Host& holder = host_of(hold);
+            if (awaited.lost.stop_requested() || holder.crashed()) return true;
+            if (!hold.in(Phase::held) && !hold.in(Phase::lost)) return true;
+            const Moment due = std::max(moment_of_end(hold), holder.frozen_until());
+            if (holder.runs() && timeline_->now() > due + allowed_lateness) {
+                fail("lost() is late: " + hold.token().bytes);
+            }
+            return false;
+        });
+    }
+
+    // ---- Progress
+
+    void damage_until(Moment end_of_lease) {
+        damaged_ = std::max(damaged_, end_of_lease + recheck_cap);
+    }
+    void damage_by_owner(int lock, std::string_view token) {
+        for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
+            if (at.owner.token == token && at.owner.end != Moment::max())
+                damage_until(at.owner.end);
+        }
+    }
+
+    bool somebody_waits(const Lock& here) const {
+        for (std::size_t process = 0; process < hosts_.size(); ++process) {
+            if (here.waiting[process] > 0 && hosts_[process]->runs()) return true;
+        }
+        return false;
+    }
+
+    /// Without trouble a free lock is taken within some round trips. After a command went wrong it
+    /// takes the command timeout and a retry, once more for the release in the background; after
+    /// the end of a lease, or where a message was lost, a re-check.
+    void check_idle(Lock& here) {
+        const Moment now = timeline_->now();
+        const bool held =
+            std::ranges::any_of(here.holds, [this](const auto& h) { return valid(*h); });
+        if (held || !somebody_waits(here)) {
+            here.idle_since = now;
+            return;
+        }
+        for (const auto& hold : here.holds) {
+            here.idle_since = std::max(here.idle_since, std::min(now, moment_of_end(*hold)));
+            // Who took it by a slow command relies on it for less than the server's lease.
+            for (const AtMaster& at : here.at) {
+                if (hold->token().bytes == at.owner.token) damage_until(at.owner.end);
+            }
+        }
+        const Moment retry = plan_->backoff.max + Moment{50ms} + 10 * plan_->latency;
+        Moment limit = here.idle_since + 2 * retry;
+        limit = std::max(limit, disturbed_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
+        limit = std::max(limit, damaged_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
+        for (const AtMaster& at : here.at) {
+            if (!at.owner.token.empty() && at.owner.end <= now) {
+                here.expired = std::max(here.expired, at.owner.end);
+            }
+        }
+        limit = std::max(limit, here.expired + recheck_cap + 2 * retry);
+        if (now > limit) fail("nobody gets the lock, and somebody waits");
+    }
+
+    const Plan* plan_;
+    const Timeline* timeline_;
+    Trace* trace_;
+    std::vector<std::unique_ptr<Server>>* servers_;
+    std::vector<const Host*> hosts_;
+    std::array<Lock, most_locks> locks_{};
+    std::unordered_map<std::string, Token, Hash, std::equal_to<>> tokens_;
+    std::vector<Awaited> awaited_;
+    Moment longest_delay_{plan_->longest_lease};
+    Moment disturbed_{-1h};
+    Moment damaged_{-1h};
+    Moment tidy_at_{0};
+    bool tidy_ = true;
+    bool clocks_keep_time_ = true;
+};
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,762 @@
+#pragma once
+
+#include "checker.hpp"
+#include "coverage.hpp"
+#include "network.hpp"
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/command.hpp>
+#include <redlatch/core/grant.hpp>
+#include <redlatch/core/hold.hpp>
+#include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/renewal.hpp>
+#include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/simple.hpp>
+#include <redlatch/service/contention.hpp>
+#include <redlatch/service/hold_calls.hpp>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+using detail::Call;
+using detail::CleanUp;
+using detail::Fault;
+using detail::Hold;
+using detail::LockTable;
+using detail::Phase;
+using detail::Reply;
+using HoldPtr = std::shared_ptr<Hold>;
+
+/// What the parts of a schedule stand on.
+struct World {
+    const Plan* plan;
+    Timeline* timeline;
+    Trace* trace;
+    Network* network;
+    Checker* checker;
+
+    bool has(Mutant mutant) const { return plan->mutant == mutant; }
+};
+
+/// One that waits at the lock table: a thread that parks, or an operation without one. Lives as long as
+/// the schedule.
+class Sleeper : public LockTable::Waiter {
+public:
+    virtual ~Sleeper() = default;
+    /// Wakes it, soon.
+    virtual void ring() = 0;
+};
+
+class Client;
+
+/// One command of a client to one master, until there is an answer or its time is over: what `Node` and
+/// `Exchange` do.
+class Asking : public std::enable_shared_from_this<Asking> {
+public:
+    using Done = std::function<void(Expected<Reply, Fault>)>;
+
+    Asking(Client& client, HoldPtr hold, const Call& call, const Call& again, TimePoint answer_by,
+           detail::ReplyUse use, Done done)
+        : client_(&client),
+          hold_(std::move(hold)),
+          call_(call),
+          again_(again),
+          answer_by_(answer_by),
+          command_(use),
+          done_(std::move(done)) {}
+
+    /// Without a connection, it makes one.
+    void start(int master, std::shared_ptr<Connection> connection);
+
+    /// Its sender waits no longer.
+    void cancel() {
+        if (!done_) return;
+        if (connection_ != nullptr) connection_->alive = false;
+        settle(Unexpected{Fault{.error = {Errc::cancelled, {}, {}, "cancelled", {}},
+                                .transient = false,
+                                .maybe_executed = sent_any_}});
+    }
+
+    /// False where nothing was sent, and nothing will be.
+    bool was_posted() const { return posted_; }
+
+private:
+    void connect();
+    void use(std::shared_ptr<Connection> connection);
+    void send();
+    void arrived(std::uint64_t number, Arrived arrived);
+    void failed(detail::ConnectionFailure failure, Fault fault);
+    void judge(detail::ReplyKind kind, Expected<Reply, Fault> reply);
+    void out_of_time();
+    void settle(Expected<Reply, Fault> reply) {
+        if (done_) std::exchange(done_, nullptr)(std::move(reply));
+    }
+
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{"Command",
+                                         {"deliver", "send", "reconnect", "redirect", "fail"}};
+        return machine;
+    }
+
+    Client* client_;
+    HoldPtr hold_;  // the call borrows from it
+    Call call_;
+    Call again_;
+    TimePoint answer_by_;
+    detail::Command command_;
+    Done done_;
+    int master_ = 0;
+    std::shared_ptr<Connection> connection_{};
+    TimePoint sent_{};
+    std::uint64_t sendings_ = 0;
+    bool sent_any_ = false;
+    bool posted_ = false;
+};
+
+/// What the renewal thread does: one connection to each master, on which the commands of tries are sent
+/// without waiting for answers.
+class RenewalDriver {
+public:
+    explicit RenewalDriver(Client& client, const detail::Renewal::Terms& terms)
+        : client_(&client), renewal_(terms) {}
+
+    detail::Renewal& machine() { return renewal_; }
+
+    /// There may be something to do sooner than it knew.
+    void wake_in_time();
+    bool closed() const { return closed_; }
+
+private:
+    using Renewal = detail::Renewal;
+    using Try = Renewal::Try;
+
+    struct Link {
+        std::shared_ptr<Connection> connection{};
+        bool connecting = false;
+        TimePoint answered_at = TimePoint::min();
+        std::vector<std::shared_ptr<Try>> waiting{};
+        std::vector<std::shared_ptr<Try>> pending{};
+    };
+
+    void run();
+    void perform_actions();
+    void perform(const Renewal::Send& send);
+    void perform(const Renewal::Renewed& renewed);
+    void perform(const Renewal::Lost& lost);
+    void perform(const Renewal::Silent& silent);
+    void connect(int master);
+    void write(int master, const std::shared_ptr<Try>& attempt, bool whole);
+    void arrived(int master, const std::shared_ptr<Connection>& connection,
+                 const std::shared_ptr<Try>& attempt, bool whole, Arrived arrived);
+    void break_off(int master);
+    void look_for_silence(int master, const std::shared_ptr<Connection>& connection,
+                          TimePoint since);
+
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{"Renewal",
+                                         {"Send", "Renewed", "Lost", "Silent", "nothing"}};
+        return machine;
+    }
+
+    Client* client_;
+    Renewal renewal_;
+    std::array<Link, most_masters> links_{};
+    TimePoint wakes_at_ = TimePoint::max();
+    const char* event_ = "due";
+    bool closed_ = false;
+};
+
+/// One client in a process of its own: its lock table, its connections, its renewal and its
+/// subscription, and what they do together (`Session`).
+class Client {
+public:
+    Client(const World& world, int number, const ProcessPlan& plan)
+        : world_(&world),
+          number_(number),
+          plan_(&plan),
+          noise_(plan.noise),
+          host_(*world.timeline, plan.clock, plan.rate_ppm),
+          table_(plan.noise),
+          renewal_(*this, {.several_masters = world.plan->masters > 1,
+                           .command_timeout = world.plan->command_timeout,
+                           .late_window = late_window()}) {}
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    const World& world() const { return *world_; }
+    const ProcessPlan& plan() const { return *plan_; }
+    int number() const { return number_; }
+    Dice& noise() { return noise_; }
+    Host& host() { return host_; }
+    TimePoint now() const { return host_.clock(); }
+    detail::Contention& contention() { return contention_; }
+    RenewalDriver& renewal() { return renewal_; }
+    milliseconds command_timeout() const { return world_->plan->command_timeout; }
+
+    /// How long it takes until a thread that was woken runs.
+    Moment start_up() { return noise_.span(0ns, world_->plan->latency / 4 + 1us); }
+
+    // ---- The lock table
+
+    /// Uses the lock table, and wakes whom that wakes.
+    template <class Use>
+    decltype(auto) with_table(Use use) {
+        struct Wake {
+            LockTable* table;
+            ~Wake() {
+                while (auto* const waiter = table->take_woken()) {
+                    static_cast<Sleeper*>(waiter)->ring();
+                }
+            }
+        } const wake{&table_};
+        return use(table_);
+    }
+    const LockTable& table() const { return table_; }
+
+    /// Ends an acquisition, and hands the lock to the next waiter here if that takes no command.
+    template <class End>
+    LockTable::Ending end_at_table(End end) {
+        return with_table([&](LockTable& table) {
+            LockTable::Ending ending = end(table);
+            if (ending.can_hand_off) table.hand_off(ending, now());
+            return ending;
+        });
+    }
+
+    // ---- Names
+
+    detail::Token new_token(detail::LockOwner owner) {
+        const auto thread = owner.thread();
+        const std::string name =
+            thread ? std::to_string(static_cast<std::uint64_t>(*thread)) : std::string{"hold"};
+        return {client_id(number_) + ":m:" + name + ":" + std::to_string(++tokens_)};
+    }
+    std::uint64_t new_id() { return ++ids_; }
+
+    // ---- Connections
+
+    std::shared_ptr<Asking> ask(int master, HoldPtr hold, const Call& call, const Call& again,
+                                TimePoint answer_by, Asking::Done done) {
+        auto asking = std::make_shared<Asking>(*this, std::move(hold), call, again, answer_by,
+                                               detail::ReplyUse::awaited, std::move(done));
+        asking->start(master, take_idle(master));
+        return asking;
+    }
+    /// Nobody waits for the answer. False where it was not sent, as on a connection that does not know
+    /// the script.
+    bool post(int master, HoldPtr hold, const Call& call, TimePoint answer_by, Asking::Done done) {
+        auto connection = take_idle(master);
+        if (connection == nullptr) return false;
+        auto asking = std::make_shared<Asking>(*this, std::move(hold), call, call, answer_by,
+                                               detail::ReplyUse::left, std::move(done));
+        asking->start(master, std::move(connection));
+        return asking->was_posted();
+    }
+
+    std::shared_ptr<Connection> take_idle(int master) {
+        auto& idle = idle_[static_cast<std::size_t>(master)];
+        std::erase_if(idle, [](const auto& connection) { return !connection->alive; });
+        if (idle.empty()) return nullptr;
+        auto connection = std::move(idle.back());
+        idle.pop_back();
+        connection->reused = true;
+        return connection;
+    }
+    void give_back(std::shared_ptr<Connection> connection) {
+        idle_[static_cast<std::size_t>(connection->master)].push_back(std::move(connection));
+    }
+
+    /// When a command that is given up at `answer_by` must do nothing any more. The clocks' rates
+    /// differ, and the server's may have been seen long ago.
+    Moment too_late(TimePoint answer_by) const {
+        const Moment end = host_.moment_of(std::max(answer_by, now()));
+        return end + end / 50 + detail::late_margin + 1ms;
+    }
+    Clock::duration late_window() const { return command_timeout() + detail::late_margin; }
+
+    // ---- Holds
+
+    void dismiss(Hold& hold) {
+        if (hold.renewed_by_watchdog) renewal_.machine().dismiss(hold);
+    }
+
+    void declare_lost(const HoldPtr& hold, detail::ServerKeeps server, bool closing = false) {
+        const bool first = hold->in(Phase::held);
+        if (first) world_->checker->lost(*hold, lock_of(*hold), closing);
+        if (first) hold->advance(Phase::held, Phase::lost);
+        if (!hold->in(Phase::lost)) return;
+        if (first) dismiss(*hold);
+        clean_up(hold, detail::after_loss({.first = first,
+                                           .server = server,
+                                           .several_masters = world_->plan->masters > 1,
+                                           .unanswered = hold->unanswered()}));
+        if (!first) return;
+        with_table([&](LockTable& table) { table.lost(hold); });
+        const Moment pause = world_->has(Mutant::loss_told_late) ? Moment{1s} : start_up();
+        if (hold->loss_is_awaited()) host_.soon(pause, [hold] { hold->tell_lost(); });
+    }
+
+    void clean_up(const HoldPtr& hold, CleanUp what) {
+        if (!what.needed()) return;
+        world_->checker->cleans_up(hold->token().bytes);
+        (*world_->trace)("cleans up ", tail(hold->token().bytes));
+        if (!renewal_.closed()) {
+            renewal_.machine().clean_up(hold, what, now());
+            return renewal_.wake_in_time();
+        }
+        world_->checker->clean_up_failed();
+        if (!what.at_once || hold->in(Phase::lost) || hold->in(Phase::released)) return;
+        const Call call = detail::release_call(*hold);
+        for (int master = 0; master < world_->plan->masters; ++master) {
+            ask(master, hold, call, call, now() + command_timeout(), [](const auto&) {});
+        }
+    }
+
+    void clean_up(detail::QueuePlace place) {
+        const CleanUp what = detail::after_abandoned_try(true, place.unclear_try);
+        clean_up(std::make_shared<Hold>(std::move(place.terms), std::move(place.token),
+                                        detail::LockOwner{}),
+                 what);
+    }
+
+    /// Somebody wants to be told of a loss: by the end of the validity, whatever the server does.
+    void watch_clock(const HoldPtr& hold) {
+        if (!hold->watched_by_notifier.exchange(true)) watch_on(hold);
+    }
+    void watch_on(const HoldPtr& hold) {
+        host_.later(host_.moment_of(hold->valid_until()), [this, hold] {
+            if (!hold->in(Phase::held)) return;
+            if (hold->valid(now())) return watch_on(hold);
+            declare_lost(hold, detail::ServerKeeps::nothing);
+        });
+    }
+
+    static int lock_of(const Hold& hold) { return Names::get().lock_of(hold.key()); }
+
+    // ---- The subscription
+
+    bool can_subscribe() const { return !plan_->deaf; }
+    bool listening() const { return listening_; }
+
+    void subscribe() {
+        if (subscribed_ || plan_->deaf || closed_) return;
+        subscribed_ = true;
+        resubscribe(world_->network->latency(noise_));
+    }
+
+    /// From now on messages get lost; the client finds out, and so does the server, sometime before
+    /// the client is back.
+    void lose_subscription(Moment for_how_long) {
+        if (!connected_) return;
+        (*world_->trace)("subscription of ", number_, " is dead");
+        connected_ = false;
+        resubscribe(for_how_long + 1us);
+        while_cut_off(for_how_long, [this] { listening_ = false; });
+        while_cut_off(for_how_long, [this] { tell_server(false); });
+        world_->checker->damaged(world_->timeline->now() + for_how_long);
+    }
+    bool connected() const { return connected_; }
+
+    void hear(const std::string& message) {
+        if (closed_) return;
+        const auto grant = detail::parse_grant(message);
+        if (!grant) world_->checker->fail("a message that is none: " + message);
+        (*world_->trace)("hears of ", tail(grant->token), " lease ", grant->ttl.count());
+        const bool delivered = with_table([&](LockTable& table) { return table.deliver(*grant); });
+        table_coverage().took("deliver", delivered ? 0 : 1);
+        if (delivered || world_->has(Mutant::unknown_grant_ignored)) return;
+        clean_up({.token = {grant->token}, .terms = terms_of(*grant)});
+    }
+
+    // ---- Its end
+
+    void crash() {
+        (*world_->trace)("process ", number_, " crashes");
+        host_.crash();
+        // Its machine may be gone as well; then the server takes a while to notice.
+        const Moment notice = noise_.pick<Moment>({0ns, 1s, 100s});
+        world_->timeline->at(world_->timeline->now() + notice, [this] { tell_server(false); });
+    }
+
+    /// As `~Client` does it.
+    void close() {
+        if (std::exchange(closed_, true)) return;
+        (*world_->trace)("client ", number_, " closes");
+        auto remains = with_table([](LockTable& table) { return table.close(); });
+        for (const auto& hold : remains.holds) {
+            declare_lost(hold, detail::ServerKeeps::lock, true);
+        }
+        for (auto& place : remains.places) clean_up(std::move(place));
+        renewal_.machine().close(now());
+        renewal_.wake_in_time();
+        connected_ = listening_ = false;
+        ++connection_;
+        tell_server(false);
+        world_->checker->ended(world_->timeline->now());
+    }
+    bool closed() const { return closed_; }
+
+    static Coverage::Machine& table_coverage() {
+        static Coverage::Machine machine{"LockTable", {"yes", "no"}};
+        return machine;
+    }
+
+private:
+    detail::HoldTerms terms_of(const detail::Grant& grant) const {
+        return {.keys = Names::get().of(Names::get().lock_of(grant.key)),
+                .traits = grant.key_type == 's' ? detail::traits_of<Simple>()
+                                                : detail::traits_of<Reentrant>(),
+                .lease = grant.ttl,
+                .drift = {},
+                .lock_delay = {},
+                .max_hold = {}};
+    }
+
+    void tell_server(bool subscribed) {
+        world_->network->server(0).set_subscribed(number_, subscribed);
+    }
+
+    void while_cut_off(Moment for_how_long, std::function<void()> task) {
+        const Moment when = world_->timeline->now() + noise_.span(0ns, for_how_long);
+        world_->timeline->at(when, [this, connection = connection_, task = std::move(task)] {
+            if (connection == connection_) task();
+        });
+    }
+
+    void resubscribe(Moment pause) {
+        const int connection = ++connection_;
+        host_.soon(pause, [this, connection] {
+            if (connection != connection_) return;
+            connected_ = true;
+            tell_server(true);
+            host_.soon(2 * world_->network->latency(noise_), [this, connection] {
+                if (connection != connection_) return;
+                listening_ = true;
+                with_table([this](LockTable& table) { table.recheck_all(now()); });
+            });
+        });
+    }
+
+    const World* world_;
+    int number_;
+    const ProcessPlan* plan_;
+    Dice noise_;
+    Host host_;
+    LockTable table_;
+    detail::Contention contention_{};
+    std::array<std::vector<std::shared_ptr<Connection>>, most_masters> idle_{};
+    RenewalDriver renewal_;
+    std::uint64_t tokens_ = 0;
+    std::uint64_t ids_ = 0;
+    bool subscribed_ = false;
+    bool listening_ = false;
+    bool connected_ = false;
+    int connection_ = 0;
+    bool closed_ = false;
+};
+
+// ---- One command
+
+inline void Asking::start(int master, std::shared_ptr<Connection> connection) {
+    master_ = master;
+    const Moment patience = client_->host().moment_of(answer_by_);
+    client_->host().later(patience, [self = shared_from_this()] { self->out_of_time(); });
+    if (connection != nullptr) return use(std::move(connection));
+    connect();
+}
+
+/// Making a connection takes a round trip.
+inline void Asking::connect() {
+    const Moment way = 2 * client_->world().network->latency(client_->noise());
+    client_->host().soon(way, [self = shared_from_this()] {
+        if (!self->done_) return;
+        Client& client = *self->client_;
+        auto made = client.world().network->connect(client.host(), client.noise(), self->master_);
+        if (made != nullptr) return self->use(std::move(made));
+        self->failed({}, {.error = {Errc::unavailable, {}, {}, "connection refused", {}}});
+    });
+}
+
+inline void Asking::use(std::shared_ptr<Connection> connection) {
+    connection_ = std::move(connection);
+    const Call& call = command_.reconnected() ? again_ : call_;
+    const auto verb = [&] {
+        if (!call.is_script()) return std::size_t{0};
+        const auto* script =
+            client_->world().network->server(master_).scripts().find(call.script()->sha());
+        return static_cast<std::size_t>(script->verb);
+    }();
+    const detail::CommandTraits traits{.is_script = call.is_script(),
+                                       .can_omit_keys = call.can_omit_keys(),
+                                       .reused = connection_->reused,
+                                       .script_known = connection_->scripts.test(verb)};
+    posted_ = command_.connected(traits);
+    if (!posted_) {
+        client_->give_back(std::move(connection_));
+        done_ = nullptr;
+        return;
+    }
+    send();
+}
+
+inline void Asking::send() {
+    Client& client = *client_;
+    const Call& call = command_.reconnected() ? again_ : call_;
+    sent_ = client.now();
+    sent_any_ = true;
+    detail::EncodeOptions options{.form = command_.form()};
+    options.server = *connection_->server;
+    options.not_after =
+        connection_->clock.not_after(sent_, detail::saturating_sub(answer_by_, sent_));
+    client.world().network->send(client.host(), client.noise(), connection_, call, options,
+                                 client.number(), client.too_late(answer_by_), sendings_ == 0,
+                                 [self = shared_from_this(), number = ++sendings_](Arrived what) {
+                                     self->arrived(number, std::move(what));
+                                 });
+}
+
+inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
+    if (!done_ || number != sendings_) return;
+    if (!arrived.value) {
+        return failed({.disconnected = true, .maybe_executed = arrived.maybe_executed},
+                      {.error = {Errc::unavailable, {}, {}, "the connection has ended", {}}});
+    }
+    const Call& call = command_.reconnected() ? again_ : call_;
+    if (arrived.value->is_error()) {
+        const auto meaning = detail::classify_server_error(arrived.value->text);
+        Fault fault{.error = {meaning.code, {}, {}, arrived.value->text, {}},
+                    .transient = meaning.transient};
+        const auto kind = detail::kind_of(fault);
+        if (const auto time = detail::late_reply_time(fault)) {
+            connection_->clock.answered(sent_, *time, client_->now());
+        }
+        return judge(kind, Unexpected{std::move(fault)});
+    }
+    Reply reply{to_hiredis(*arrived.value)};
+    if (const auto time = reply.view().time(call.shape())) {
+        connection_->clock.answered(sent_, *time, client_->now());
+    }
+    if (call.is_script()) {
+        const auto* script =
+            client_->world().network->server(master_).scripts().find(call.script()->sha());
+        connection_->scripts.set(static_cast<std::size_t>(script->verb));
+    }
+    reply.server = connection_->server;
+    judge(detail::ReplyKind::value, std::move(reply));
+}
+
+inline void Asking::judge(detail::ReplyKind kind, Expected<Reply, Fault> reply) {
+    static constexpr std::array events{"value",  "misshapen",  "unknown_script", "late",
+                                       "denied", "not_master", "redirected",     "error"};
+    const detail::CommandStep step = command_.answered(kind);
+    coverage().took(events[static_cast<std::size_t>(kind)], static_cast<std::size_t>(step.next));
+    if (step.next == detail::CommandStep::Next::send) return send();
+    client_->give_back(std::move(connection_));
+    if (reply) {
+        reply->repeated = command_.unclear();
+    } else {
+        reply.error().maybe_executed = command_.unclear();
+    }
+    settle(std::move(reply));
+}
+
+inline void Asking::failed(detail::ConnectionFailure failure, Fault fault) {
+    if (connection_ != nullptr) connection_->alive = false;
+    connection_ = nullptr;
+    ++sendings_;
+    const detail::CommandStep step = command_.failed(failure);
+    coverage().took("failed", static_cast<std::size_t>(step.next));
+    if (step.next == detail::CommandStep::Next::reconnect) return connect();
+    fault.maybe_executed = command_.unclear();
+    settle(Unexpected{std::move(fault)});
+}
+
+inline void Asking::out_of_time() {
+    if (!done_) return;
+    failed({.disconnected = false, .maybe_executed = connection_ != nullptr},
+           {.error = {Errc::unavailable, {}, {}, "no answer in time", {}}});
+}
+
+// ---- Renewal
+
+inline void RenewalDriver::wake_in_time() {
+    if (closed_) return;
+    const TimePoint due = renewal_.next_due();
+    if (due >= wakes_at_) return;
+    wakes_at_ = due;
+    Host& host = client_->host();
+    const Moment when =
+        due == TimePoint::min() ? client_->world().timeline->now() : host.moment_of(due);
+    if (when == Moment::max()) return;
+    host.later(when + client_->start_up() / 4, [this, due] {
+        if (wakes_at_ != due) return;
+        wakes_at_ = TimePoint::max();
+        run();
+    });
+}
+
+inline void RenewalDriver::run() {
+    if (closed_) return;
+    const TimePoint now = client_->now();
+    for (const auto& attempt : renewal_.take_due(now)) {
+        std::vector<detail::MasterIndex> masters;
+        for (int i = 0; i < client_->world().plan->masters; ++i) {
+            masters.push_back(static_cast<detail::MasterIndex>(i));
+        }
+        event_ = attempt->lease() ? "renewal due" : "clean-up due";
+        renewal_.begin(attempt, std::move(masters), now);
+        perform_actions();
+    }
+    event_ = "time has passed";
+    renewal_.pass_time(now);
+    perform_actions();
+    if (renewal_.is_closed(now)) {
+        closed_ = true;
+        return;
+    }
+    wake_in_time();
+}
+
+inline void RenewalDriver::perform_actions() {
+    const auto actions = renewal_.take_actions();
+    if (actions.empty()) coverage().took(event_, 4);
+    for (const Renewal::Action& action : actions) {
+        coverage().took(event_, action.index());
+        std::visit([this](const auto& what) { perform(what); }, action);
+    }
+}
+
+inline void RenewalDriver::perform(const Renewal::Send& send) {
+    const int master = static_cast<int>(send.master);
+    Link& link = links_[send.master];
+    if (link.connection != nullptr && link.connection->alive) {
+        return write(master, send.attempt, false);
+    }
+    link.waiting.push_back(send.attempt);
+    connect(master);
+}
+
+inline void RenewalDriver::perform(const Renewal::Renewed& renewed) {
+    client_->world().checker->prolonged(
+        *renewed.hold, Client::lock_of(*renewed.hold),
+        links_[0].connection == nullptr ? nullptr : links_[0].connection->server, 0);
+}
+
+inline void RenewalDriver::perform(const Renewal::Lost& lost) {
+    client_->declare_lost(lost.hold, lost.server);
+}
+
+/// A connection on which nothing has come since may be dead, where a new one is not.
+inline void RenewalDriver::perform(const Renewal::Silent& silent) {
+    Link& link = links_[silent.master];
+    if (link.connection == nullptr || link.answered_at > silent.since) return;
+    connect(static_cast<int>(silent.master));
+}
+
+inline void RenewalDriver::connect(int master) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    if (std::exchange(link.connecting, true)) return;
+    const Moment way = 2 * client_->world().network->latency(client_->noise());
+    client_->host().soon(way, [this, master] {
+        Link& here = links_[static_cast<std::size_t>(master)];
+        here.connecting = false;
+        if (closed_) return;
+        auto made = client_->world().network->connect(client_->host(), client_->noise(), master);
+        auto waiting = std::exchange(here.waiting, {});
+        std::erase_if(waiting, [](const auto& attempt) { return attempt->is_over(); });
+        if (made == nullptr) {
+            event_ = "no connection";
+            for (const auto& attempt : waiting) {
+                renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
+            }
+        } else {
+            if (here.connection != nullptr) {
+                here.connection->alive = false;
+                for (auto& attempt : std::exchange(here.pending, {})) {
+                    if (!attempt->is_over()) waiting.push_back(std::move(attempt));
+                }
+            }
+            here.connection = std::move(made);
+            for (const auto& attempt : waiting) write(master, attempt, false);
+        }
+        perform_actions();
+        wake_in_time();
+    });
+}
+
+inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt, bool whole) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    const auto index = static_cast<std::size_t>(master);
+    if (!renewal_.send(*attempt, index, client_->now())) return;
+    const auto lease = attempt->lease();
+    const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
+                            : detail::release_call(attempt->hold());
+    detail::EncodeOptions options{.form = {.whole = whole}};
+    options.server = *link.connection->server;
+    link.pending.push_back(attempt);
+    Network& network = *client_->world().network;
+    network.send(client_->host(), client_->noise(), link.connection, call, options,
+                 client_->number(), Moment::max(), !whole,
+                 [this, master, connection = link.connection, attempt, whole](Arrived what) {
+                     this->arrived(master, connection, attempt, whole, std::move(what));
+                 });
+    look_for_silence(master, link.connection, client_->now());
+}
+
+inline void RenewalDriver::arrived(int master, const std::shared_ptr<Connection>& connection,
+                                   const std::shared_ptr<Try>& attempt, bool whole,
+                                   Arrived arrived) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    if (link.connection != connection || closed_) return;
+    if (!arrived.value) return break_off(master);
+    link.answered_at = client_->now();
+    const auto pending = std::ranges::find(link.pending, attempt);
+    if (pending != link.pending.end()) link.pending.erase(pending);
+    const auto index = static_cast<std::size_t>(master);
+    if (arrived.value->is_error()) {
+        const auto meaning = detail::classify_server_error(arrived.value->text);
+        const Fault fault{.error = {meaning.code, {}, {}, arrived.value->text, {}},
+                          .transient = meaning.transient};
+        if (detail::kind_of(fault) == detail::ReplyKind::unknown_script && !whole)
+            return write(master, attempt, true);
+        event_ = "refused";
+        renewal_.refused(*attempt, index, fault, client_->now());
+    } else {
+        event_ = attempt->lease() ? "renewal answered" : "clean-up answered";
+        renewal_.answered(*attempt, index, arrived.value->integer, client_->now());
+    }
+    perform_actions();
+    run();
+}
+
+inline void RenewalDriver::break_off(int master) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    if (link.connection != nullptr) link.connection->alive = false;
+    link.connection = nullptr;
+    event_ = "connection ended";
+    for (const auto& attempt : std::exchange(link.pending, {})) {
+        renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
+    }
+    perform_actions();
+    run();
+}
+
+inline void RenewalDriver::look_for_silence(int master,
+                                            const std::shared_ptr<Connection>& connection,
+                                            TimePoint since) {
+    client_->host().soon(client_->command_timeout(), [this, master, connection, since] {
+        Link& link = links_[static_cast<std::size_t>(master)];
+        if (closed_ || link.connection != connection || link.pending.empty()) return;
+        if (link.answered_at <= since) break_off(master);
+    });
+}
+
+}  // namespace redlatch::test::simulator

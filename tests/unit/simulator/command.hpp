@@ -1,0 +1,217 @@
+#pragma once
+
+#include "plan.hpp"
+#include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/policy/lua.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+/// The end of a token, which tells it from others.
+inline std::string_view tail(std::string_view token) {
+    return token.substr(std::min<std::size_t>(token.size(), 31));
+}
+
+/// What the server is asked to do.
+enum class Verb { set, acquire, extend, release, move, nest, other };
+inline constexpr std::array verb_names{"SET",  "acquire", "extend", "release",
+                                       "move", "nest",    "other"};
+
+/// The library's scripts, as they are or with a mistake.
+class Scripts {
+public:
+    struct Script {
+        Verb verb;
+        std::string_view sha;
+        std::string source;
+    };
+
+    static const Scripts& of(bool on_hash, Mutant mutant) {
+        static std::map<std::pair<bool, Mutant>, Scripts> all;
+        const auto at = all.find({on_hash, mutant});
+        if (at != all.end()) return at->second;
+        return all.emplace(std::pair{on_hash, mutant}, Scripts{on_hash, mutant}).first->second;
+    }
+
+    static const LockScripts& library(bool on_hash) {
+        return on_hash ? lua::on_hash() : lua::on_string();
+    }
+
+    /// By its hash or, where the script is sent whole, by its text.
+    const Script* find(std::string_view name) const {
+        for (std::size_t i = 0; i < scripts_.size(); ++i) {
+            const std::string_view known = name.size() == 40 ? scripts_[i].sha : texts_[i];
+            if (known == name) return &scripts_[i];
+        }
+        return nullptr;
+    }
+
+private:
+    Scripts(bool on_hash, Mutant mutant) {
+        const LockScripts& from = library(on_hash);
+        add(Verb::acquire, from.acquire);
+        add(Verb::extend, from.extend);
+        add(Verb::release, from.release);
+        add(Verb::move, from.move);
+        if (on_hash) add(Verb::nest, from.nest);
+        spoil(on_hash, mutant);
+    }
+
+    void add(Verb verb, const redlatch::Script& script) {
+        texts_.push_back(script.source());
+        scripts_.push_back({verb, script.sha(), std::string{script.source()}});
+    }
+
+    void spoil(bool on_hash, Mutant mutant) {
+        switch (mutant) {
+            case Mutant::lease_shortened:
+                patch(Verb::acquire, "local longer = ttl > lease", "local longer = false");
+                break;
+            case Mutant::plain_delete:
+                if (on_hash) {
+                    patch(Verb::release, "redis.call('HDEL', lock, token)",
+                          "redis.call('DEL', lock)");
+                } else {
+                    patch(Verb::release, "ours = owner == token", "ours = owner");
+                }
+                break;
+            case Mutant::anyones_extended:
+                patch(Verb::extend,
+                      on_hash ? "redis.call('HEXISTS', lock, token) == 1"
+                              : "redis.call('GET', lock) == token",
+                      "redis.call('EXISTS', lock) == 1");
+                break;
+            case Mutant::fence_without_clock: patch_fence("last + 1"); break;
+            case Mutant::fence_without_memory: patch_fence("clock()"); break;
+            case Mutant::fence_not_granted:
+                for (const Verb verb : {Verb::acquire, Verb::release}) {
+                    patch(verb, "is_fenced == '1' and fencing_token(false)", "fencing_token(true)");
+                }
+                break;
+            case Mutant::late_commands_run:
+                patch(Verb::acquire, "clock() > deadline", "false");
+                break;
+            case Mutant::last_come_first_served:
+                patch(Verb::acquire, "math.max(now, (last or 0) + 1)", "-now");
+                break;
+            default: break;
+        }
+    }
+
+    void patch_fence(std::string_view to) {
+        for (const Verb verb : {Verb::acquire, Verb::release}) {
+            patch(verb, "math.max(last + 1, clock())", to);
+        }
+    }
+
+    void patch(Verb verb, std::string_view from, std::string_view to) {
+        const auto script = std::ranges::find(scripts_, verb, &Script::verb);
+        const auto at = script->source.find(from);
+        if (at == std::string::npos) {
+            throw std::logic_error{"not in the script: " + std::string{from}};
+        }
+        script->source.replace(at, from.size(), to);
+    }
+
+    std::vector<Script> scripts_;
+    std::vector<std::string_view> texts_;
+};
+
+/// A command as it went over the wire, and what the checker has to know of it.
+struct Command {
+    Verb verb = Verb::other;
+    const Scripts::Script* script = nullptr;
+    std::string bytes{};
+    std::vector<std::string_view> words{};  ///< in `bytes`
+    std::size_t first_key = 1;
+    std::size_t first_argument = 2;
+    int lock = 0;
+    int process = 0;
+    int master = 0;
+    std::shared_ptr<const std::string> server{};  ///< the run id of whom the connection leads to
+    Moment too_late{Moment::max()};  ///< when it must do nothing any more, whatever the clocks say
+    bool whole = false;              ///< EVAL, not EVALSHA
+
+    std::span<const std::string_view> keys() const {
+        return std::span{words}.subspan(first_key, first_argument - first_key);
+    }
+    std::span<const std::string_view> arguments() const {
+        return std::span{words}.subspan(first_argument);
+    }
+    std::string_view token() const { return words[first_argument]; }
+
+    std::int64_t number(std::size_t argument) const {
+        const std::string_view text = words[first_argument + argument];
+        std::int64_t value = 0;
+        std::from_chars(text.data(), text.data() + text.size(), value);
+        return value;
+    }
+
+    /// For the lock.
+    bool asks() const { return verb == Verb::set || verb == Verb::acquire; }
+    bool fenced() const { return verb == Verb::acquire && number(6) == 1; }
+    milliseconds lease() const { return milliseconds{verb == Verb::set ? number(3) : number(1)}; }
+    /// How long it wants to keep a place in the queue.
+    milliseconds stay() const { return milliseconds{verb == Verb::acquire ? number(2) : 0}; }
+
+    friend std::ostream& operator<<(std::ostream& out, const Command& command) {
+        out << verb_names[static_cast<std::size_t>(command.verb)] << ' ' << tail(command.token())
+            << " of " << command.lock;
+        if (command.asks()) out << " lease " << command.lease().count();
+        if (command.stay() != 0ms) out << " stay " << command.stay().count();
+        if (command.verb == Verb::move)
+            out << " to " << tail(command.words[command.first_argument + 2]);
+        if (command.verb == Verb::nest) out << " count " << command.number(1);
+        if (command.verb == Verb::extend) out << " by " << command.number(1);
+        return out;
+    }
+};
+
+/// Takes apart what `Call::wire` has put together.
+inline std::shared_ptr<Command> parse(std::string wire, const Scripts& scripts) {
+    auto made = std::make_shared<Command>();
+    Command& command = *made;
+    command.bytes = std::move(wire);
+    std::string_view bytes = command.bytes;
+    const auto number = [&bytes] {
+        std::size_t value = 0;
+        const auto end = std::from_chars(bytes.data() + 1, bytes.data() + bytes.size(), value).ptr;
+        bytes.remove_prefix(static_cast<std::size_t>(end - bytes.data()) + 2);
+        return value;
+    };
+    command.words.resize(number());
+    for (std::string_view& word : command.words) {
+        const std::size_t size = number();
+        word = bytes.substr(0, size);
+        bytes.remove_prefix(size + 2);
+    }
+    if (command.words[0] == "SET") {
+        command.verb = Verb::set;
+        return made;
+    }
+    command.whole = command.words[0] == "EVAL";
+    command.script = scripts.find(command.words[1]);
+    if (command.script == nullptr) {
+        throw Violation{"an unknown command: " + std::string{command.words[0]}};
+    }
+    command.verb = command.script->verb;
+    command.first_key = 3;
+    command.first_argument = 3U + static_cast<std::size_t>(command.words[2].front() - '0');
+    return made;
+}
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,37 @@
+#pragma once
+
+namespace redlatch::test::simulator {
+
+/// A mistake that a schedule's clients or scripts can be made to have, to see the checker find it.
+enum class Mutant {
+    none,
+    // In the scripts
+    lease_shortened,  ///< an acquire that finds the lock its own sets the ttl, whatever it is
+    plain_delete,     ///< a release deletes whatever is there
+    shared_queue,     ///< all names have one queue
+    last_come_first_served,
+    late_commands_run,     ///< a script never finds itself late
+    fence_without_clock,   ///< the next fencing token is one more, whatever was lost
+    fence_without_memory,  ///< it is the server's time alone
+    fence_not_granted,     ///< who is given the lock has the number of the holder before
+    anyones_extended,      ///< a renewal asks for no owner
+    // In the clients
+    late_grant_believed,    ///< a grant older than the last answer counts
+    anchor_kept,            ///< a grant is measured by another server's clock
+    dead_token_used,        ///< a token is asked with after its release
+    counted_from_arrival,   ///< validity begins when the answer comes
+    no_recheck,             ///< whoever waits for a word waits for ever, and no word comes
+    unknown_grant_ignored,  ///< nobody gives back what a dead token was given
+    released_renewed,       ///< renewals go on when the release was sent
+    extension_releases,     ///< a late answer to an extension releases a token that was passed on
+    lost_hold_kept,         ///< a hold that was lost before its turn ended becomes the current one
+    hand_off_wakes_nobody,  ///< who waits behind a hand-off sleeps past the end of the new hold
+    loss_told_late,         ///< the loss waits behind other events
+    nesting_goes_on,        ///< neither a close nor the end of the outer hold ends a nested wait
+    moved_token_left,       ///< a token that nobody takes over after a move is not released
+    nested_end_stops_renewal,  ///< the end of one watched acquisition ends the renewal for all
+    hand_off_without_limit,    ///< a lock passes on inside a process for ever
+    unclear_try_forgotten,     ///< a try without an answer is not released once more
+};
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,242 @@
+#pragma once
+
+#include "checker.hpp"
+#include "server.hpp"
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/call.hpp>
+#include <redlatch/net/reply.hpp>
+#include <redlatch/net/server_error.hpp>
+
+#include <hiredis/hiredis.h>
+
+#include <algorithm>
+#include <bitset>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::test::simulator {
+
+/// What hiredis would make of an answer.
+inline redisReply* to_hiredis(const ModelRedis::Value& value) {
+    using Type = ModelRedis::Value::Type;
+    auto* const reply = static_cast<redisReply*>(std::calloc(1, sizeof(redisReply)));
+    const auto text = [&](int type) {
+        reply->type = type;
+        reply->len = value.text.size();
+        reply->str = static_cast<char*>(std::malloc(value.text.size() + 1));
+        std::memcpy(reply->str, value.text.c_str(), value.text.size() + 1);
+    };
+    switch (value.type) {
+        case Type::nil: reply->type = REDIS_REPLY_NIL; break;
+        case Type::integer:
+            reply->type = REDIS_REPLY_INTEGER;
+            reply->integer = value.integer;
+            break;
+        case Type::string: text(REDIS_REPLY_STRING); break;
+        case Type::status: text(REDIS_REPLY_STATUS); break;
+        case Type::error: text(REDIS_REPLY_ERROR); break;
+        case Type::array:
+            reply->type = REDIS_REPLY_ARRAY;
+            reply->elements = value.elements.size();
+            reply->element = static_cast<redisReply**>(
+                std::calloc(std::max<std::size_t>(1, reply->elements), sizeof(redisReply*)));
+            for (std::size_t i = 0; i < reply->elements; ++i) {
+                reply->element[i] = to_hiredis(value.elements[i]);
+            }
+            break;
+    }
+    return reply;
+}
+
+/// The way of one client to one master, in order both ways.
+struct Connection {
+    int master = 0;
+    std::shared_ptr<const std::string> server{};  ///< the run id of whom it leads to
+    detail::ServerClock clock{};
+    std::bitset<8> scripts{};  ///< that have run on it
+    bool alive = true;
+    bool reused = false;  ///< it lay idle
+    bool lost = false;    ///< nothing comes through any more, and nobody tells
+    Moment there{0};      ///< when the last command arrives
+    Moment back{0};       ///< and its answer
+};
+
+/// What comes back for one command: an answer, or the end of the connection.
+struct Arrived {
+    std::optional<ModelRedis::Value> value{};
+    bool maybe_executed = false;  ///< where the connection has ended
+};
+using OnArrival = std::function<void(Arrived)>;
+
+/// Carries commands to the masters, and answers and messages back, with all that can go wrong there.
+class Network {
+public:
+    Network(const Plan& plan, Timeline& timeline, Trace& trace,
+            std::vector<std::unique_ptr<Server>>& servers, Checker& checker)
+        : plan_(&plan),
+          timeline_(&timeline),
+          trace_(&trace),
+          servers_(&servers),
+          checker_(&checker) {}
+
+    Server& server(int master) { return *(*servers_)[static_cast<std::size_t>(master)]; }
+
+    Moment latency(Dice& noise) { return noise.span(10us, plan_->latency); }
+    bool fault(Dice& noise, int one_in) {
+        return timeline_->now() < plan_->faults_until && noise.one_in(one_in);
+    }
+
+    /// A new connection; null where there is none.
+    std::shared_ptr<Connection> connect(Host& host, Dice& noise, int master) {
+        Server& there = server(master);
+        if (fault(noise, plan_->rates.refused) || there.awake_at() > timeline_->now()) {
+            checker_->disturbed(there.awake_at());
+            return nullptr;
+        }
+        auto connection = std::make_shared<Connection>();
+        connection->master = master;
+        connection->server = there.id();
+        // By an answer to its first command, which tells the time.
+        const Moment way = latency(noise);
+        connection->clock.answered(host.clock() - way, there.time(), host.clock() + way);
+        return connection;
+    }
+
+    /// Sends what `call` is on a connection that is alive. `first`: as opposed to once more. `arrived` is
+    /// called once, or never.
+    void send(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
+              const detail::Call& call, const detail::EncodeOptions& options, int process,
+              Moment too_late, bool first, OnArrival arrived) {
+        Server& there = server(connection->master);
+        auto made = parse(call.wire(options), there.scripts());
+        made->lock = Names::get().lock_of(call.key());
+        made->process = process;
+        made->master = connection->master;
+        made->server = connection->server;
+        made->too_late = too_late;
+        const std::shared_ptr<const Command> command = std::move(made);
+        checker_->sent(*command, first);
+        const Moment now = timeline_->now();
+        if (fault(noise, plan_->rates.doubled)) {
+            checker_->doubled();
+            carry_out_late(noise, command);
+        }
+        if (connection->reused && fault(noise, plan_->rates.repeated)) {
+            // The other end had closed it, or somebody between: what was sent may be on its way.
+            if (noise.one_in(2)) carry_out_late(noise, command);
+            connection->alive = false;
+            host.later(now + latency(noise),
+                       [arrived = std::move(arrived)] { arrived({.maybe_executed = true}); });
+            return;
+        }
+        deliver(host, noise, connection, command, std::move(arrived));
+    }
+
+    /// A message from a master, which `hear` gets at `host`.
+    void publish(Host& host, Dice& noise, std::string message,
+                 std::function<void(std::string)> hear) {
+        const Moment now = timeline_->now();
+        if (plan_->mutant == Mutant::no_recheck || fault(noise, plan_->rates.message_lost)) {
+            (*trace_)("  message lost");
+            checker_->message_lost(now);
+            return;
+        }
+        if (fault(noise, plan_->rates.message_doubled)) {
+            host.soon(lateness(noise), [hear, message] { hear(message); });
+        }
+        const bool late = fault(noise, plan_->rates.message_late);
+        const Moment arrival = now + (late ? lateness(noise) : latency(noise));
+        if (late) checker_->message_lost(arrival);
+        host.later(arrival, [hear = std::move(hear), message = std::move(message)]() mutable {
+            hear(std::move(message));
+        });
+    }
+
+private:
+    /// Anything from a little late to long after everybody has forgotten it.
+    Moment lateness(Dice& noise) {
+        const Moment most = noise.pick<Moment>(
+            {5ms, plan_->command_timeout, 2 * plan_->command_timeout, 2 * plan_->longest_lease});
+        return noise.span(0ns, most);
+    }
+
+    void deliver(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
+                 const std::shared_ptr<const Command>& command, OnArrival arrived) {
+        const Moment now = timeline_->now();
+        Server& there = server(connection->master);
+        const bool lost = connection->lost || fault(noise, plan_->rates.lost);
+        const bool unanswered = lost || fault(noise, plan_->rates.unanswered);
+        const bool slow = fault(noise, plan_->rates.slow);
+        const Moment awake = std::max(now, there.awake_at());
+        const Moment out =
+            std::max(connection->there, awake + (slow ? lateness(noise) : latency(noise)));
+        const Moment back =
+            std::max(connection->back, out + (slow ? lateness(noise) : latency(noise)));
+        if (unanswered || slow || awake > now) checker_->disturbed(back);
+        if (unanswered) {
+            // Silence, or the end of the connection.
+            connection->lost = true;
+            if (noise.one_in(2)) end(host, connection, back, arrived);
+        }
+        if (lost) return;
+        connection->there = out;
+        connection->back = back;
+        timeline_->at(out, [this, &host, command, connection, back, unanswered,
+                            arrived = std::move(arrived)]() mutable {
+            Server& master = server(command->master);
+            if (command->server != master.id()) {
+                checker_->disturbed(back);
+                return end(host, connection, back, arrived);
+            }
+            ModelRedis::Value value = carry_out(*command);
+            if (unanswered) return;
+            host.later(back, [connection, arrived = std::move(arrived),
+                              value = std::move(value)]() mutable {
+                if (connection->alive) arrived({.value = std::move(value)});
+            });
+        });
+    }
+
+    void end(Host& host, const std::shared_ptr<Connection>& connection, Moment when,
+             const OnArrival& arrived) {
+        host.later(when, [connection, arrived] {
+            if (!connection->alive) return;
+            connection->alive = false;
+            arrived({.maybe_executed = true});
+        });
+    }
+
+    void carry_out_late(Dice& noise, const std::shared_ptr<const Command>& command) {
+        const Moment when = timeline_->now() + lateness(noise);
+        checker_->disturbed(when);
+        timeline_->at(when, [this, command] {
+            if (command->server != server(command->master).id()) return;
+            (*trace_)("once more:");
+            carry_out(*command);
+        });
+    }
+
+    ModelRedis::Value carry_out(const Command& command) {
+        (*trace_)("master ", command.master, ": ", command);
+        checker_->before(command);
+        ModelRedis::Value value = server(command.master).run(command);
+        (*trace_)("  answer ", value);
+        checker_->executed(command, value);
+        return value;
+    }
+
+    const Plan* plan_;
+    Timeline* timeline_;
+    Trace* trace_;
+    std::vector<std::unique_ptr<Server>>* servers_;
+    Checker* checker_;
+};
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,384 @@
+#pragma once
+
+#include "mutant.hpp"
+#include "timeline.hpp"
+#include <redlatch/options.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+/// How often things go wrong: once in so many; never for 0.
+struct Rates {
+    int refused = 0;     ///< no connection
+    int lost = 0;        ///< a command never arrives
+    int unanswered = 0;  ///< its answer never does
+    int slow = 0;        ///< either takes long, perhaps longer than anybody waits for it
+    int repeated =
+        0;  ///< the connection had died: sent again at once, and the first sending runs too
+    int doubled = 0;  ///< runs twice, and the client never knows
+    int message_lost = 0;
+    int message_late = 0;  ///< maybe longer than the lease
+    int message_doubled = 0;
+
+    static constexpr int Rates::*all[] = {
+        &Rates::refused,      &Rates::lost,         &Rates::unanswered,
+        &Rates::slow,         &Rates::repeated,     &Rates::doubled,
+        &Rates::message_lost, &Rates::message_late, &Rates::message_doubled};
+    static constexpr const char* names[] = {"refused",      "lost",         "unanswered",
+                                            "slow",         "repeated",     "doubled",
+                                            "message_lost", "message_late", "message_doubled"};
+
+    bool none() const {
+        return std::ranges::all_of(all, [this](auto rate) { return this->*rate == 0; });
+    }
+};
+
+/// Something that goes wrong once.
+struct Trouble {
+    enum class Kind {
+        outage,      ///< a process loses its subscription
+        crash,       ///< a process ends
+        freeze,      ///< a process is stopped, and goes on later
+        close,       ///< a client is closed
+        failover,    ///< another server takes over, with another clock
+        forgetting,  ///< the same without the keys
+        silence,     ///< a server is stopped, and goes on later
+        restart,  ///< a server ends, and comes back with its keys, which live on, but without scripts
+        clock_step,  ///< of a server: outside the promise
+    };
+    static constexpr const char* names[] = {"outage",  "crash",    "freeze",
+                                            "close",   "failover", "forgetting",
+                                            "silence", "restart",  "clock_step"};
+
+    Kind kind;
+    Moment when;
+    int whom = 0;      ///< which process, or server
+    Moment length{0};  ///< how long it lasts, or by how much a clock is ahead
+};
+
+/// Another lease for a hold, once.
+struct ExtensionPlan {
+    Moment after;  ///< that it was taken
+    Lease lease;
+};
+
+/// One acquisition.
+struct AcquisitionPlan {
+    Moment pause;  ///< before it
+    int lock = 0;
+    Wait wait = Wait::unlimited();
+    Lease lease{30s};
+    Moment hold{0};  ///< how long the lock is kept; for ever where the holder hangs
+    bool fenced = false;
+    bool watched = false;  ///< its lease is renewed until the release
+    bool polls = false;
+    bool owns_itself = false;    ///< `Owner::hold`
+    bool sends_release = false;  ///< `ReleaseMode::sent`
+    bool is_held = false;        ///< as a `Held`, which any thread may release; else by `lock()`
+    bool awaits_loss = false;
+    bool hangs = false;  ///< its holder never releases it
+    unsigned local_handoffs = 16;
+    milliseconds max_hold = milliseconds::max();
+    milliseconds lock_delay{0};
+    std::optional<Moment> cancelled{};
+    std::vector<ExtensionPlan> extensions{};
+    std::vector<AcquisitionPlan>
+        nested{};  ///< taken while this one is held; `pause` counts from there
+};
+
+/// One that acquires one lock after the other: a thread, or an asynchronous operation.
+struct ActorPlan {
+    bool asynchronous = false;
+    std::vector<AcquisitionPlan> acquisitions{};
+};
+
+struct ProcessPlan {
+    TimePoint clock{};
+    std::int64_t rate_ppm = 0;
+    bool deaf = false;      ///< it may not subscribe
+    bool observed = false;  ///< it has an observer
+    std::uint64_t noise = 0;
+    std::vector<ActorPlan> actors{};
+};
+
+/// All that is meant to happen in a schedule, and the seed of all chance in it.
+struct Plan {
+    Mutant mutant = Mutant::none;
+    std::uint64_t noise = 0;
+    bool on_hash = false;
+    int locks = 1;
+    int masters = 1;
+    Drift drift{};
+    Backoff backoff{};
+    milliseconds command_timeout{300};
+    milliseconds longest_lease{1000};
+    Moment latency{500us};
+    Rates rates{};
+    Moment faults_until{0};  ///< after that, nothing is lost, late or repeated any more
+    std::vector<Trouble> troubles{};
+    std::vector<ProcessPlan> processes{};
+
+    bool is_calm() const { return rates.none() && troubles.empty(); }
+    bool has(Trouble::Kind kind) const {
+        return std::ranges::any_of(troubles, [kind](const auto& t) { return t.kind == kind; });
+    }
+};
+
+// ---- Drawing
+
+inline Moment short_or_long(Dice& dice, Moment usual, Moment rare) {
+    return dice.one_in(4) ? dice.span(0ns, rare) : dice.span(0ns, usual);
+}
+
+inline Rates draw_rates(Dice& dice) {
+    Rates rates;
+    const auto rate = [&dice] { return dice.one_in(2) ? dice.pick({4, 10, 40}) : 0; };
+    if (!dice.one_in(3)) {
+        for (int Rates::*const fault : {&Rates::refused, &Rates::lost, &Rates::unanswered,
+                                        &Rates::slow, &Rates::repeated, &Rates::doubled}) {
+            rates.*fault = rate();
+        }
+    }
+    if (!dice.one_in(3)) {
+        rates.message_lost = rate();
+        rates.message_late = rate();
+        rates.message_doubled = rate();
+    }
+    return rates;
+}
+
+inline void draw_troubles(Dice& dice, Plan& plan) {
+    using Kind = Trouble::Kind;
+    const int processes = static_cast<int>(plan.processes.size());
+    const auto add = [&](Kind kind, int whom, Moment length) {
+        plan.troubles.push_back({kind, dice.span(0ns, plan.faults_until), whom, length});
+    };
+    const auto process = [&] { return static_cast<int>(dice.between(0, processes)); };
+    const auto master = [&] { return static_cast<int>(dice.between(0, plan.masters)); };
+    if (dice.one_in(4)) {
+        for (int i = dice.pick({1, 3}); i > 0; --i)
+            add(Kind::outage, process(), dice.span(1ms, 1s));
+    }
+    if (dice.one_in(6)) add(Kind::crash, process(), dice.pick<Moment>({0ns, 1s, 100s}));
+    if (dice.one_in(4)) {
+        for (int i = dice.pick({1, 2}); i > 0; --i) {
+            add(Kind::freeze, process(), dice.span(0ns, 2 * Moment{plan.longest_lease} + 100ms));
+        }
+    }
+    if (dice.one_in(6)) add(Kind::close, process(), 0ns);
+    if (dice.one_in(6)) {
+        const Kind kind = dice.one_in(2) ? Kind::failover : Kind::forgetting;
+        add(kind, master(), dice.pick<Moment>({0s, 100ms, 5s, -1s}));
+    }
+    if (dice.one_in(8)) add(Kind::silence, master(), dice.span(1ms, dice.pick<Moment>({50ms, 2s})));
+    if (dice.one_in(10)) add(Kind::restart, master(), dice.span(1ms, 300ms));
+    if (dice.one_in(20)) add(Kind::clock_step, master(), dice.pick<Moment>({5s, -1s, 100ms}));
+}
+
+inline Wait draw_wait(Dice& dice) {
+    if (dice.one_in(12)) return Wait::none();
+    if (dice.one_in(3)) return dice.span(1ms, dice.pick<Moment>({20ms, 300ms}));
+    if (dice.one_in(2)) return dice.span(300ms, 20s);
+    return Wait::unlimited();
+}
+
+/// What all acquisitions of a schedule have in common, or not.
+struct Mixture {
+    bool leases = false;
+    int fenced = 0;   ///< of how many each one wants a fencing token; 0 for none
+    int watched = 0;  ///< of how many each one is renewed; 0 for none
+    int polls = 0;
+    int hangs = 0;
+    int extended = 0;
+    int delayed = 0;
+    unsigned local_handoffs = 16;
+};
+
+inline Mixture draw_mixture(Dice& dice) {
+    return {.leases = dice.one_in(2),
+            .fenced = dice.pick({0, 0, 1, 2}),
+            .watched = dice.pick({0, 0, 2}),
+            .polls = dice.pick({0, 0, 0, 0, 1, 3}),
+            .hangs = dice.pick({0, 0, 12}),
+            .extended = dice.pick({0, 0, 1, 3}),
+            .delayed = dice.pick({0, 0, 0, 1, 3}),
+            .local_handoffs = dice.pick({0U, 1U, 3U, 16U})};
+}
+
+inline AcquisitionPlan draw_acquisition(Dice& dice, const Plan& plan, const Mixture& mixture) {
+    const auto longest = plan.longest_lease.count();
+    AcquisitionPlan made{.pause = short_or_long(dice, 5ms, 1s)};
+    made.lock = static_cast<int>(dice.between(0, plan.locks));
+    made.wait = draw_wait(dice);
+    made.lease = Lease{milliseconds{mixture.leases ? dice.between(15, longest + 1) : longest}};
+    const Moment lease{made.lease.duration()};
+    made.hold = dice.one_in(4) ? dice.span(0ns, lease * 3 / 2) : dice.span(0ns, lease / 8);
+    made.fenced = dice.one_in(mixture.fenced);
+    made.watched = dice.one_in(mixture.watched);
+    if (made.watched && dice.one_in(3)) made.hold = dice.span(lease / 4, lease * 3);
+    if (made.watched && dice.one_in(4)) {
+        made.max_hold = milliseconds{dice.between(longest / 2, 3 * longest)};
+    }
+    made.polls = dice.one_in(mixture.polls);
+    made.owns_itself = dice.one_in(6);
+    made.sends_release = dice.one_in(3);
+    made.is_held = made.owns_itself || dice.one_in(2);
+    made.awaits_loss = dice.one_in(3);
+    made.hangs = dice.one_in(mixture.hangs);
+    made.local_handoffs = mixture.local_handoffs;
+    if (dice.one_in(mixture.delayed)) made.lock_delay = milliseconds{dice.between(1, longest)};
+    if (dice.one_in(12)) made.cancelled = dice.span(0ns, 500ms);
+    if (dice.one_in(mixture.extended)) {
+        for (int i = dice.pick({1, 1, 2}); i > 0; --i) {
+            made.extensions.push_back({short_or_long(dice, lease / 8, lease),
+                                       Lease{milliseconds{dice.between(10, longest + 1)}}});
+        }
+        if (dice.one_in(2)) made.hold = dice.span(0ns, lease * 2);
+    }
+    return made;
+}
+
+/// While another one of the same owner is held.
+inline AcquisitionPlan draw_nested(Dice& dice, const Plan& plan, const Mixture& mixture,
+                                   const AcquisitionPlan& outer) {
+    AcquisitionPlan made = draw_acquisition(dice, plan, mixture);
+    made.pause = dice.span(0ns, Moment{outer.lease.duration()} / 2);
+    made.lock = outer.lock;
+    made.fenced = outer.fenced;
+    made.owns_itself = false;
+    made.is_held = outer.is_held;
+    made.hangs = false;
+    return made;
+}
+
+/// Rates stay within the drift that leases are shortened by.
+inline ProcessPlan draw_process(Dice& dice, const Plan& plan, const Mixture& mixture) {
+    ProcessPlan process{.clock = TimePoint{dice.span(100s, 100'000s)},
+                        .rate_ppm = dice.pick<std::int64_t>({0, -9'800, 9'800}),
+                        .deaf = dice.one_in(16),
+                        .observed = dice.one_in(3),
+                        .noise = dice.seed()};
+    process.actors.resize(static_cast<std::size_t>(dice.pick({1, 2, 2, 3, 4})));
+    for (ActorPlan& actor : process.actors) {
+        actor.asynchronous = dice.one_in(3);
+        for (int i = dice.pick({1, 1, 2}); i > 0; --i) {
+            actor.acquisitions.push_back(draw_acquisition(dice, plan, mixture));
+            AcquisitionPlan& outer = actor.acquisitions.back();
+            if (!plan.on_hash || !dice.one_in(3)) continue;
+            outer.nested.push_back(draw_nested(dice, plan, mixture, outer));
+            if (dice.one_in(3)) {
+                outer.nested.front().nested.push_back(draw_nested(dice, plan, mixture, outer));
+            }
+        }
+    }
+    return process;
+}
+
+inline std::size_t count_acquisitions(const std::vector<AcquisitionPlan>& plans) {
+    std::size_t count = plans.size();
+    for (const auto& plan : plans) count += count_acquisitions(plan.nested);
+    return count;
+}
+
+inline std::size_t count_acquisitions(const Plan& plan) {
+    std::size_t count = 0;
+    for (const auto& process : plan.processes) {
+        for (const auto& actor : process.actors) count += count_acquisitions(actor.acquisitions);
+    }
+    return count;
+}
+
+/// At least two processes, three acquisitions and one fault.
+inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
+    Dice dice{seed};
+    Plan plan{.mutant = mutant,
+              .noise = dice.seed(),
+              .on_hash = dice.one_in(3),
+              .locks = dice.one_in(4) ? 2 : 1,
+              .backoff = dice.one_in(2) ? Backoff{10ms, 100ms} : Backoff{50ms, 400ms},
+              .command_timeout = dice.pick({100ms, 300ms, 1000ms}),
+              .longest_lease = dice.pick({20ms, 60ms, 300ms, 1000ms, 5000ms}),
+              .latency = dice.pick<Moment>({50us, 500us, 2ms, 8ms})};
+    const Mixture mixture = draw_mixture(dice);
+    for (int i = dice.pick({2, 2, 3, 4}); i > 0; --i) {
+        plan.processes.push_back(draw_process(dice, plan, mixture));
+    }
+    while (count_acquisitions(plan) < 3) {
+        plan.processes.back().actors.front().acquisitions.push_back(
+            draw_acquisition(dice, plan, mixture));
+    }
+    plan.faults_until = dice.span(20ms, dice.pick<Moment>({60ms, 500ms, 4s}));
+    if (!dice.one_in(4)) plan.rates = draw_rates(dice);
+    if (!dice.one_in(3)) draw_troubles(dice, plan);
+    if (plan.is_calm()) {
+        AcquisitionPlan& first = plan.processes.front().actors.front().acquisitions.front();
+        if (!first.cancelled) first.cancelled = dice.span(0ns, 100ms);
+    }
+    return plan;
+}
+
+// ---- For people
+
+inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) {
+    const auto ms = [](Moment moment) { return static_cast<double>(moment / 1us) / 1000; };
+    out << "after " << ms(plan.pause) << " ms: lock " << plan.lock << ", lease "
+        << plan.lease.duration().count() << ", ";
+    if (plan.wait.is_unlimited()) {
+        out << "waits without limit";
+    } else {
+        out << "waits " << ms(plan.wait.duration());
+    }
+    out << (plan.hangs ? ", hangs" : ", holds ");
+    if (!plan.hangs) out << ms(plan.hold);
+    if (plan.fenced) out << ", fenced";
+    if (plan.watched) out << ", watched";
+    if (plan.polls) out << ", polls";
+    if (plan.owns_itself) out << ", owns itself";
+    if (plan.sends_release) out << ", sends its release";
+    if (plan.is_held) out << ", as a Held";
+    if (plan.awaits_loss) out << ", awaits its loss";
+    if (plan.max_hold != milliseconds::max()) out << ", max_hold " << plan.max_hold.count();
+    if (plan.lock_delay != 0ms) out << ", lock_delay " << plan.lock_delay.count();
+    if (plan.cancelled) out << ", cancelled after " << ms(*plan.cancelled);
+    for (const auto& [after, lease] : plan.extensions) {
+        out << ", extended after " << ms(after) << " by " << lease.duration().count();
+    }
+    return out;
+}
+
+inline void print(std::ostream& out, const AcquisitionPlan& plan, const std::string& indent) {
+    out << indent << plan << '\n';
+    for (const auto& nested : plan.nested) print(out, nested, indent + "  nested: ");
+}
+
+inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
+    out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters
+        << " master(s), command_timeout " << plan.command_timeout.count() << " ms, latency "
+        << plan.latency / 1us << " us, back-off " << plan.backoff.min.count() << " to "
+        << plan.backoff.max.count() << " ms\nuntil " << plan.faults_until / 1us << " us, once in:";
+    for (std::size_t i = 0; i < std::size(Rates::all); ++i) {
+        const int rate = plan.rates.*Rates::all[i];
+        if (rate != 0) out << ' ' << Rates::names[i] << ' ' << rate;
+    }
+    for (const Trouble& trouble : plan.troubles) {
+        out << "\nat " << trouble.when / 1us << " us "
+            << Trouble::names[static_cast<std::size_t>(trouble.kind)] << " of " << trouble.whom
+            << ", " << trouble.length / 1us << " us";
+    }
+    int number = 0;
+    for (const ProcessPlan& process : plan.processes) {
+        out << "\nprocess " << number++ << ", clock " << process.rate_ppm << " ppm"
+            << (process.deaf ? ", deaf" : "") << (process.observed ? ", observed" : "") << '\n';
+        for (const ActorPlan& actor : process.actors) {
+            out << (actor.asynchronous ? "  asynchronous:\n" : "  thread:\n");
+            for (const auto& acquisition : actor.acquisitions) print(out, acquisition, "    ");
+        }
+    }
+    return out;
+}
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,197 @@
+#pragma once
+
+#include "command.hpp"
+#include "support/model_redis.hpp"
+#include <redlatch/policy/lock_keys.hpp>
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+inline constexpr std::size_t most_processes = 4;
+inline constexpr std::size_t most_locks = 2;
+inline constexpr std::size_t most_masters = 3;
+
+/// The names of what is in a schedule.
+inline std::string client_id(int process) {
+    return std::string(32, static_cast<char>('a' + process));
+}
+inline int process_of(std::string_view token) {
+    return token.front() - 'a';
+}
+inline std::string channel_of(int process) {
+    return "redlatch:client:" + client_id(process);
+}
+
+/// The locks of a schedule: their names, and those of their companions.
+class Names {
+public:
+    static const Names& get() {
+        static const Names names;
+        return names;
+    }
+    const std::shared_ptr<const detail::LockKeys>& of(int lock) const {
+        return keys_[static_cast<std::size_t>(lock)];
+    }
+    int lock_of(std::string_view name) const { return name == keys_[0]->lock ? 0 : 1; }
+
+private:
+    std::array<std::shared_ptr<const detail::LockKeys>, most_locks> keys_{
+        std::make_shared<const detail::LockKeys>("job"),
+        std::make_shared<const detail::LockKeys>("{job}:2")};
+};
+
+/// One master, and what of it the checker sees.
+class Server {
+public:
+    /// Who has a lock, and until when if nothing happens.
+    struct Owner {
+        std::string token{};  ///< empty for nobody
+        Moment end{0};
+    };
+
+    Server(const Plan& plan, const Timeline& timeline, ModelRedis& redis, int number)
+        : timeline_(&timeline),
+          redis_(&redis),
+          scripts_(&Scripts::of(plan.on_hash, plan.mutant)),
+          on_hash_(plan.on_hash),
+          one_queue_(plan.mutant == Mutant::shared_queue),
+          number_(number),
+          start_us_(1'700'000'000'000'000 + static_cast<std::int64_t>(plan.noise % 1000)) {
+        redis.flush();
+        rename();
+        follow();
+    }
+
+    const Scripts& scripts() const { return *scripts_; }
+
+    // ---- Commands
+
+    ModelRedis::Value run(const Command& command) {
+        follow();
+        if (command.script == nullptr)
+            return redis_->command(std::span<const std::string_view>{command.words});
+        const auto known = static_cast<std::size_t>(command.verb);
+        if (command.whole) known_scripts_.set(known);
+        if (!known_scripts_.test(known)) {
+            return ModelRedis::Value::error("NOSCRIPT No matching script. Please use EVAL.");
+        }
+        if (!one_queue_) {
+            return redis_->eval(command.script->source, command.keys(), command.arguments());
+        }
+        std::vector<std::string_view> keys(command.keys().begin(), command.keys().end());
+        for (std::string_view& key : keys) {
+            if (key.starts_with("redlatch:queue:")) key = "redlatch:queue:{}";
+            if (key.starts_with("redlatch:waiters:")) key = "redlatch:waiters:{}";
+        }
+        return redis_->eval(command.script->source, std::span<const std::string_view>{keys},
+                            command.arguments());
+    }
+
+    // ---- What there is
+
+    Owner owner(int lock) {
+        follow();
+        const std::string& name = Names::get().of(lock)->lock;
+        read_[0] = on_hash_ ? "HKEYS" : "GET";
+        read_[1] = name;
+        auto value = redis_->command(std::span<const std::string_view>{read_});
+        if (on_hash_ && !value.elements.empty()) value = std::move(value.elements.front());
+        if (value.type != ModelRedis::Value::Type::string) return {};
+        return {std::move(value.text), end_of(ttl(name))};
+    }
+
+    /// The last fencing token; 0 without one.
+    std::uint64_t fence(int lock) {
+        follow();
+        read_[0] = "GET";
+        read_[1] = Names::get().of(lock)->fence;
+        const auto value = redis_->command(std::span<const std::string_view>{read_});
+        return value.is_nil() ? 0 : std::stoull(value.text);
+    }
+
+    std::int64_t ttl(const std::string& key) {
+        follow();
+        read_[0] = "PTTL";
+        read_[1] = key;
+        return redis_->command(std::span<const std::string_view>{read_}).integer;
+    }
+
+    std::vector<std::string> all_keys() {
+        follow();
+        return redis_->keys();
+    }
+
+    void set_subscribed(int process, bool yes) {
+        subscribed_[static_cast<std::size_t>(process)] = yes;
+        redis_->set_subscribers(channel_of(process), yes ? 1 : 0);
+    }
+    bool subscribed(int process) const { return subscribed_[static_cast<std::size_t>(process)]; }
+
+    // ---- What happens to it
+
+    /// Another one takes over.
+    void fail_over(bool keeps_keys, microseconds ahead) {
+        step_clock(ahead);
+        if (!keeps_keys) redis_->flush();
+        restart();
+    }
+    void step_clock(microseconds ahead) {
+        start_us_ += ahead.count();
+        follow();
+    }
+    /// Its connections are gone, and its scripts.
+    void restart() {
+        known_scripts_.reset();
+        ++generation_;
+        rename();
+    }
+    void be_silent_until(Moment until) { silent_until_ = std::max(silent_until_, until); }
+    /// When it will carry out what arrives now.
+    Moment awake_at() const { return std::max(silent_until_, timeline_->now()); }
+
+    const std::shared_ptr<const std::string>& id() const { return id_; }
+    int number() const { return number_; }
+    int generation() const { return generation_; }
+    microseconds time() const { return microseconds{start_us_} + timeline_->now() / 1us * 1us; }
+
+private:
+    void rename() {
+        id_ = std::make_shared<const std::string>("server" + std::to_string(number_) + "." +
+                                                  std::to_string(generation_));
+    }
+
+    void follow() {
+        const std::int64_t now = start_us_ + timeline_->now() / 1us;
+        redis_->advance(microseconds{now - redis_->now_us()});
+    }
+
+    /// A key lives through the whole of its last millisecond.
+    Moment end_of(std::int64_t ttl) const {
+        if (ttl < 0) return Moment::max();
+        return microseconds{(redis_->now_us() / 1000 + ttl + 1) * 1000 - start_us_};
+    }
+
+    const Timeline* timeline_;
+    ModelRedis* redis_;
+    const Scripts* scripts_;
+    bool on_hash_;
+    bool one_queue_;
+    int number_;
+    std::int64_t start_us_;
+    std::array<bool, most_processes> subscribed_{};
+    std::bitset<8> known_scripts_{};
+    Moment silent_until_{0};
+    int generation_ = 0;
+    std::shared_ptr<const std::string> id_{};
+    std::array<std::string_view, 2> read_{};
+};
+
+}  // namespace redlatch::test::simulator

@@ -1,0 +1,177 @@
+#pragma once
+
+#include "actor.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace redlatch::test::simulator {
+
+/// One schedule, from its plan to its end.
+class Simulation {
+public:
+    /// `models`: one for each master.
+    Simulation(const Plan& plan, const std::vector<std::unique_ptr<ModelRedis>>& models,
+               bool traced)
+        : plan_(&plan), trace_(timeline_, traced), models_(&models) {
+        for (int i = 0; i < plan.masters; ++i) {
+            ModelRedis& model = *models[static_cast<std::size_t>(i)];
+            servers_.push_back(std::make_unique<Server>(plan, timeline_, model, i));
+            model.on_publish([this](std::string_view channel, std::string_view message) {
+                publish(channel, message);
+            });
+        }
+        for (const ProcessPlan& process : plan.processes) add(process);
+    }
+    ~Simulation() {
+        for (const auto& model : *models_) model->on_publish(nullptr);
+    }
+    Simulation(const Simulation&) = delete;
+    Simulation& operator=(const Simulation&) = delete;
+
+    /// Throws `Violation`.
+    void run() {
+        for (const auto& actor : actors_) actor.actor->start();
+        for (const Trouble& trouble : plan_->troubles) {
+            timeline_.at(trouble.when, [this, &trouble] { cause(trouble); });
+        }
+        while (!timeline_.empty()) step();
+        check_finished();
+        pass(checker_.tidy_at() - timeline_.now());
+        checker_.check_end_of_use();
+        pass(2min);
+        checker_.check_quiet();
+    }
+
+    std::string trace() const { return trace_.text(); }
+    std::uint64_t steps() const { return steps_; }
+
+private:
+    struct ActorOf {
+        Client* client;
+        std::unique_ptr<Actor> actor;
+    };
+
+    static constexpr Moment end_of_time = 1h;
+
+    void add(const ProcessPlan& plan) {
+        const int number = static_cast<int>(clients_.size());
+        clients_.push_back(std::make_unique<Client>(world_, number, plan));
+        Client& client = *clients_.back();
+        checker_.add(client.host());
+        for (const auto& server : servers_) server->set_subscribed(number, false);
+        for (const ActorPlan& actor : plan.actors) {
+            actors_.push_back({&client, std::make_unique<Actor>(client, actor, ++serials_)});
+        }
+    }
+
+    void step() {
+        if (timeline_.next() > end_of_time) checker_.fail("no end of it");
+        auto task = timeline_.take();
+        if (task == nullptr) return;
+        ++steps_;
+        checker_.check();
+        (*task)();
+        timeline_.give_back(std::move(task));
+    }
+
+    void pass(Moment time) {
+        timeline_.at(timeline_.now() + time, [] {});
+        timeline_.give_back(timeline_.take());
+    }
+
+    void check_finished() {
+        for (const auto& [client, actor] : actors_) {
+            if (!client->host().crashed() && !actor->finished()) {
+                checker_.fail("somebody waits for ever");
+            }
+        }
+        for (const auto& client : clients_) {
+            if (client->host().crashed()) continue;
+            if (client->table().size() != 0) checker_.fail("an entry is left in the lock table");
+            if (!client->closed() && client->renewal().machine().next_due() != TimePoint::max()) {
+                checker_.fail("a hold is renewed for ever");
+            }
+        }
+    }
+
+    void publish(std::string_view channel, std::string_view message) {
+        const int number = process_of(channel.substr(channel.rfind(':') + 1));
+        Client& client = *clients_[static_cast<std::size_t>(number)];
+        if (!client.connected()) return trace_("  message to a dead connection");
+        network_.publish(client.host(), client.noise(), std::string{message},
+                         [&client](const std::string& text) { client.hear(text); });
+    }
+
+    // ---- Trouble
+
+    void cause(const Trouble& trouble) {
+        using Kind = Trouble::Kind;
+        const auto whom = static_cast<std::size_t>(trouble.whom);
+        switch (trouble.kind) {
+            case Kind::outage: return clients_[whom]->lose_subscription(trouble.length);
+            case Kind::crash: checker_.ended(timeline_.now()); return clients_[whom]->crash();
+            case Kind::freeze: return freeze(*clients_[whom], trouble.length);
+            case Kind::close:
+                return clients_[whom]->host().later(timeline_.now(),
+                                                    [this, whom] { clients_[whom]->close(); });
+            case Kind::failover:
+            case Kind::forgetting: return fail_over(*servers_[whom], trouble);
+            case Kind::silence: return silence(*servers_[whom], trouble.length);
+            case Kind::restart: return restart(*servers_[whom], trouble.length);
+            case Kind::clock_step:
+                trace_("master ", trouble.whom, " steps its clock by ", trouble.length / 1us, "us");
+                servers_[whom]->step_clock(trouble.length / 1us * 1us);
+                return checker_.clock_stepped(trouble.length);
+        }
+    }
+
+    void freeze(Client& client, Moment length) {
+        const Moment until = timeline_.now() + length;
+        trace_("process ", client.number(), " freezes until ", until / 1us, "us");
+        client.host().freeze_until(until);
+        checker_.damaged(until);
+    }
+
+    void fail_over(Server& server, const Trouble& trouble) {
+        const bool keeps_keys = trouble.kind == Trouble::Kind::failover;
+        trace_("failover, ", keeps_keys ? "with" : "without", " keys, clock ", trouble.length / 1us,
+               "us");
+        server.fail_over(keeps_keys, trouble.length / 1us * 1us);
+        checker_.failed_over(keeps_keys, trouble.length);
+    }
+
+    void silence(Server& server, Moment length) {
+        const Moment until = timeline_.now() + length;
+        trace_("master ", server.number(), " is silent until ", until / 1us, "us");
+        server.be_silent_until(until);
+        checker_.damaged(until);
+    }
+
+    void restart(Server& server, Moment length) {
+        trace_("master ", server.number(), " restarts");
+        server.restart();
+        server.be_silent_until(timeline_.now() + length);
+        checker_.failed_over(true, length);
+        for (const auto& client : clients_) client->lose_subscription(length + 1ms);
+    }
+
+    const Plan* plan_;
+    Timeline timeline_;
+    Trace trace_;
+    const std::vector<std::unique_ptr<ModelRedis>>* models_;
+    std::vector<std::unique_ptr<Server>> servers_;
+    Checker checker_{*plan_, timeline_, trace_, servers_};
+    Network network_{*plan_, timeline_, trace_, servers_, checker_};
+    World world_{plan_, &timeline_, &trace_, &network_, &checker_};
+    std::vector<std::unique_ptr<Client>> clients_;
+    std::vector<ActorOf> actors_;
+    std::uint64_t serials_ = 0;
+    std::uint64_t steps_ = 0;
+};
+
+}  // namespace redlatch::test::simulator
