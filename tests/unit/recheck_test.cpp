@@ -57,7 +57,7 @@ TEST(Recheck, all_others_ask_within_five_to_ten_seconds) {
 }
 
 TEST(Recheck, a_waiter_who_asks_thrice_as_seldom_still_counts_as_alive) {
-    EXPECT_EQ(detail::longest_silence, 30s);
+    EXPECT_EQ(detail::longest_presence_ttl, 30s);
 }
 
 TEST(Recheck, pauses_differ) {
