@@ -15,6 +15,7 @@
 #include <utility>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
@@ -68,6 +69,13 @@ public:
     /// Errors: `lost`, and then for good; `not_held`; `invalid_argument`; others leave what was
     /// left of the validity as it was.
     Result<void> extend(Lease lease) noexcept;
+
+    /// One more hold of the same nest, of a reentrant lock: the lock is free when all of them have
+    /// ended. It waits for nobody, and blocks for at most `command_timeout`.
+    ///
+    /// Errors: `not_held`, also where the lock was lost before; `lost`, where the server says so now;
+    /// `invalid_argument` for a policy that is not reentrant; others leave this hold as it was.
+    Result<Held> nest() noexcept;
 
     /// Whether the validity is running now. No I/O: compares clocks.
     bool held() const noexcept;
@@ -134,6 +142,27 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
     const detail::HoldTerms& terms = ref_.hold->terms();
     if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
     return detail::extend_hold(client_->session(), ref_.hold, lease);
+}
+
+REDLATCH_INLINE Result<Held> Held::nest() noexcept {
+    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    const detail::HoldTerms& terms = ref_.hold->terms();
+    if (!terms.traits.reentrant) {
+        return Unexpected{Error{
+            Errc::invalid_argument, ref_.hold->key(), {}, "only a reentrant lock can nest", {}}};
+    }
+    const detail::LockSpec spec{.client = client_,
+                                .keys = terms.keys,
+                                .traits = terms.traits,
+                                .options = {.lease = terms.lease,
+                                            .max_hold = terms.max_hold,
+                                            .lock_delay = terms.lock_delay,
+                                            .drift = terms.drift}};
+    const AcquireOptions options{.wait = Wait::none()};
+    auto ref = detail::Acquiring{client_->session(), spec, terms.lease, options, nullptr}.nest_in(
+        ref_.hold);
+    if (!ref) return Unexpected{std::move(ref).error()};
+    return Held{client_, *std::move(ref), release_mode_};
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {

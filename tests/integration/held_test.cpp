@@ -24,6 +24,8 @@ void expect_nothing(Held& held) {
 
 using HeldToTheEnd = LockTest;
 
+using ReentrantPolicies = ::testing::Types<Reentrant, Watchdog<Reentrant>, Fenced<Reentrant>>;
+
 template <class Policy>
 class HeldOf : public LockTest {
 protected:
@@ -212,6 +214,75 @@ TYPED_TEST(HeldOf, refuses_bad_leases_without_a_command) {
     }
     EXPECT_EQ(this->redis_.command_calls("evalsha"), 0);
     EXPECT_TRUE(held.held());
+}
+
+/// Holds of reentrant locks, owned by their thread or by themselves.
+template <class Policy>
+class NestedHeld : public LockTest {
+protected:
+    std::uint64_t count() { return lock_.inspect().value().hold_count; }
+
+    Lock<Policy> lock_{client_, "job"};
+};
+TYPED_TEST_SUITE(NestedHeld, ReentrantPolicies);
+
+TYPED_TEST(NestedHeld, is_one_more_hold_of_the_same_nest) {
+    for (const Owner owner : {Owner::thread, Owner::hold}) {
+        Held outer = this->lock_.acquire({.lease = 20s, .owner = owner}).value();
+        Held inner = outer.nest().value();
+        Held third = inner.nest().value();
+        EXPECT_EQ(inner.token(), outer.token());
+        EXPECT_EQ(this->count(), 3U);
+        EXPECT_EQ(outer.release().value(), Release::still_held) << "in any order";
+        EXPECT_EQ(third.release().value(), Release::still_held);
+        EXPECT_EQ(this->count(), 1U);
+        EXPECT_TRUE(inner.held());
+        EXPECT_GT(inner.remaining(), 10s);
+        EXPECT_EQ(inner.release().value(), Release::released);
+        EXPECT_FALSE(this->redis_.exists("job"));
+    }
+}
+
+TYPED_TEST(NestedHeld, is_made_by_any_thread) {
+    Held outer = this->lock_.acquire({.owner = Owner::hold}).value();
+    Held inner = on_another_thread([&outer] { return outer.nest().value(); });
+    EXPECT_EQ(outer.release().value(), Release::still_held);
+    EXPECT_EQ(code_of(this->lock_.acquire({.wait = Wait::none()})), Errc::timed_out);
+    EXPECT_EQ(inner.release().value(), Release::released);
+}
+
+TYPED_TEST(NestedHeld, is_refused_once_the_lock_is_lost) {
+    Held outer = this->lock_.acquire().value();
+    this->redis_.command({"DEL", "job"});
+    EXPECT_EQ(code_of(outer.nest()), Errc::lost);
+    EXPECT_EQ(outer.state(), HoldState::lost);
+    EXPECT_EQ(code_of(outer.nest()), Errc::not_held);
+    EXPECT_FALSE(this->redis_.exists("job")) << "a lost lock is not taken again";
+    EXPECT_EQ(outer.release().value(), Release::expired);
+    EXPECT_EQ(code_of(outer.nest()), Errc::not_held);
+}
+
+TYPED_TEST(NestedHeld, that_cannot_be_made_leaves_the_outer_hold_as_it_was) {
+    Held outer = this->lock_.acquire({.lease = 20s}).value();
+    this->server_.freeze();
+    const auto began = Clock::now();
+    const auto nested = outer.nest();
+    const auto took = Clock::now() - began;
+    this->server_.thaw();
+    EXPECT_EQ(code_of(nested), Errc::unavailable);
+    EXPECT_LT(took, 1s + generous_limit);
+    EXPECT_GE(took, 900ms) << "command_timeout";
+    EXPECT_TRUE(outer.held());
+    EXPECT_EQ(outer.release().value(), Release::released);
+    EXPECT_TRUE(eventually([this] { return !this->redis_.exists("job"); }));
+}
+
+TEST_F(HeldToTheEnd, does_not_nest_where_its_policy_does_not) {
+    Lock<Fenced<Simple>> lock{client_, "job"};
+    Held held = lock.acquire().value();
+    EXPECT_EQ(code_of(held.nest()), Errc::invalid_argument);
+    EXPECT_TRUE(held.held());
+    EXPECT_EQ(code_of(Held{}.nest()), Errc::not_held);
 }
 
 template <class Policy>

@@ -49,6 +49,36 @@ TEST(LockTable, reentrant_excludes_other_owners) {
     EXPECT_EQ(locks.ask({.traits = nesting(), .owner = other}), Outcome::busy);
 }
 
+TEST(LockTable, expired_hold_is_nested_in_by_nobody_though_somebody_waits_for_it) {
+    Locks locks;
+    locks.take(locks.taken({.traits = nesting(), .lease = 1s}), {.traits = nesting()});
+    locks.enter({.traits = nesting(), .owner = other});
+    locks.now += 1s;
+    EXPECT_EQ(locks.enter({.traits = nesting(), .id = 2}).said.outcome, Outcome::queued);
+}
+
+TEST(LockTable, hold_nests_whoever_owns_it) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting(), .owner = LockOwner::acquisition(1)});
+    locks.take(hold, {.traits = nesting(), .owns_itself = true});
+    EXPECT_EQ(locks.table.nest(*hold, {2, nullptr, false}, locks.now), 2U);
+    EXPECT_EQ(locks.end(*hold, 1), Kind::nested);
+    EXPECT_EQ(locks.end(*hold, 2), Kind::last);
+    EXPECT_FALSE(locks.table.nest(*hold, {3, nullptr, false}, locks.now)) << "it is over";
+}
+
+TEST(LockTable, hold_that_is_over_nests_nothing) {
+    Locks locks;
+    const auto brief = locks.taken({.lease = 1s});
+    locks.take(brief);
+    EXPECT_FALSE(locks.table.nest(*brief, {2, nullptr, false}, locks.now + 1s));
+    EXPECT_TRUE(locks.table.nest(*brief, {3, nullptr, false}, locks.now));
+    EXPECT_FALSE(locks.table.nest(*locks.taken(), {4, nullptr, false}, locks.now)) << "another";
+    static_cast<void>(locks.table.close());
+    EXPECT_FALSE(locks.table.nest(*brief, {5, nullptr, false}, locks.now));
+    EXPECT_EQ(brief->nest.size(), 2U);
+}
+
 TEST(LockTable, hold_that_was_lost_before_its_turn_ended_blocks_nobody) {
     Locks locks;
     const auto hold = locks.taken();

@@ -170,7 +170,9 @@ public:
         if (here.queue.empty()) admission.expired = take_expired(here, now);
         admission.outcome = outcome_of(here, request, now);
         if (admission.outcome == Outcome::nested) {
-            nest(here.current, request.acquisition, admission);
+            here.current->nest.push_back(request.acquisition);
+            admission.hold = here.current;
+            admission.count = here.current->nest.size();
         } else if (admission.outcome == Outcome::turn) {
             admission.turn = begin_turn(*name, request);
         } else if (admission.outcome == Outcome::queued) {
@@ -295,6 +297,16 @@ public:
         }
         hand_turn_on(*turn.name_, false);
         return kept;
+    }
+
+    /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
+    /// Nothing for a hold that is.
+    std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition, TimePoint now) {
+        const Position name = entries_.find(hold.key());
+        if (closed_ || name == entries_.end()) return std::nullopt;
+        if (name->second.current.get() != &hold || !hold.valid(now)) return std::nullopt;
+        hold.nest.push_back(acquisition);
+        return hold.nest.size();
     }
 
     /// What a hold loses when one of its acquisitions ends.
@@ -481,13 +493,6 @@ private:
             if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
         }
         return request.wait.is_none() ? Outcome::busy : Outcome::queued;
-    }
-
-    static void nest(const std::shared_ptr<Hold>& hold, const Acquisition& acquisition,
-                     Admission& admission) {
-        hold->nest.push_back(acquisition);
-        admission.hold = hold;
-        admission.count = hold->nest.size();
     }
 
     static Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {

@@ -187,6 +187,10 @@ public:
     }
 
     /// See `LockTable`.
+    std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition) {
+        const Section table{*this};
+        return table->nest(hold, acquisition, Clock::now());
+    }
     LockTable::Ending end_innermost(const std::string& key, LockOwner owner) {
         Section table{*this};
         return handed_off(table, table->end_innermost(key, owner));

@@ -36,8 +36,18 @@ public:
                    acquisition_.id * 0x9e3779b97f4a7c15U +
                        static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
 
-    Result<HoldRef> run() {
-        Result<HoldRef> ref = enter();
+    Result<HoldRef> run() { return told(enter()); }
+
+    /// One more acquisition of `hold`, whoever owns it.
+    Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
+        const auto count = session_->locks().nest(*hold, acquisition_);
+        if (!count) return told(Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+        return told(nest(std::move(hold), *count));
+    }
+
+private:
+    /// The outcome, after the observer was told of it.
+    Result<HoldRef> told(Result<HoldRef> ref) {
         if (ref) {
             tell_acquired();
         } else {
@@ -47,7 +57,6 @@ public:
         return ref;
     }
 
-private:
     AcquisitionPlan plan() const {
         return {.attempts = {.wait = options_->wait,
                              .lease = lease_,
