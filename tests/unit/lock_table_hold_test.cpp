@@ -258,7 +258,7 @@ protected:
 
 TEST_F(Handoff, gives_the_lock_to_the_waiter_in_front_without_a_command) {
     locks.take(hold);
-    hold->unclear_try = true;
+    hold->open_tries.unclear = true;
     Asker& next = locks.enter(wish);
     Asker& behind = locks.enter(wish);
     locks.now += 1ms;
@@ -273,7 +273,7 @@ TEST_F(Handoff, gives_the_lock_to_the_waiter_in_front_without_a_command) {
     EXPECT_EQ(mine->token().bytes, hold->token().bytes);
     EXPECT_EQ(mine->valid_until(), hold->valid_until()) << "inherited";
     EXPECT_EQ(mine->taken_at(), locks.now);
-    EXPECT_TRUE(mine->unclear_try);
+    EXPECT_TRUE(mine->open_tries.unclear);
     EXPECT_EQ(mine->nest.size(), 1U);
     EXPECT_EQ(locks.resume(behind), Outcome::queued);
     EXPECT_FALSE(behind.is_handed());
