@@ -186,11 +186,13 @@ private:
     void take_over(HoldPtr hold) {
         hold_ = std::move(hold);
         reserve_renewal();
+        handed_ = true;
         const bool valid = hold_->valid(now());
         act(valid ? "handed" : "handed too late", machine_.handed(valid, std::nullopt));
     }
 
     void contend(LockTable::Turn turn) {
+        handed_ = false;
         turn_ = turn;
         const bool contended = client_->contention().lately(terms_.keys->lock, now());
         const auto& place = client_->with_table([&](LockTable & table) -> const auto& {
@@ -482,7 +484,7 @@ private:
 
     void succeed() {
         if (!nesting_) {
-            world_->checker->begins(hold_, wanted_->lock, wanted_->local_handoffs);
+            world_->checker->begins(hold_, wanted_->lock, handed_, wanted_->local_handoffs);
         }
         // Who asks after the loss sees that it is lost.
         if (wanted_->awaits_loss && hold_->state(now()) != HoldState::lost) {
@@ -586,6 +588,7 @@ private:
 
     State state_ = State::busy;
     bool stop_ = false;
+    bool handed_ = false;  // by the holder before, in this process
     const char* event_ = "enter";
     TimePoint asleep_until_ = TimePoint::min();
     TimePoint paused_until_{};
@@ -660,6 +663,7 @@ private:
     void renew_on() {
         const Lease lease = hold_->terms().lease;
         client_->host().soon(Moment{lease.duration()} / 3, [this, lease] {
+            client_->world().checker->prolongs(*hold_);
             const Call call = detail::extend_call(*hold_, lease);
             client_->ask(0, hold_, call, call, now() + client_->command_timeout(),
                          [](const auto&) {});
@@ -836,6 +840,7 @@ private:
     }
 
     void carry_out(const Machine::SendExtend& send) {
+        client_->world().checker->prolongs(*hold_);
         const Call call = detail::extend_call(*hold_, send.lease);
         client_->ask(0, hold_, call, call, send.answer_by,
                      [this](const Expected<Reply, Fault>& reply) {

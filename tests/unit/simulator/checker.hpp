@@ -27,16 +27,21 @@ public:
 
     // ---- What clients do
 
-    /// `first`: as opposed to once more.
-    void sent(const Command& command, bool first) {
+    void sent(const Command& command) {
         Token& token = token_of(command.token());
         token.lock = command.lock;
         if (command.asks()) token.fenced = command.fenced();
         if (command.verb == Verb::release) {
             token.dead = true;
-        } else if (token.dead && (first || command.asks())) {
+        } else if (token.dead && (command.asks() || command.verb == Verb::move)) {
             fail("a token is used after its release was sent: " + std::string{command.token()});
         }
+    }
+
+    /// The lock is to last longer. The command may go out somewhat later.
+    void prolongs(const detail::Hold& hold) {
+        const std::string& name = hold.token().bytes;
+        if (token_of(name).dead) fail("a token is renewed after its release was sent: " + name);
     }
 
     /// Nobody will use the token again. What a hidden repetition got for it, nobody gives back.
@@ -46,10 +51,12 @@ public:
         if (plan_->rates.doubled > 0) damage_by_owner(token.lock, name);
     }
 
-    /// A release of the token is planned.
-    void cleans_up(std::string_view name) {
+    /// A release of the token is planned, the last one for `last`.
+    void cleans_up(std::string_view name, Moment last) {
         dies(name);
-        token_of(name).to_be_released = true;
+        Token& token = token_of(name);
+        token.to_be_released = true;
+        token.released_at = std::max(token.released_at, last);
     }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
@@ -59,8 +66,8 @@ public:
         here.waiting[static_cast<std::size_t>(process)] += more;
     }
 
-    /// `handoffs`: how often in a row the lock may pass on inside the process.
-    void begins(const HoldPtr& hold, int lock, unsigned handoffs) {
+    /// `handed`: by the holder before, in the process; `handoffs`: how often in a row that may be.
+    void begins(const HoldPtr& hold, int lock, bool handed, unsigned handoffs) {
         Lock& here = locks_[static_cast<std::size_t>(lock)];
         const std::string& name = hold->token().bytes;
         (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
@@ -70,7 +77,7 @@ public:
             fail("the fencing token is not its own: " + name);
         }
         token.end = hold->valid_until();
-        if (plan_->is_calm()) check_row(here, process_of(name), handoffs);
+        if (plan_->is_calm()) check_row(here, process_of(name), handed, handoffs);
         here.holds.push_back(hold);
         here.idle_since = timeline_->now();
         check_end(lock, *hold);
@@ -97,7 +104,9 @@ public:
         const TimePoint soon =
             detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
         const bool runs_out = soon < hold.last_end() && !closing;
-        if (watched && runs_out && is_undisturbed()) fail("a watched hold was not renewed");
+        const bool has_time = hold.terms().lease.duration() > 20 * plan_->latency;
+        if (watched && runs_out && has_time && plan_->is_calm())
+            fail("a watched hold was not renewed");
         dies(hold.token().bytes);
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
@@ -185,7 +194,7 @@ public:
         at.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
         const bool for_owner = command.verb != Verb::release;
-        if (for_owner && !refused && owner.token == command.token()) came_late(command.token());
+        if (for_owner && !refused && owner.token == command.token()) came_late(command);
         if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owner);
     }
@@ -226,6 +235,7 @@ private:
     struct Token {
         int lock = 0;
         bool dead = false;
+        Moment released_at{-1h};      ///< for the last time, as far as is planned
         bool to_be_released = false;  ///< somebody has said so, and no release has come yet
         int generation = 0;           ///< of the server that gave it the lock
         bool fenced = false;
@@ -251,8 +261,7 @@ private:
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
-        int last_process = -1;
-        unsigned in_row = 0;  ///< how often that one has had it since, while others waited
+        unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
     };
     struct Awaited {
         HoldPtr hold;
@@ -279,10 +288,6 @@ private:
     const Host& host(int process) const { return *hosts_[static_cast<std::size_t>(process)]; }
     const Host& host_of(const detail::Hold& hold) const {
         return host(process_of(hold.token().bytes));
-    }
-
-    bool is_undisturbed() const {
-        return plan_->is_calm() && plan_->longest_lease > 20 * plan_->latency;
     }
 
     Moment longest_delay() const { return longest_delay_; }
@@ -353,12 +358,18 @@ private:
 
     /// Where a dead token took the lock, or kept it for longer, that lasts until its release, if
     /// one is still planned, or else as long as the lease.
-    void came_late(std::string_view name) {
-        const Token& token = token_of(name);
+    void came_late(const Command& command) {
+        const Token& token = token_of(command.token());
         if (!token.dead) return;
         (*trace_)("  a dead token has it");
         damaged(timeline_->now());
         if (!token.to_be_released) tidy_ = false;
+        const bool once = plan_->rates.doubled == 0 && plan_->rates.repeated == 0;
+        const bool goes_on = !plan_->has(Trouble::Kind::close) && !plan_->has(Trouble::Kind::crash);
+        const bool by_script = command.verb == Verb::acquire && clocks_keep_time_;
+        if (once && goes_on && by_script && timeline_->now() > token.released_at) {
+            fail("nobody releases what a late command has taken");
+        }
     }
 
     void note_asked(Lock& here, const Command& command, const ModelRedis::Value& value) {
@@ -397,16 +408,17 @@ private:
 
     /// A process that others wait behind does not keep the lock for its own. What it knows of them may be
     /// some moments old.
-    void check_row(Lock& here, int process, unsigned handoffs) const {
+    void check_row(Lock& here, int process, bool handed, unsigned handoffs) const {
         const Moment old = timeline_->now() - 10ms - 4 * plan_->latency;
         const bool others_wait = std::ranges::any_of(here.order, [&](const Queued& one) {
             return process_of(one.token) != process && one.since < old &&
                    timeline_->now() + 2ms < one.present_until &&
                    server(0).subscribed(process_of(one.token));
         });
-        const bool same = std::exchange(here.last_process, process) == process;
-        here.in_row = same && others_wait ? here.in_row + 1 : 0;
-        if (here.in_row > handoffs) fail("passed on inside a process while others wait");
+        here.in_row = handed && others_wait ? here.in_row + 1 : 0;
+        if (here.in_row > handoffs) {
+            fail("passed on inside a process while others wait");
+        }
     }
 
     void check_companions(const Command& command) const {

@@ -306,7 +306,8 @@ public:
 
     void clean_up(const HoldPtr& hold, CleanUp what) {
         if (!what.needed()) return;
-        world_->checker->cleans_up(hold->token().bytes);
+        const Moment pause = what.once_more ? Moment{late_window()} : 0ns;
+        world_->checker->cleans_up(hold->token().bytes, world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
         if (!renewal_.closed()) {
             renewal_.machine().clean_up(hold, what, now());
@@ -512,13 +513,14 @@ inline void Asking::send() {
     const Call& call = command_.reconnected() ? again_ : call_;
     sent_ = client.now();
     sent_any_ = true;
+    ++sendings_;
     detail::EncodeOptions options{.form = command_.form()};
     options.server = *connection_->server;
     options.not_after =
         connection_->clock.not_after(sent_, detail::saturating_sub(answer_by_, sent_));
     client.world().network->send(client.host(), client.noise(), connection_, call, options,
-                                 client.number(), client.too_late(answer_by_), sendings_ == 0,
-                                 [self = shared_from_this(), number = ++sendings_](Arrived what) {
+                                 client.number(), client.too_late(answer_by_),
+                                 [self = shared_from_this(), number = sendings_](Arrived what) {
                                      self->arrived(number, std::move(what));
                                  });
 }
@@ -697,6 +699,7 @@ inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt
     const auto index = static_cast<std::size_t>(master);
     if (!renewal_.send(*attempt, index, client_->now())) return;
     const auto lease = attempt->lease();
+    if (lease && !whole) client_->world().checker->prolongs(attempt->hold());
     const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
                             : detail::release_call(attempt->hold());
     detail::EncodeOptions options{.form = {.whole = whole}};
@@ -704,7 +707,7 @@ inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt
     link.pending.push_back(attempt);
     Network& network = *client_->world().network;
     network.send(client_->host(), client_->noise(), link.connection, call, options,
-                 client_->number(), Moment::max(), !whole,
+                 client_->number(), Moment::max(),
                  [this, master, connection = link.connection, attempt, whole](Arrived what) {
                      this->arrived(master, connection, attempt, whole, std::move(what));
                  });

@@ -109,11 +109,10 @@ public:
         return connection;
     }
 
-    /// Sends what `call` is on a connection that is alive. `first`: as opposed to once more. `arrived` is
-    /// called once, or never.
+    /// Sends what `call` is on a connection that is alive. `arrived` is called once, or never.
     void send(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
               const detail::Call& call, const detail::EncodeOptions& options, int process,
-              Moment too_late, bool first, OnArrival arrived) {
+              Moment too_late, OnArrival arrived) {
         Server& there = server(connection->master);
         auto made = parse(call.wire(options), there.scripts());
         made->lock = Names::get().lock_of(call.key());
@@ -122,7 +121,7 @@ public:
         made->server = connection->server;
         made->too_late = too_late;
         const std::shared_ptr<const Command> command = std::move(made);
-        checker_->sent(*command, first);
+        checker_->sent(*command);
         const Moment now = timeline_->now();
         if (fault(noise, plan_->rates.doubled)) {
             checker_->doubled();

@@ -235,7 +235,7 @@ inline AcquisitionPlan draw_acquisition(Dice& dice, const Plan& plan, const Mixt
     if (dice.one_in(mixture.extended)) {
         for (int i = dice.pick({1, 1, 2}); i > 0; --i) {
             made.extensions.push_back({short_or_long(dice, lease / 8, lease),
-                                       Lease{milliseconds{dice.between(10, longest + 1)}}});
+                                       Lease{milliseconds{dice.between(10, 2 * longest + 1)}}});
         }
         if (dice.one_in(2)) made.hold = dice.span(0ns, lease * 2);
     }
