@@ -358,15 +358,16 @@ TEST_F(Handoff, ends_with_the_client) {
     EXPECT_FALSE(moved(locks.now));
 }
 
-TEST_F(Handoff, of_an_expired_hold_does_not_happen_in_memory) {
-    hold = asked_hold({.lease = wish.lease, .drift = {.factor = 0, .floor = 1h}, .owner = me});
-    hold->taken(locks.now);
-    Wish alike = wish;
+TEST_F(Handoff, of_an_expired_hold_goes_by_a_command) {
+    Wish brief = wish;
+    brief.lease = 100ms;
+    brief.drift = {.factor = 0, .floor = 98ms};
+    hold = locks.taken({.lease = brief.lease, .drift = brief.drift});
     locks.take(hold);
-    Asker next{alike, locks.now};
+    locks.enter(brief);
+    locks.now += 3ms;
     EXPECT_FALSE(hold->valid(locks.now));
-    next.said = locks.table.enter(next.request, next, locks.now, false);
-    EXPECT_EQ(next.said.outcome, Outcome::turn) << "it is taken out as expired";
+    EXPECT_EQ(end(), Kind::last);
 }
 
 TEST_F(Handoff, of_a_lost_hold_does_not_happen) {

@@ -178,8 +178,10 @@ TEST(LockTable, nobody_overtakes_the_queue) {
     Locks locks;
     const LockTable::Turn turn = locks.enter().turn();
     Asker& waiter = locks.enter();
+    Asker& behind = locks.enter();
     locks.table.end_turn(turn);
     EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy) << "the one in front is about to wake";
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
     EXPECT_EQ(locks.resume(waiter), Outcome::turn);
     EXPECT_EQ(locks.ask({.owner = other}), Outcome::busy);
 }
@@ -225,6 +227,64 @@ TEST(LockTable, front_waiter_that_leaves_wakes_the_next_if_that_would_oversleep)
     locks.table.end_turn(turn);
     EXPECT_EQ(locks.woken(), Woken{&staying});
     EXPECT_EQ(locks.resume(staying), Outcome::turn);
+}
+
+TEST(LockTable, front_waiter_that_leaves_wakes_the_next_if_the_hold_ends_before_its_sleep) {
+    Locks locks;
+    locks.take(locks.taken({.lease = 1h}));
+    Asker& brief = locks.enter({.owner = other});
+    Asker& leaving = locks.enter({.owner = other});
+    Asker& staying = locks.enter({.owner = other});
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    ASSERT_EQ(locks.resume(brief), Outcome::turn);
+    EXPECT_TRUE(locks.finish(brief, locks.taken({.lease = 1s, .owner = other})));
+    EXPECT_EQ(locks.woken(), (Woken{&brief, &leaving})) << "the new hold ends sooner";
+    leaving.stop_requested = true;
+    EXPECT_EQ(locks.resume(leaving), Outcome::cancelled);
+    EXPECT_EQ(locks.woken(), Woken{&staying});
+    EXPECT_EQ(locks.resume(staying), Outcome::queued);
+    EXPECT_EQ(staying.said.wake_at, locks.now + 1s);
+}
+
+TEST(LockTable, release_under_way_wakes_the_next_only_when_it_is_over) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    Asker& leaving = locks.enter({.owner = other});
+    static_cast<void>(locks.table.end_innermost("key", me));
+    Asker& staying = locks.enter({.owner = other});
+    EXPECT_EQ(staying.said.wake_at, TimePoint::max());
+    leaving.stop_requested = true;
+    EXPECT_EQ(locks.resume(leaving), Outcome::cancelled);
+    EXPECT_EQ(locks.woken(), Woken{});
+    locks.free(*hold);
+    EXPECT_EQ(locks.woken(), Woken{&staying});
+}
+
+TEST(LockTable, fault_of_one_who_got_the_lock_after_all_is_not_the_next_ones) {
+    Locks locks;
+    const Asker& first = locks.enter();
+    locks.table.set_fault(first.turn(),
+                          std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}}));
+    EXPECT_TRUE(locks.finish(first, locks.taken()));
+    Asker& next = locks.enter({.owner = other});
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.fault, nullptr);
+}
+
+TEST(LockTable, busy_behind_one_who_is_about_to_wake_has_no_fault) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    locks.enter();
+    Asker& late = locks.enter({.wait = 1ms});
+    locks.table.set_fault(turn,
+                          std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}}));
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.fault, nullptr);
+    locks.now += 1ms;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_EQ(late.said.fault, nullptr);
 }
 
 TEST(LockTable, waiter_in_the_middle_or_at_the_end_may_leave) {

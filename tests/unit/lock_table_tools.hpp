@@ -38,6 +38,7 @@ struct Wish {
     bool watched = false;
     // Other than a hold's in these tests: then the lock is released between two of them.
     Lease lease = std::chrono::hours{2};
+    Drift drift{.factor = 0, .floor = std::chrono::milliseconds{0}};
     unsigned local_handoffs = 0;
     bool others_poll = false;
     Replicas replicas = Replicas::none();
@@ -45,7 +46,8 @@ struct Wish {
 
     detail::Acquisition acquisition() const { return {id, through, watched}; }
     detail::HoldTerms terms() const {
-        detail::HoldTerms terms = terms_of({.key = key, .traits = traits, .lease = lease});
+        detail::HoldTerms terms =
+            terms_of({.key = key, .traits = traits, .lease = lease, .drift = drift});
         terms.replicas = replicas;
         return terms;
     }
