@@ -94,9 +94,7 @@ public:
             : monitor_(std::exchange(other.monitor_, nullptr)), turn_(other.turn_) {}
         Turn& operator=(Turn&&) = delete;
         ~Turn() {
-            if (monitor_ != nullptr) Section {
-                    *monitor_
-                    } -> end_turn(turn_);
+            if (monitor_ != nullptr) monitor_->section()->end_turn(turn_);
         }
 
         /// Sleeps until `until`, or until there is something to do.
@@ -107,40 +105,20 @@ public:
         }
 
         /// See `LockTable`.
-        std::optional<QueuePlace> place() const {
-            return Section {
-                *monitor_
-                } -> place(turn_);
-        }
-        void announce(const Hold& hold) {
-            Section {
-                *monitor_
-                } -> announce(turn_, hold);
-        }
-        std::optional<Grant> take_grant() {
-            return Section {
-                *monitor_
-                } -> take_grant(turn_);
-        }
-        bool has_waiters() const {
-            return Section {
-                *monitor_
-                } -> has_waiters(turn_);
-        }
+        std::optional<QueuePlace> place() const { return monitor_->section()->place(turn_); }
+        void announce(const Hold& hold) { monitor_->section()->announce(turn_, hold); }
+        std::optional<Grant> take_grant() { return monitor_->section()->take_grant(turn_); }
+        bool has_waiters() const { return monitor_->section()->has_waiters(turn_); }
         void set_fault(std::shared_ptr<const Error> fault) {
-            Section {
-                *monitor_
-                } -> set_fault(turn_, std::move(fault));
+            monitor_->section()->set_fault(turn_, std::move(fault));
         }
         bool pass_place_on(bool unclear_try) {
-            return Section {
-                *std::exchange(monitor_, nullptr)
-                } -> pass_place_on(turn_, unclear_try);
+            return std::exchange(monitor_, nullptr)->section()->pass_place_on(turn_, unclear_try);
         }
         bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
-            return Section {
-                *std::exchange(monitor_, nullptr)
-                } -> finish(turn_, std::move(hold), others_wait);
+            return std::exchange(monitor_, nullptr)
+                ->section()
+                ->finish(turn_, std::move(hold), others_wait);
         }
 
     private:
@@ -203,52 +181,25 @@ public:
         Section table{*this};
         return handed_off(table, table->end_one_through(key, through));
     }
-    void released(const Hold& hold) {
-        Section {
-            *this
-            } -> released(hold);
-    }
+    void released(const Hold& hold) { section()->released(hold); }
     bool moved(const Hold& hold, HandOff handed, bool others_wait) {
         const Section table{*this};
         return table->moved(hold, std::move(handed), others_wait, Clock::now());
     }
-    void lost(const std::shared_ptr<Hold>& hold) {
-        Section {
-            *this
-            } -> lost(hold);
-    }
+    void lost(const std::shared_ptr<Hold>& hold) { section()->lost(hold); }
     std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {
-        return Section {
-            *this
-            } -> find(key, owner);
+        return section()->find(key, owner);
     }
-    std::shared_ptr<Hold> current(const std::string& key) {
-        return Section {
-            *this
-            } -> current(key);
-    }
-    bool deliver(const Grant& grant) {
-        return Section {
-            *this
-            } -> deliver(grant);
-    }
-    void recheck_all(TimePoint now) {
-        Section {
-            *this
-            } -> recheck_all(now);
-    }
-    LockTable::Remains close() {
-        return Section {
-            *this
-            } -> close();
-    }
-    std::size_t size() {
-        return Section {
-            *this
-            } -> size();
-    }
+    std::shared_ptr<Hold> current(const std::string& key) { return section()->current(key); }
+    bool deliver(const Grant& grant) { return section()->deliver(grant); }
+    void recheck_all(TimePoint now) { section()->recheck_all(now); }
+    LockTable::Remains close() { return section()->close(); }
+    std::size_t size() { return section()->size(); }
 
 private:
+    /// The mutex, held until the end of the expression.
+    Section section() { return Section{*this}; }
+
     static LockTable::Admission wait_for_outcome(Section& table, const AcquireRequest& request,
                                                  const std::stop_token& stop) {
         ParkedWaiter self;
