@@ -231,7 +231,7 @@ public:
     /// The same for one who is about to nest in `hold`, which it has.
     Pause pause(const Hold& hold, Waiter& waiter, TimePoint until, TimePoint now,
                 bool stop_requested) {
-        const Position name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.key());
         if (name == entries_.end()) return {Woken::lost};
         const auto ended = end_of_nesting(hold, until, now, stop_requested);
         if (ended && waiter.name_ != nullptr) {
@@ -302,7 +302,7 @@ public:
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
     /// Nothing for a hold that is.
     std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition, TimePoint now) {
-        const Position name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.key());
         if (closed_ || name == entries_.end()) return std::nullopt;
         if (name->second.current.get() != &hold || !hold.valid(now)) return std::nullopt;
         hold.nest.push_back(acquisition);
@@ -360,7 +360,7 @@ public:
 
     /// The release of a hold has been answered, or given up: the next one's turn.
     void released(const Hold& hold) {
-        const Position name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.key());
         if (name == entries_.end() || name->second.current.get() != &hold) return;
         vacate(name);
     }
@@ -368,7 +368,7 @@ public:
     /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
     /// here wants it any more on the terms of `hold`: then the caller has to release that token.
     bool moved(const Hold& hold, HandOff handed, bool others_wait, TimePoint now) {
-        const Position name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.key());
         if (name == entries_.end() || name->second.current.get() != &hold) return false;
         Entry& here = name->second;
         here.handoffs.others_wait(others_wait, handed.refreshed);
@@ -379,7 +379,7 @@ public:
 
     /// A hold is over without a release.
     void lost(const std::shared_ptr<Hold>& hold) {
-        const Position name = entries_.find(hold->key());
+        const auto name = entries_.find(hold->key());
         if (name == entries_.end()) return;
         Entry& here = name->second;
         here.nesting.for_each([this](Waiter& waiter) { wake(&waiter); });
@@ -410,7 +410,7 @@ public:
     /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
-        const Position name = entries_.find(grant.key);
+        const auto name = entries_.find(grant.key);
         if (name == entries_.end()) return false;
         Entry& here = name->second;
         if (here.queue_place && here.queue_place->token.bytes == grant.token) {
@@ -580,7 +580,7 @@ private:
 
     template <class Predicate>
     Ending end_where(const std::string& key, Predicate matches) {
-        const Position name = entries_.find(key);
+        const auto name = entries_.find(key);
         if (name == entries_.end()) return {};
         Entry& here = name->second;
         if (const auto ended = take_acquisition(here.current.get(), matches)) {

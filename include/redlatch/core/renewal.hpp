@@ -222,7 +222,8 @@ public:
         const auto patience = renewal_patience(lease, terms_.command_timeout);
         attempt->place_ = under_way_.emplace(saturating_add(now, patience), attempt);
         if (attempt->silent_.empty()) return end(*attempt, now);
-        for (const MasterIndex master : attempt->silent_) actions_.push_back(Send{attempt, master});
+        for (const MasterIndex master : attempt->silent_)
+            actions_.emplace_back(Send{attempt, master});
     }
 
     /// The command is about to be written to `master`, perhaps some time after it was ordered. False
@@ -273,7 +274,7 @@ public:
             for (const MasterIndex master : attempt->silent_) {
                 if (std::find(told.begin(), told.end(), master) != told.end()) continue;
                 told.push_back(master);
-                actions_.push_back(Silent{master, attempt->sent_});
+                actions_.emplace_back(Silent{master, attempt->sent_});
             }
             end(*attempt, now);
         }
@@ -316,8 +317,9 @@ private:
             switch (votes_.on_keeping()) {
                 case Verdict::yes:
                     renewed_ = hold_->confirm_in_time(now, sent_, lease_);
-                    if (renewed_) return renewal.actions_.push_back(Renewed{hold_});
-                    return lose(renewal, ServerKeeps::lock);
+                    if (!renewed_) return lose(renewal, ServerKeeps::lock);
+                    renewal.actions_.emplace_back(Renewed{hold_});
+                    return;
                 case Verdict::no: return lose(renewal, ServerKeeps::nothing);
                 case Verdict::open:
                 case Verdict::unknown: break;
@@ -327,7 +329,7 @@ private:
 
         void lose(Renewal& renewal, ServerKeeps server) {
             lost_ = true;
-            renewal.actions_.push_back(Lost{hold_, server});
+            renewal.actions_.emplace_back(Lost{hold_, server});
         }
 
         bool goes_on(std::int64_t) override { return false; }

@@ -87,15 +87,15 @@ inline Script compose(KeyType key_type, std::string_view file) {
     return Script{std::move(script)};
 }
 
-template <KeyType key_type>
+template <KeyType Type>
 LockScripts compose_all() {
-    return {.acquire = compose(key_type, files::acquire),
-            .extend = compose(key_type, files::extend),
-            .release = compose(key_type, files::release),
-            .inspect = compose(key_type, files::inspect),
-            .force_unlock = compose(key_type, files::force_unlock),
-            .nest = key_type == KeyType::hash ? compose(key_type, files::nest) : Script{""},
-            .move = compose(key_type, files::move)};
+    return {.acquire = compose(Type, files::acquire),
+            .extend = compose(Type, files::extend),
+            .release = compose(Type, files::release),
+            .inspect = compose(Type, files::inspect),
+            .force_unlock = compose(Type, files::force_unlock),
+            .nest = Type == KeyType::hash ? compose(Type, files::nest) : Script{""},
+            .move = compose(Type, files::move)};
 }
 
 /// `release` or `force_unlock`, which then tells those who wait for the lock with Redisson.

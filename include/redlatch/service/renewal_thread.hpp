@@ -241,7 +241,8 @@ private:
 
     /// Sends and reads as much as goes without waiting.
     void exchange() {
-        for (std::size_t i = 0; i < links_.size(); ++i) {  // a redirection may add one
+        // NOLINTNEXTLINE(modernize-loop-convert): a redirection may add a link
+        for (std::size_t i = 0; i < links_.size(); ++i) {
             Link& link = links_[i];
             if (auto connected = link.connect.take()) take_up(link, *std::move(connected));
             flush(link);
