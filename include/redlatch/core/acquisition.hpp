@@ -187,9 +187,10 @@ public:
         contended_ = contended;
         if (place == nullptr) return MakeHold{.new_token = true, .clean_up = {}};
         token_ = TokenState::with_place(place->token, place->unclear);
-        const bool same_kind = place->traits.scripts == plan_.traits.scripts &&
+        // One that polls does not keep a place, and would wait for a message that never comes.
+        const bool is_of_use = !plan_.polls && place->traits.scripts == plan_.traits.scripts &&
                                place->traits.fenced == plan_.traits.fenced;
-        if (same_kind) return MakeHold{.new_token = false, .clean_up = {}};
+        if (is_of_use) return MakeHold{.new_token = false, .clean_up = {}};
         return make_hold();
     }
 
