@@ -38,6 +38,10 @@ private:
     }
 
     void acquire(const AcquisitionPlan& wanted, LockOwner owner) {
+        make_acquiring(wanted, owner).start();
+    }
+
+    Acquiring& make_acquiring(const AcquisitionPlan& wanted, LockOwner owner) {
         ++acquiring_;
         acquirings_.push_back(std::make_unique<Acquiring>(
             *client_, wanted, owner, plan_->asynchronous ? LockOwner{} : thread_,
@@ -46,7 +50,7 @@ private:
                 if (!got) return close_one();
                 hold(wanted, *got);
             }));
-        acquirings_.back()->start();
+        return *acquirings_.back();
     }
 
     void hold(const AcquisitionPlan& wanted, const Got& got) {
@@ -65,11 +69,12 @@ private:
         host.soon(length, [this, &wanted, got] { release(wanted, got); });
     }
 
-    /// What owns itself nests only while it is held.
+    /// A thread may ask again; `Held::nest()` is for all.
     void nest(const AcquisitionPlan& nested, const Got& outer) {
-        const bool by_thread = outer.hold->owner() == thread_;
-        if (!by_thread && !outer.hold->valid(client_->now())) return close_one();
-        acquire(nested, outer.hold->owner());
+        const LockOwner owner = outer.hold->owner();
+        const bool asks_again = owner == thread_ && (!nested.is_held || nested.sends_release);
+        if (asks_again) return acquire(nested, owner);
+        make_acquiring(nested, owner).start_in(outer.hold);
     }
 
     bool is_by_lock(const AcquisitionPlan& wanted) const {

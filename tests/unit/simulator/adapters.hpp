@@ -59,6 +59,19 @@ public:
         enter();
     }
 
+    /// One more acquisition of `hold`, whoever owns it.
+    void start_in(HoldPtr hold) {
+        waits(1);
+        if (wanted_->cancelled) {
+            client_->host().soon(*wanted_->cancelled, [this] { cancel(); });
+        }
+        const auto count = client_->with_table(
+            [&](LockTable& table) { return table.nest(*hold, acquisition_, now()); });
+        Client::table_coverage().took("nest", count ? 0 : 1);
+        if (!count) return fail({Errc::not_held, {}, {}, "the hold is over", {}});
+        nest(std::move(hold), *count);
+    }
+
     void ring() override {
         client_->host().soon(client_->start_up(), [this] { look(); });
     }
@@ -148,6 +161,10 @@ private:
             .deadline = machine_.deadline(),
             .acquisition = acquisition_,
             .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()}});
+        event_ = "enter_if_free";
+        const LockTable::Turn turn = client_->with_table(
+            [this](LockTable& table) { return table.enter_if_free(*request_); });
+        if (turn) return admitted({.outcome = Outcome::turn, .turn = turn});
         event_ = "enter";
         admitted(client_->with_table(
             [this](LockTable& table) { return table.enter(*request_, *this, now(), stop_); }));
