@@ -233,6 +233,7 @@ private:
     void carry_out(const detail::MakeHold& make) {
         if (hold_ != nullptr) client_->dismiss(*hold_);
         clean_up(make.clean_up);
+        if (make.new_token && hold_ != nullptr) world_->checker->dies(hold_->token().bytes);
         detail::Token token = hold_ != nullptr ? hold_->token() : detail::Token{};
         const bool fresh = make.new_token && !(world_->has(Mutant::dead_token_used) && hold_);
         if (fresh) token = client_->new_token(owner_);
@@ -368,6 +369,7 @@ private:
         clean_up(failed.clean_up);
         if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
         if (turn_) {
+            if (hold_ != nullptr) world_->checker->dies(hold_->token().bytes);
             client_->with_table(
                 [this](LockTable& table) { table.end_turn(std::exchange(turn_, {})); });
         }
