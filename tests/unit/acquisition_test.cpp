@@ -208,6 +208,16 @@ TEST(Acquisition, cleans_up_a_place_of_another_kind) {
     }
 }
 
+TEST(Acquisition, that_polls_cleans_up_a_place_that_was_passed_on) {
+    AcquisitionPlan polling = plan();
+    polling.polls = true;
+    AcquisitionMachine machine{polling, start, 1};
+    const PassedPlace place{.token = "theirs", .traits = traits()};
+    const auto make = as<MakeHold>(machine.admitted(&place, false));
+    EXPECT_TRUE(make.new_token) << "it would sleep as one that will be told";
+    EXPECT_EQ(make.clean_up, at_once);
+}
+
 TEST(Acquisition, without_a_renewal_leaves_the_lock_alone) {
     const Error why{Errc::unavailable, {}, {}, "no thread", {}};
     AcquisitionMachine machine{plan(), start, 1};
