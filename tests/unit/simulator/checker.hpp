@@ -54,6 +54,7 @@ public:
     /// A release of the token is planned, the last one for `last`.
     void cleans_up(std::string_view name, Moment last) {
         dies(name);
+        disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
         token.to_be_released = true;
         token.taken_late = false;
