@@ -6,6 +6,7 @@
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include <redlatch/net/node.hpp>
+#include <redlatch/policy/lua.hpp>
 
 #include <gtest/gtest.h>
 
