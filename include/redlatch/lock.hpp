@@ -16,6 +16,7 @@
 #include <mutex>  // std::lock_guard and its like, which a Lock is made for
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0 {
@@ -129,6 +130,16 @@ public:
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
     /// its lease ends: until then two may believe that they hold the lock.
     Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
+
+    /// The same only if `owner` holds the lock: a whole owner token, as `inspect()` shows it. `absent`
+    /// where somebody else does, or nobody. Removes a holder, never a waiter. An empty owner, or a null
+    /// pointer, is `invalid_argument` before any I/O.
+    Result<Forced> force_unlock(std::string_view owner) noexcept {
+        return impl_.force_unlock(owner);
+    }
+    Result<Forced> force_unlock(const char* owner) noexcept {
+        return force_unlock(owner == nullptr ? std::string_view{} : std::string_view{owner});
+    }
 
 private:
     detail::LockImpl impl_;

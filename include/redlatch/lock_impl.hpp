@@ -10,6 +10,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #if REDLATCH_DEFINITIONS
@@ -53,6 +54,7 @@ public:
 
     Result<LockInfo> inspect() const noexcept;
     Result<Forced> force_unlock() noexcept;
+    Result<Forced> force_unlock(std::string_view owner) noexcept;
 
 private:
     Result<HoldRef> acquire_ref(const AcquireOptions& options, const void* through);
@@ -161,6 +163,10 @@ REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
     return detail::force_unlock(spec_.client->session(), spec_);
+}
+
+REDLATCH_INLINE Result<Forced> LockImpl::force_unlock(std::string_view owner) noexcept {
+    return detail::force_unlock(spec_.client->session(), spec_, owner);
 }
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& options,

@@ -91,6 +91,7 @@ constexpr bool lock_keeps_its_contract() {
     static_assert(std::same_as<decltype(std::declval<const L&>().lost()), std::stop_token>);
     static_assert(std::same_as<decltype(std::declval<L&>().inspect()), Result<LockInfo>>);
     static_assert(std::same_as<decltype(std::declval<L&>().force_unlock()), Result<Forced>>);
+    static_assert(std::same_as<decltype(std::declval<L&>().force_unlock("owner")), Result<Forced>>);
     static_assert(std::same_as<decltype(std::declval<L&>().try_lock(std::declval<Wait>(),
                                                                     std::declval<Lease>())),
                                bool>);

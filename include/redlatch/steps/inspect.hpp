@@ -7,7 +7,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -75,6 +77,29 @@ inline Result<Forced> force_unlock(Session& session, const LockSpec& spec) {
         if (hold != nullptr) session.declare_lost(hold);
         return removed ? Forced::removed : Forced::absent;
     }
+}
+
+/// Deletes the lock of that owner, a whole token, and nobody else's. A holder in this process learns of it
+/// at once.
+inline Result<Forced> force_unlock(Session& session, const LockSpec& spec, std::string_view owner) {
+    if (owner.empty()) {
+        Error error = invalid("no owner is given whose lock is to be removed");
+        error.key = spec.key();
+        return Unexpected{std::move(error)};
+    }
+    const auto hold_of_owner = [&]() -> std::shared_ptr<Hold> {
+        auto hold = session.locks().current(spec.key());
+        return hold != nullptr && hold->token().bytes == owner ? hold : nullptr;
+    };
+    const auto before = hold_of_owner();
+    const bool was_held = before != nullptr && before->valid(Clock::now());
+    auto reply = run_on_anybodys(session, spec, spec.traits.scripts->force_unlock, owner,
+                                 ReplyShape::integer, Limit::in(session.command_timeout()));
+    if (!reply) return Unexpected{std::move(reply).error()};
+    // Meanwhile the token may have passed on to another thread.
+    if (const auto hold = hold_of_owner()) session.declare_lost(hold);
+    const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);
+    return removed ? Forced::removed : Forced::absent;
 }
 
 }  // namespace redlatch::inline v0::detail
