@@ -49,6 +49,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/extension.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
+    include/redlatch/net/process_id.hpp
     include/redlatch/net/endpoint.hpp
     include/redlatch/net/uri_parser.hpp
     include/redlatch/net/limit.hpp
@@ -91,7 +92,6 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/watchdog.hpp
     include/redlatch/policy/fenced.hpp
     # services: one running thing each
-    include/redlatch/service/process.hpp
     include/redlatch/service/parker.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp

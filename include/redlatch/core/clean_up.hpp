@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 namespace redlatch::inline v0::detail {
 
 /// When to release, in the background, a token that nobody uses any more. Only a hold that is lost, or a

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/net/own_connection.hpp>
+#include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/client_setup.hpp>
@@ -9,7 +10,6 @@
 #include <redlatch/service/eviction_check.hpp>
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
-#include <redlatch/service/process.hpp>
 #include <redlatch/service/renewal_thread.hpp>
 #include <redlatch/service/reply_drainer.hpp>
 #include <redlatch/service/sentinel_watch.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <redlatch/net/process_id.hpp>
 #include <redlatch/service/client_setup.hpp>
-#include <redlatch/service/process.hpp>
 #include <redlatch/service/session.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/service/process.hpp>
+#include <redlatch/net/process_id.hpp>
 
 #include <cstdint>
 #include <memory>
