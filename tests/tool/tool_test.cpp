@@ -1,0 +1,564 @@
+#include "support/process.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/temp_folder.hpp"
+#include "support/wait.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+std::string content(const std::string& path) {
+    std::ifstream file{path, std::ios::binary};
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+bool exists(const std::string& path) {
+    return ::access(path.c_str(), F_OK) == 0;
+}
+
+/// One run of the tool, with what it writes.
+class ToolRun {
+public:
+    ToolRun(const Words& arguments, std::map<std::string, std::string> env,
+            const Words& before = {}, int input = -1) {
+        Words argv = before;
+        argv.emplace_back(REDLATCH_TOOL);
+        argv.insert(argv.end(), arguments.begin(), arguments.end());
+        const UniqueFd out = file("out");
+        const UniqueFd err = file("err");
+        process_ = spawn({.argv = argv,
+                          .env = std::move(env),
+                          .input = input,
+                          .output = out.get(),
+                          .error = err.get()});
+    }
+
+    [[nodiscard]] std::string output() const { return content(folder_->file("out")); }
+    [[nodiscard]] std::string errors() const { return content(folder_->file("err")); }
+    ProcessHandle& process() { return process_; }
+
+    /// Waits for its end. -1 where a signal ended it, or nothing did.
+    int code() {
+        const auto status = process_.wait();
+        return status && status->signal == 0 ? status->code : -1;
+    }
+
+private:
+    [[nodiscard]] UniqueFd file(const std::string& name) const {
+        return UniqueFd{::open(folder_->file(name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)};
+    }
+
+    std::unique_ptr<TempFolder> folder_ = std::make_unique<TempFolder>();
+    ProcessHandle process_;
+};
+
+class Tool : public testing::Test {
+protected:
+    ToolRun run(const Words& arguments, const Words& before = {}, int input = -1) {
+        return {arguments, {{"REDLATCH_URI", server.uri()}}, before, input};
+    }
+
+    /// `redlatch run <options> job -- sh -c <script>`; the script sees the folder as $F.
+    ToolRun run_script(const std::string& script, Words options = {}, const Words& before = {},
+                       int input = -1) {
+        options.insert(options.begin(), "run");
+        for (const std::string word : {"job", "--", "sh", "-c"}) options.push_back(word);
+        options.push_back("export F=" + folder.path() + "; " + script);
+        return run(options, before, input);
+    }
+
+    [[nodiscard]] std::string file(const std::string& name) const { return folder.file(name); }
+
+    /// Waits until the script has made that file.
+    [[nodiscard]] bool made(const std::string& name) const {
+        return eventually([&] { return exists(file(name)); });
+    }
+
+    /// The id that the script has written into that file.
+    [[nodiscard]] pid_t id_in(const std::string& name) const {
+        EXPECT_TRUE(eventually([&] { return content(file(name)).ends_with('\n'); }));
+        return static_cast<pid_t>(std::stol("0" + content(file(name))));
+    }
+
+    [[nodiscard]] bool waits() {
+        return eventually([&] { return raw.exists("redlatch:queue:{job}"); });
+    }
+
+    RedisServer server{{.tcp = true}};
+    RawRedis raw{server};
+    TempFolder folder;
+};
+
+// ---- Exit codes
+
+TEST_F(Tool, ends_with_the_code_of_the_command) {
+    EXPECT_EQ(run_script("exit 0").code(), 0);
+    EXPECT_EQ(run_script("exit 7").code(), 7);
+    EXPECT_EQ(run_script("exit 255").code(), 255);
+    EXPECT_FALSE(raw.exists("job"));
+}
+
+TEST_F(Tool, ends_with_128_and_the_number_of_the_signal_that_ended_the_command) {
+    EXPECT_EQ(run_script("kill -USR1 $$").code(), 128 + SIGUSR1);
+    EXPECT_EQ(run_script("kill -KILL $$").code(), 128 + SIGKILL);
+}
+
+TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
+    const std::vector<Words> mistakes{
+        {},
+        {"lock"},
+        {"run"},
+        {"run", "job"},
+        {"run", "job", "--"},
+        {"run", "--", "true"},
+        {"run", "one", "two", "--", "true"},
+        {"run", "--wait", "soon", "job", "--", "true"},
+        {"run", "--wait", "-1", "job", "--", "true"},
+        {"run", "--lease", "nan", "job", "--", "true"},
+        {"run", "--lease", "0", "job", "--", "true"},
+        {"run", "--wait"},
+        {"run", "--nothing", "job", "--", "true"},
+        {"run", "-x", "job", "--", "true"},
+        {"run", "-E", "busy", "job", "--", "true"},
+        {"run", "-E", "busy=256", "job", "--", "true"},
+        {"run", "-E", "idle=1", "job", "--", "true"},
+        {"run", "--uri", "http://here", "job", "--", "true"},
+        {"run", "--uri-file", "/nowhere", "job", "--", "true"},
+        {"run", "redlatch:mine", "--", "true"},
+        {"run", "", "--", "true"},
+        {"status"},
+        {"status", "one", "two"},
+        {"break"},
+        {"break", "job"},
+    };
+    for (const Words& arguments : mistakes) {
+        ToolRun tool = run(arguments);
+        EXPECT_EQ(tool.code(), 64) << testing::PrintToString(arguments);
+        const std::string errors = tool.errors();
+        EXPECT_TRUE(errors.starts_with("redlatch: ")) << errors;
+        EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+    }
+    EXPECT_TRUE(raw.keys().empty());
+}
+
+TEST_F(Tool, has_a_code_for_a_key_that_is_no_lock) {
+    raw.command({"RPUSH", "job", "data"});
+    EXPECT_EQ(run_script("exit 0").code(), 65);
+    EXPECT_EQ(run({"status", "job"}).code(), 65);
+    EXPECT_EQ(run({"break", "--yes", "job"}).code(), 65);
+}
+
+TEST_F(Tool, has_a_code_for_a_server_that_is_not_there) {
+    server.stop();
+    EXPECT_EQ(run_script("exit 0", {"--wait", "0.2"}).code(), 69);
+    EXPECT_EQ(run_script("exit 0", {"--no-wait"}).code(), 69);
+    EXPECT_EQ(run({"status", "job"}).code(), 69);
+}
+
+TEST_F(Tool, has_a_code_for_a_lock_that_it_did_not_get) {
+    raw.set("job", "somebody");
+    ToolRun once = run_script("touch $F/ran", {"--no-wait"});
+    EXPECT_EQ(once.code(), 75);
+    EXPECT_NE(once.errors().find("held by somebody else"), std::string::npos) << once.errors();
+    EXPECT_EQ(run_script("touch $F/ran", {"--wait", "0.1"}).code(), 75);
+    EXPECT_EQ(run_script("touch $F/ran", {"-w", "0"}).code(), 75);
+    EXPECT_FALSE(exists(file("ran")));
+}
+
+TEST_F(Tool, has_a_code_for_a_refused_log_in) {
+    RedisServer guarded{{.password = "right"}};
+    ToolRun tool = run({"run", "--uri", guarded.uri(), "job", "--", "true"});
+    EXPECT_EQ(tool.code(), 77);
+}
+
+TEST_F(Tool, knows_before_it_waits_that_there_is_no_such_command) {
+    raw.set("job", "somebody");
+    EXPECT_EQ(run({"run", "job", "--", "no-such-program"}).code(), 127);
+    EXPECT_EQ(run({"run", "job", "--", "/no/such/program"}).code(), 127);
+    EXPECT_EQ(run({"run", "job", "--", "/etc/passwd"}).code(), 126);
+    EXPECT_EQ(run({"run", "job", "--", "/"}).code(), 126);
+}
+
+TEST_F(Tool, changes_its_codes_when_it_is_told_to) {
+    raw.set("job", "somebody");
+    EXPECT_EQ(run_script("exit 0", {"-n", "-E", "busy=0"}).code(), 0);
+    EXPECT_EQ(run_script("exit 0", {"-n", "-E", "lost=3,busy=4"}).code(), 4);
+    EXPECT_EQ(run({"run", "-E", "usage=99", "--nothing"}).code(), 99);
+    EXPECT_EQ(run_script("exit 64", {"-E", "usage=1", "-n", "-E", "busy=2"}).code(), 2);
+}
+
+// ---- Waiting
+
+TEST_F(Tool, runs_one_command_at_a_time) {
+    std::vector<ToolRun> runs;
+    runs.reserve(5);
+    for (int i = 0; i < 5; ++i) {
+        runs.push_back(run_script("mkdir $F/inside || touch $F/two; sleep 0.05; rmdir $F/inside"));
+    }
+    for (ToolRun& tool : runs) EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_FALSE(exists(file("two")));
+}
+
+TEST_F(Tool, waits_without_limit_by_default_and_then_runs_the_command) {
+    raw.set("job", "somebody");
+    ToolRun tool = run_script("touch $F/ran");
+    ASSERT_TRUE(waits());
+    EXPECT_FALSE(exists(file("ran")));
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_TRUE(exists(file("ran")));
+}
+
+TEST_F(Tool, ends_at_once_at_a_signal_while_it_waits_and_leaves_nothing_behind) {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+        raw.set("job", "somebody");
+        ToolRun tool = run_script("touch $F/ran");
+        ASSERT_TRUE(waits());
+        tool.process().kill(signal);
+        EXPECT_EQ(tool.code(), 128 + signal) << tool.errors();
+        raw.del("job");
+        EXPECT_TRUE(eventually([&] {
+            return raw.keys() == Words{"redlatch:fence:{job}"} || raw.keys().empty();
+        })) << testing::PrintToString(raw.keys());
+        EXPECT_FALSE(exists(file("ran")));
+    }
+}
+
+// ---- The command's surroundings
+
+TEST_F(Tool, tells_the_command_which_lock_it_has) {
+    EXPECT_EQ(
+        run_script("echo $REDLATCH_NAME $REDLATCH_FENCE >$F/env; echo $REDLATCH_TOKEN >$F/token;"
+                   "exit 0")
+            .code(),
+        0);
+    EXPECT_EQ(content(file("env")), "job " + raw.get("redlatch:fence:{job}").value_or("") + "\n");
+    EXPECT_GT(content(file("token")).size(), 16U);
+}
+
+TEST_F(Tool, takes_no_fence_where_none_is_wanted) {
+    ToolRun tool = run_script("echo \"<${REDLATCH_FENCE-none}>\"", {"--no-fence"});
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_EQ(tool.output(), "<none>\n");
+    EXPECT_TRUE(raw.keys().empty()) << testing::PrintToString(raw.keys());
+}
+
+TEST_F(Tool, never_shows_the_uri_to_the_command) {
+    ToolRun tool = run_script("env | grep -c REDLATCH_URI");
+    tool.code();
+    EXPECT_EQ(tool.output(), "0\n");
+}
+
+TEST_F(Tool, gives_the_command_its_standard_input) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    UniqueFd read{ends[0]};
+    UniqueFd write{ends[1]};
+    ASSERT_EQ(::write(write.get(), "typed\n", 6), 6);
+    write.reset();
+    ToolRun tool = run_script("cat", {}, {}, read.get());
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_EQ(tool.output(), "typed\n");
+}
+
+TEST_F(Tool, reads_the_uri_from_a_file) {
+    std::ofstream{file("uri")} << server.uri() << "\n";
+    ToolRun tool{{"run", "--uri-file", file("uri"), "job", "--", "true"},
+                 {{"REDLATCH_URI", "redis://127.0.0.1:1"}}};
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, asks_several_masters_where_there_are_several_uris) {
+    const RedisServer second;
+    const RedisServer third;
+    // None of them has a vote yet, as each may have forgotten a lock when it started.
+    ToolRun tool = run({"run", "--wait", "0.1", "--uri", server.uri(), "--uri", second.uri(),
+                        "--uri", third.uri(), "job", "--", "true"});
+    EXPECT_EQ(tool.code(), 69);
+    EXPECT_NE(tool.errors().find("no quorum"), std::string::npos) << tool.errors();
+}
+
+TEST_F(Tool, renews_a_short_lease_while_the_command_runs) {
+    ToolRun tool = run_script("sleep 1; touch $F/ran", {"--lease", "0.2", "-k", "0"});
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_TRUE(exists(file("ran")));
+}
+
+TEST_F(Tool, keeps_a_dead_machines_lock_as_long_as_its_command_may_run) {
+    ToolRun tool = run_script("touch $F/up; sleep 1000", {"--lease", "5", "--kill-after", "60"});
+    ASSERT_TRUE(made("up"));
+    EXPECT_GT(raw.pttl("job"), 60'000);
+    tool.process().kill(SIGTERM);
+    EXPECT_EQ(tool.code(), 128 + SIGTERM);
+}
+
+// ---- Signals while the command runs
+
+TEST_F(Tool, passes_signals_on_to_the_whole_group) {
+    for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) {
+        const std::string n = std::to_string(signal);
+        ToolRun tool = run_script("trap 'touch $F/outer" + n + "' " + n +
+                                  "; sh -c 'trap \"touch $F/inner" + n + "; exit\" " + n +
+                                  "; touch $F/up" + n + "; while :; do sleep 0.02; done'; exit 5");
+        ASSERT_TRUE(made("up" + n));
+        tool.process().kill(signal);
+        EXPECT_EQ(tool.code(), 5) << n;
+        EXPECT_TRUE(made("outer" + n) && made("inner" + n)) << n;
+    }
+}
+
+TEST_F(Tool, leaves_signals_ignored_that_were) {
+    ToolRun tool =
+        run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 6", {}, {"nohup"});
+    ASSERT_TRUE(made("up"));
+    tool.process().kill(SIGHUP);
+    std::ofstream{file("go")};
+    EXPECT_EQ(tool.code(), 6);
+}
+
+TEST_F(Tool, takes_the_whole_group_with_it_when_it_is_killed) {
+    ToolRun tool = run_script("sh -c 'echo $$ >$F/inner; sleep 1000; :' & echo $$ >$F/outer; wait");
+    const pid_t inner = id_in("inner");
+    const pid_t outer = id_in("outer");
+    tool.process().kill(SIGKILL);
+    EXPECT_TRUE(eventually([&] { return !process_alive(inner) && !process_alive(outer); }));
+}
+
+TEST_F(Tool, never_starts_the_command_when_it_is_killed_while_it_waits) {
+    raw.set("job", "somebody");
+    ToolRun tool = run_script("touch $F/ran");
+    ASSERT_TRUE(waits());
+    tool.process().kill(SIGKILL);
+    raw.del("job");
+    ToolRun next = run_script("exit 0");  // comes behind it
+    EXPECT_EQ(next.code(), 0);
+    EXPECT_FALSE(exists(file("ran")));
+}
+
+TEST_F(Tool, lets_go_on_what_the_command_has_left_in_the_background) {
+    ToolRun tool = run_script(
+        "sh -c 'echo $$ >$F/inner; exec sleep 1000' >/dev/null 2>&1 & "
+        "while [ ! -s $F/inner ]; do sleep 0.02; done");
+    EXPECT_EQ(tool.code(), 0);
+    const pid_t left = id_in("inner");
+    EXPECT_TRUE(process_alive(left));
+    ::kill(left, SIGKILL);
+}
+
+// ---- Loss
+
+TEST_F(Tool, ends_the_command_when_the_lock_is_lost) {
+    ToolRun tool =
+        run_script("trap 'touch $F/term; exit 0' TERM; touch $F/up; while :; do sleep 0.02; done",
+                   {"--lease", "0.5", "-k", "30"});
+    ASSERT_TRUE(made("up"));
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 79);  // though the command said 0
+    EXPECT_TRUE(exists(file("term")));
+    EXPECT_NE(tool.errors().find("lost"), std::string::npos) << tool.errors();
+}
+
+TEST_F(Tool, kills_a_command_that_does_not_end_after_a_loss) {
+    ToolRun tool = run_script("trap '' TERM; echo $$ >$F/up; while :; do sleep 0.02; done",
+                              {"--lease", "0.5", "-k", "0.3"});
+    const pid_t command = id_in("up");
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_FALSE(process_alive(command));
+}
+
+TEST_F(Tool, wakes_a_stopped_command_when_the_lock_is_lost) {
+    ToolRun tool =
+        run_script("trap 'touch $F/term; exit 0' TERM; echo $$ >$F/up; kill -STOP $$; exit 0",
+                   {"--lease", "0.5", "-k", "30"});
+    EXPECT_GT(id_in("up"), 0);
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_TRUE(exists(file("term")));
+}
+
+TEST_F(Tool, says_that_the_lock_was_lost_though_the_command_ended_well_meanwhile) {
+    ToolRun tool = run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 0");
+    ASSERT_TRUE(made("up"));
+    raw.set("job", "somebody");
+    std::ofstream{file("go")};
+    EXPECT_EQ(tool.code(), 79) << tool.errors();
+    EXPECT_EQ(raw.get("job"), "somebody");
+}
+
+// ---- A terminal
+
+/// A terminal with nobody at it but the test.
+class Terminal {
+public:
+    Terminal() {
+        int master = -1;
+        int slave = -1;
+        if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0)
+            throw std::runtime_error{"openpty"};
+        master_ = UniqueFd{master};
+        slave_ = UniqueFd{slave};
+        ::fcntl(master, F_SETFD, FD_CLOEXEC);
+        ::fcntl(slave, F_SETFD, FD_CLOEXEC);
+    }
+    [[nodiscard]] int input() const { return slave_.get(); }
+    void type(std::string_view keys) const {
+        ASSERT_EQ(::write(master_.get(), keys.data(), keys.size()),
+                  static_cast<ssize_t>(keys.size()));
+    }
+
+private:
+    UniqueFd master_;
+    UniqueFd slave_;
+};
+
+const Words with_terminal{"setsid", "--ctty"};
+constexpr std::string_view interrupt_key{"\x03"};
+constexpr std::string_view stop_key{"\x1a"};
+
+TEST_F(Tool, lets_the_command_read_from_the_terminal) {
+    const Terminal terminal;
+    ToolRun tool = run_script("touch $F/up; read line; echo $line >$F/line", {}, with_terminal,
+                              terminal.input());
+    ASSERT_TRUE(made("up"));
+    terminal.type("typed\n");
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(content(file("line")), "typed\n");
+}
+
+TEST_F(Tool, lets_the_interrupt_key_end_the_command) {
+    const Terminal terminal;
+    ToolRun tool = run_script("touch $F/up; exec sleep 1000", {}, with_terminal, terminal.input());
+    ASSERT_TRUE(made("up"));
+    terminal.type(interrupt_key);
+    EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
+    EXPECT_FALSE(raw.exists("job"));
+}
+
+TEST_F(Tool, lets_the_interrupt_key_end_its_own_wait) {
+    raw.set("job", "somebody");
+    const Terminal terminal;
+    ToolRun tool = run_script("exit 0", {}, with_terminal, terminal.input());
+    ASSERT_TRUE(waits());
+    terminal.type(interrupt_key);
+    EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
+}
+
+TEST_F(Tool, keeps_the_stop_key_from_a_command_with_a_lock) {
+    const Terminal terminal;
+    ToolRun tool =
+        run_script("touch $F/up; read line; exit 3", {}, with_terminal, terminal.input());
+    ASSERT_TRUE(made("up"));
+    terminal.type(stop_key);
+    terminal.type("typed\n");
+    EXPECT_EQ(tool.code(), 3) << tool.errors();
+}
+
+TEST_F(Tool, gives_the_terminal_back) {
+    const Terminal terminal;
+    ToolRun tool{{},
+                 {{"REDLATCH_URI", server.uri()}},
+                 {"setsid", "--ctty", "sh", "-c",
+                  "\"$0\" run job -- true; read line; echo $line >" + file("line")},
+                 terminal.input()};
+    terminal.type("typed\n");
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_EQ(content(file("line")), "typed\n");
+}
+
+// ---- status and break
+
+TEST_F(Tool, shows_who_holds_a_lock_of_any_kind) {
+    EXPECT_EQ(run({"status", "job"}).code(), 1);
+    raw.command({"SET", "job", "somebody", "PX", "60000"});
+    ToolRun simple = run({"status", "job"});
+    EXPECT_EQ(simple.code(), 0);
+    EXPECT_TRUE(simple.output().starts_with("held by somebody, for at most ")) << simple.output();
+
+    Client client{server.uri()};
+    Lock<Reentrant> nested{client, "nested"};
+    nested.lock();
+    nested.lock();
+    ToolRun reentrant = run({"status", "nested"});
+    EXPECT_EQ(reentrant.code(), 0);
+    EXPECT_NE(reentrant.output().find(", 2 times, "), std::string::npos) << reentrant.output();
+}
+
+TEST_F(Tool, shows_a_lock_as_json) {
+    ToolRun idle = run({"status", "--json", "job"});
+    EXPECT_EQ(idle.code(), 1);
+    EXPECT_EQ(idle.output(), "{\"name\":\"job\",\"held\":false,\"waiters\":0}\n");
+    raw.set("j\"\n", "a\\\xff");
+    ToolRun held = run({"status", "--json", "j\"\n"});
+    EXPECT_EQ(held.code(), 0);
+    EXPECT_EQ(held.output(),
+              "{\"name\":\"j\\u0022\\u000a\",\"held\":true,\"owner\":\"a\\u005c\\u00ff\",\"hold_"
+              "count\":1,"
+              "\"ttl_ms\":null,\"waiters\":0}\n");
+}
+
+TEST_F(Tool, takes_a_lock_away_from_its_holder) {
+    raw.set("job", "somebody");
+    ToolRun tool = run({"break", "--yes", "job"});
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_EQ(tool.output(), "taken from somebody\n");
+    EXPECT_FALSE(raw.exists("job"));
+    EXPECT_EQ(run({"break", "--yes", "job"}).code(), 0);
+
+    raw.command({"HSET", "nested", "somebody", "2"});
+    EXPECT_EQ(run({"break", "-y", "nested"}).code(), 0);
+    EXPECT_FALSE(raw.exists("nested"));
+}
+
+TEST_F(Tool, does_not_take_a_lock_away_unasked) {
+    raw.set("job", "somebody");
+    ToolRun tool = run({"break", "job"});
+    EXPECT_EQ(tool.code(), 64);
+    EXPECT_TRUE(raw.exists("job"));
+    for (const std::string_view answer : {"\n", "n\n", "yes\n"}) {
+        const Terminal terminal;
+        ToolRun asked = run({"break", "job"}, with_terminal, terminal.input());
+        terminal.type(answer);
+        EXPECT_EQ(asked.code(), answer == "yes\n" ? 0 : 75);
+        EXPECT_EQ(raw.exists("job"), answer != "yes\n");
+        EXPECT_NE(asked.errors().find("held by somebody. Take it away?"), std::string::npos);
+    }
+}
+
+TEST_F(Tool, has_help_and_a_version) {
+    ToolRun help = run({"--help"});
+    EXPECT_EQ(help.code(), 0);
+    EXPECT_TRUE(help.output().starts_with("Usage: redlatch run "));
+    ToolRun version = run({"--version"});
+    EXPECT_EQ(version.code(), 0);
+    EXPECT_TRUE(version.output().starts_with("redlatch 0."));
+}
+
+}  // namespace
+}  // namespace redlatch::test

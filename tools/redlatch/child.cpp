@@ -1,0 +1,211 @@
+#include "child.hpp"
+
+#include "exit_codes.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+constexpr char word_to_start = 's';
+constexpr char word_to_let_go = 'q';
+
+struct Pipe {
+    Descriptor read;
+    Descriptor write;
+};
+
+Pipe make_pipe() {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        throw std::system_error{errno, std::system_category(), "pipe"};
+    }
+    return {Descriptor{ends[0]}, Descriptor{ends[1]}};
+}
+
+::pid_t fork_or_throw() {
+    const ::pid_t pid = ::fork();
+    if (pid < 0) throw std::system_error{errno, std::system_category(), "fork"};
+    return pid;
+}
+
+void write_all(int fd, std::string_view bytes) {
+    while (!bytes.empty()) {
+        const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+        if (n < 0 && errno != EINTR) return;
+        if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+}
+
+std::string read_all(int fd) {
+    std::string bytes;
+    std::array<char, 4096> buffer{};
+    for (;;) {
+        const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+        if (n > 0) bytes.append(buffer.data(), static_cast<std::size_t>(n));
+        if (n == 0 || (n < 0 && errno != EINTR)) return bytes;
+    }
+}
+
+/// The terminal's foreground group is `group` from now on. Done from a group in the background, which
+/// would be stopped for it.
+void set_foreground(::pid_t group) noexcept {
+    sigset_t stop;
+    sigset_t before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &stop, &before);
+    ::tcsetpgrp(STDIN_FILENO, group);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
+
+int Descriptor::release() noexcept {
+    return std::exchange(fd_, -1);
+}
+
+void Descriptor::reset(int fd) noexcept {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+}
+
+Child::Child(const Options& options) : in_foreground_(options.in_foreground) {
+    Pipe word = make_pipe();
+    Pipe alive = make_pipe();
+    pid_ = fork_or_throw();
+    if (pid_ == 0) {
+        ::setpgid(0, 0);
+        word.write.reset();
+        alive.write.reset();
+        become_command(options, std::move(word.read));
+    }
+    ::setpgid(pid_, pid_);  // both do it: neither waits for the other
+    word_ = std::move(word.write);
+    try {
+        watcher_ = fork_or_throw();
+    } catch (...) {
+        send(SIGKILL);
+        throw;
+    }
+    if (watcher_ == 0) {
+        ::setpgid(0, pid_);
+        word_.reset();
+        alive.write.reset();
+        watch(alive.read.get());
+    }
+    ::setpgid(watcher_, pid_);
+    alive_ = std::move(alive.write);
+}
+
+Child::~Child() {
+    if (watcher_ <= 0) return;
+    send(SIGKILL);
+    ::waitpid(watcher_, nullptr, 0);
+    ::waitpid(pid_, nullptr, 0);
+}
+
+void Child::become_command(const Options& options, Descriptor word) const {
+    const std::string variables = read_all(word.get());
+    if (variables.empty() || variables.front() != word_to_start) ::_exit(0);
+    ::unsetenv("REDLATCH_URI");  // it may have a password
+    for (std::size_t at = 1; at < variables.size();) {
+        const std::string variable{variables.c_str() + at};
+        const std::size_t equals = variable.find('=');
+        ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
+        at += variable.size() + 1;
+    }
+    if (options.ignores_stop) std::signal(SIGTSTP, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &options.signals, nullptr);
+    std::vector<char*> argv;
+    for (const std::string& argument : options.command) {
+        argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    ::execv(options.path.c_str(), argv.data());
+    const int error = errno;
+    std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),
+                 std::strerror(error));
+    ::_exit(error == ENOENT ? not_found : not_executable);
+}
+
+void Child::watch(int pipe) {
+    // Signals for the group are not meant for the watcher.
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    // It holds no descriptor that somebody waits for the end of.
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null, fd);
+    char word = 0;
+    ssize_t n = 0;
+    do {
+        n = ::read(pipe, &word, 1);
+    } while (n < 0 && errno == EINTR);
+    if (n != 1 || word != word_to_let_go) ::kill(0, SIGKILL);
+    ::_exit(0);
+}
+
+void Child::start(const std::vector<std::string>& variables) {
+    give_terminal();
+    std::string word(1, word_to_start);
+    for (const std::string& variable : variables) word.append(variable).append(1, '\0');
+    write_all(word_.get(), word);
+    word_.reset();
+}
+
+void Child::send(int signal) const noexcept {
+    ::kill(-pid_, signal);
+}
+
+void Child::detach_group() noexcept {
+    write_all(alive_.get(), std::string_view{&word_to_let_go, 1});
+    ::waitpid(watcher_, nullptr, 0);
+    watcher_ = -1;
+}
+
+void Child::take_terminal() const noexcept {
+    if (in_foreground_) set_foreground(::getpgrp());
+}
+
+void Child::give_terminal() const noexcept {
+    if (in_foreground_) set_foreground(pid_);
+}
+
+std::string find_program(const std::string& name, int& code) {
+    code = not_found;
+    const auto fits = [&code](const std::string& path) {
+        struct stat status {};
+        if (::stat(path.c_str(), &status) != 0) return false;
+        const bool can_run = S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
+        if (!can_run) code = not_executable;
+        return can_run;
+    };
+    if (name.find('/') != std::string::npos) return fits(name) ? name : std::string{};
+    const char* const variable = std::getenv("PATH");
+    const std::string path{variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin"};
+    for (std::size_t begin = 0; begin <= path.size();) {
+        const std::size_t end = std::min(path.find(':', begin), path.size());
+        const std::string folder = end == begin ? "." : path.substr(begin, end - begin);
+        if (std::string candidate = folder + "/" + name; !name.empty() && fits(candidate)) {
+            return candidate;
+        }
+        begin = end + 1;
+    }
+    return {};
+}
+
+}  // namespace tool

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+/// A file descriptor with an owner.
+class Descriptor {
+public:
+    explicit Descriptor(int fd = -1) noexcept : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        reset(other.release());
+        return *this;
+    }
+    ~Descriptor() { reset(); }
+
+    int get() const noexcept { return fd_; }
+    int release() noexcept;
+    void reset(int fd = -1) noexcept;
+
+private:
+    int fd_;
+};
+
+/// A command in a process group of its own. It is forked at once, and executed when it is told to
+/// start. The whole group dies when this process does, however it ends: a watcher, a further process of
+/// the group, sees the end of a pipe.
+class Child {
+public:
+    struct Options {
+        std::vector<std::string> command;
+        std::string path;            ///< of the program
+        sigset_t signals;            ///< the mask that it starts with
+        bool in_foreground = false;  ///< of the terminal on standard input, where this program is
+        bool ignores_stop = false;   ///< of that terminal's stop key
+    };
+
+    /// Forks: call it while this process has one thread. Throws std::system_error.
+    explicit Child(const Options& options);
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    /// Kills what is left of the group, unless `detach_group()` was called.
+    ~Child();
+
+    ::pid_t pid() const noexcept { return pid_; }
+
+    /// Executes the command, with `variables` ("NAME=value") added to its environment. `foreground`:
+    /// first makes its group the terminal's.
+    void start(const std::vector<std::string>& variables);
+
+    /// To the whole group.
+    void send(int signal) const noexcept;
+
+    /// The command is over, and what it has left behind may go on.
+    void detach_group() noexcept;
+
+    /// This program's group gets its terminal back, or the command's gets it again.
+    void take_terminal() const noexcept;
+    void give_terminal() const noexcept;
+
+private:
+    [[noreturn]] void become_command(const Options& options, Descriptor word) const;
+    [[noreturn]] static void watch(int pipe);
+
+    ::pid_t pid_ = -1;
+    ::pid_t watcher_ = -1;
+    bool in_foreground_ = false;
+    Descriptor word_;   // to the command: start, and with which variables
+    Descriptor alive_;  // to the watcher: closed when this process ends
+};
+
+/// The path of the program that a shell would execute for `name`. Where there is none: empty, and `code`
+/// says 126 or 127.
+std::string find_program(const std::string& name, int& code);
+
+}  // namespace tool

@@ -1,0 +1,263 @@
+#include "command_line.hpp"
+
+#include <getopt.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+/// Options without a short form.
+enum LongOption { option_no_fence = 256, option_stoppable, option_json, option_uri_file };
+
+struct VerbOptions {
+    const char* short_options;
+    std::vector<::option> long_options;
+};
+
+// The leading `+` ends the options at the lock's name.
+const VerbOptions& options_of(Verb verb) {
+    static const VerbOptions of_run{"+:w:nl:k:u:E:qv",
+                                    {{"wait", required_argument, nullptr, 'w'},
+                                     {"no-wait", no_argument, nullptr, 'n'},
+                                     {"lease", required_argument, nullptr, 'l'},
+                                     {"kill-after", required_argument, nullptr, 'k'},
+                                     {"uri", required_argument, nullptr, 'u'},
+                                     {"uri-file", required_argument, nullptr, option_uri_file},
+                                     {"no-fence", no_argument, nullptr, option_no_fence},
+                                     {"stoppable", no_argument, nullptr, option_stoppable},
+                                     {"exit-code", required_argument, nullptr, 'E'},
+                                     {"quiet", no_argument, nullptr, 'q'},
+                                     {"verbose", no_argument, nullptr, 'v'},
+                                     {}}};
+    static const VerbOptions of_status{"+:u:E:q",
+                                       {{"uri", required_argument, nullptr, 'u'},
+                                        {"uri-file", required_argument, nullptr, option_uri_file},
+                                        {"json", no_argument, nullptr, option_json},
+                                        {"exit-code", required_argument, nullptr, 'E'},
+                                        {"quiet", no_argument, nullptr, 'q'},
+                                        {}}};
+    static const VerbOptions of_break{"+:u:E:qy",
+                                      {{"uri", required_argument, nullptr, 'u'},
+                                       {"uri-file", required_argument, nullptr, option_uri_file},
+                                       {"yes", no_argument, nullptr, 'y'},
+                                       {"exit-code", required_argument, nullptr, 'E'},
+                                       {"quiet", no_argument, nullptr, 'q'},
+                                       {}}};
+    if (verb == Verb::run) return of_run;
+    return verb == Verb::status ? of_status : of_break;
+}
+
+std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
+    char* end = nullptr;
+    errno = 0;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool is_number = end != text.c_str() && *end == '\0' && errno == 0;
+    constexpr double most = 1e9;  // seconds
+    if (!is_number || !std::isfinite(value) || value < 0 || value > most) {
+        throw UsageError{"'" + text + "' is no number of seconds for " + std::string{option}};
+    }
+    return std::chrono::milliseconds{std::llround(value * 1000)};
+}
+
+void set_exit_code(const std::string& text, ExitCodes& codes) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string part = text.substr(begin, end - begin);
+        const std::size_t equals = std::min(part.find('='), part.size());
+        const char* const first = part.data() + std::min(equals + 1, part.size());
+        const char* const last = part.data() + part.size();
+        int code = -1;
+        const auto [stopped, error] = std::from_chars(first, last, code);
+        if (error != std::errc{} || stopped != last || !codes.set(part.substr(0, equals), code)) {
+            throw UsageError{"'" + part + "' is no exit code such as busy=0"};
+        }
+        begin = end + 1;
+    }
+}
+
+std::vector<std::string> words(std::istream&& text) {
+    std::vector<std::string> found;
+    for (std::string word; text >> word;) found.push_back(std::move(word));
+    return found;
+}
+
+std::vector<std::string> uris_of_file(const std::string& path) {
+    std::ifstream file{path};
+    if (!file) throw UsageError{"cannot read the URI file '" + path + "'"};
+    auto uris = words(std::move(file));
+    if (uris.empty()) throw UsageError{"there is no URI in the file '" + path + "'"};
+    return uris;
+}
+
+std::vector<std::string> uris_of_environment() {
+    const char* const value = std::getenv("REDLATCH_URI");
+    if (value == nullptr) return {"redis://127.0.0.1:6379"};
+    auto uris = words(std::istringstream{value});
+    if (uris.empty()) throw UsageError{"REDLATCH_URI is empty"};
+    return uris;
+}
+
+Verb verb_of(std::string_view word) {
+    if (word == "run") return Verb::run;
+    if (word == "status") return Verb::status;
+    if (word == "break") return Verb::remove;
+    if (word == "help" || word == "--help" || word == "-h") return Verb::help;
+    if (word == "version" || word == "--version") return Verb::version;
+    throw UsageError{"there is no '" + std::string{word} + "'; there are run, status and break"};
+}
+
+std::string as_given(const char* option, int code) {
+    const std::string_view word{option};
+    if (word.starts_with("--")) return std::string{word};
+    return std::string{"-"} + static_cast<char>(code);
+}
+
+class Reader {
+public:
+    Reader(int argc, char** argv, Settings& settings)
+        : argc_(argc), argv_(argv), settings_(&settings) {}
+
+    void read_options() {
+        const VerbOptions& options = options_of(settings_->verb);
+        ::opterr = 0;
+        ::optind = 1;
+        for (;;) {
+            const int code = ::getopt_long(argc_, argv_, options.short_options,
+                                           options.long_options.data(), nullptr);
+            if (code == -1) return;
+            take(code);
+        }
+    }
+
+    /// The lock's name and, behind `--`, the command.
+    void read_operands() {
+        std::vector<std::string> names;
+        int next = ::optind;
+        const bool dashes_before = next > 1 && std::string_view{argv_[next - 1]} == "--";
+        bool command = dashes_before;
+        for (; next < argc_; ++next) {
+            const std::string word{argv_[next]};
+            if (command) {
+                settings_->command.push_back(word);
+            } else if (word == "--" && settings_->verb == Verb::run) {
+                command = true;
+            } else {
+                names.push_back(word);
+            }
+        }
+        if (dashes_before && settings_->verb != Verb::run) {
+            names = std::exchange(settings_->command, {});
+        }
+        if (names.empty()) throw UsageError{"the lock's name is missing"};
+        if (names.size() > 1)
+            throw UsageError{"one lock's name is expected, '" + names[1] + "' is a second one"};
+        settings_->name = names.front();
+        if (settings_->verb == Verb::run && settings_->command.empty()) {
+            throw UsageError{"the command is missing; it stands behind '--'"};
+        }
+    }
+
+    /// Where nothing else was said.
+    void complete_uris() {
+        if (settings_->uris.empty()) settings_->uris = uris_of_environment();
+    }
+
+private:
+    void take(int code) {
+        const std::string argument{::optarg != nullptr ? ::optarg : ""};
+        switch (code) {
+            case 'w': settings_->wait = seconds("--wait", argument); break;
+            case 'n': settings_->wait = redlatch::Wait::none(); break;
+            case 'l': settings_->lease = seconds("--lease", argument); break;
+            case 'k': settings_->kill_after = seconds("--kill-after", argument); break;
+            case 'u': settings_->uris.push_back(argument); break;
+            case 'E': set_exit_code(argument, settings_->codes); break;
+            case 'q': settings_->quiet = true; break;
+            case 'v': settings_->verbose = true; break;
+            case 'y': settings_->yes = true; break;
+            case option_uri_file: settings_->uris = uris_of_file(argument); break;
+            case option_no_fence: settings_->fenced = false; break;
+            case option_stoppable: settings_->stoppable = true; break;
+            case option_json: settings_->json = true; break;
+            case ':': throw UsageError{as_given(argv_[::optind - 1], ::optopt) + " needs a value"};
+            default: throw UsageError{"there is no option " + unknown_option()};
+        }
+    }
+
+    /// Of a word with several short options, the one that there is not.
+    std::string unknown_option() const {
+        const bool is_short = ::optopt != 0 && ::optopt < 256;
+        return is_short ? std::string{"-"} + static_cast<char>(::optopt)
+                        : std::string{argv_[::optind - 1]};
+    }
+
+    int argc_;
+    char** argv_;
+    Settings* settings_;
+};
+
+}  // namespace
+
+void read_command_line(int argc, char** argv, Settings& settings) {
+    if (argc < 2) throw UsageError{"what to do is missing: run, status or break"};
+    settings.verb = verb_of(argv[1]);
+    if (settings.verb == Verb::help || settings.verb == Verb::version) return;
+    for (int i = 2; i < argc; ++i) {
+        const std::string_view word{argv[i]};
+        if (word == "--") break;
+        if (word == "--help") {
+            settings.verb = Verb::help;
+            return;
+        }
+    }
+    Reader reader{argc - 1, argv + 1, settings};
+    reader.read_options();
+    reader.read_operands();
+    reader.complete_uris();
+}
+
+const char* help_text() {
+    return R"(Usage: redlatch run [options] NAME -- COMMAND [ARG...]
+       redlatch status [--json] NAME
+       redlatch break [--yes] NAME
+
+run     holds the lock NAME while COMMAND runs, and ends with its exit code
+status  says who holds the lock; ends with 0 where it is held, with 1 where it is free
+break   takes the lock away from its present holder
+
+Which Redis:
+  -u, --uri URI          the server; several times: several masters, a majority decides
+      --uri-file FILE    the file that has the URIs, one a line
+                         Without both: the environment's REDLATCH_URI, else redis://127.0.0.1:6379
+Options of run (times in seconds, fractions too):
+  -w, --wait SECONDS     give up after that long; default: wait without limit
+  -n, --no-wait          try once
+  -l, --lease SECONDS    how long the server keeps the lock of a machine that died; default 10. It is
+                         renewed while COMMAND runs.
+  -k, --kill-after SECONDS
+                         after a loss COMMAND gets TERM, and KILL that long after; default 10
+      --no-fence         take no fencing token
+      --stoppable        let the terminal's stop key stop COMMAND, with the lock held
+  -v, --verbose          say what happens
+Options of all:
+  -E, --exit-code NAME=CODE[,...]
+                         change an exit code: usage (64), type (65), server (69), internal (70),
+                         busy (75), denied (77), lost (79)
+  -q, --quiet            say nothing on standard error
+      --help, --version
+
+COMMAND sees REDLATCH_NAME, REDLATCH_TOKEN and REDLATCH_FENCE.
+)";
+}
+
+}  // namespace tool

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "exit_codes.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+enum class Verb { run, status, remove, help, version };
+
+/// What the user asks for.
+struct Settings {
+    Verb verb = Verb::help;
+    std::string name;                  ///< the lock's
+    std::vector<std::string> command;  ///< `run`: the program and its arguments
+    std::vector<std::string> uris;
+    redlatch::Wait wait = redlatch::Wait::unlimited();
+    std::chrono::milliseconds lease{std::chrono::seconds{10}};
+    std::chrono::milliseconds kill_after{std::chrono::seconds{10}};
+    bool fenced = true;
+    bool stoppable = false;  ///< a stop signal from the terminal stops the command
+    bool json = false;
+    bool yes = false;
+    bool quiet = false;
+    bool verbose = false;
+    ExitCodes codes;
+};
+
+/// The arguments make no sense: `what()` says which.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Reads the arguments into `settings`, those before a mistake too. The URIs come from the arguments, else
+/// from the file that they name, else from the environment's REDLATCH_URI, else `redis://127.0.0.1:6379`.
+/// Throws `UsageError`.
+void read_command_line(int argc, char** argv, Settings& settings);
+
+/// The text of `--help`.
+const char* help_text();
+
+}  // namespace tool

@@ -1,0 +1,29 @@
+# Completion of redlatch(1) for bash.
+_redlatch() {
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} i
+    COMPREPLY=()
+    for ((i = 2; i < COMP_CWORD; ++i)); do
+        if [[ ${COMP_WORDS[1]} == run && ${COMP_WORDS[i]} == -- ]]; then
+            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); fi
+            return
+        fi
+    done
+    case $previous in
+        --uri-file) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+        -u | --uri | -w | --wait | -l | --lease | -k | --kill-after | -E | --exit-code) return ;;
+    esac
+    local words
+    if ((COMP_CWORD == 1)); then
+        words='run status break --help --version'
+    else
+        case ${COMP_WORDS[1]} in
+            run) words='--wait --no-wait --lease --kill-after --uri --uri-file --no-fence --stoppable
+                --exit-code --quiet --verbose --help --' ;;
+            status) words='--json --uri --uri-file --exit-code --quiet --help' ;;
+            break) words='--yes --uri --uri-file --exit-code --quiet --help' ;;
+            *) return ;;
+        esac
+    fi
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -F _redlatch redlatch

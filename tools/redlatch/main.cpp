@@ -1,0 +1,79 @@
+#include "verbs.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#if defined(REDLATCH_TOOL_TLS)
+#include <redlatch/tls.hpp>
+#endif
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace tool {
+
+redlatch::Client make_client(const Settings& settings) {
+    redlatch::ClientOptions options;
+    options.uris.assign(settings.uris.begin(), settings.uris.end());
+    options.longest_lease = std::max(options.longest_lease, settings.lease + settings.kill_after);
+#if defined(REDLATCH_TOOL_TLS)
+    const auto is_tls = [](const std::string& uri) { return uri.starts_with("rediss"); };
+    if (std::ranges::any_of(settings.uris, is_tls)) options.tls = redlatch::tls({});
+#endif
+    return redlatch::Client{options};
+}
+
+void complain(const Settings& settings, const std::string& line) {
+    if (!settings.quiet) std::fprintf(stderr, "redlatch: %s\n", line.c_str());
+}
+
+}  // namespace tool
+
+namespace {
+
+/// A pipe must not become one of the standard three, in a program that was started without them.
+void open_standard_descriptors() {
+    int fd = -1;
+    do {
+        fd = ::open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) ::close(fd);
+}
+
+int carry_out(const tool::Settings& settings) {
+    using tool::Verb;
+    switch (settings.verb) {
+        case Verb::run: return tool::run(settings);
+        case Verb::status: return tool::status(settings);
+        case Verb::remove: return tool::take_away(settings);
+        case Verb::help: std::fputs(tool::help_text(), stdout); return 0;
+        case Verb::version:
+            std::printf("redlatch %d.%d.%d\n", REDLATCH_VERSION_MAJOR, REDLATCH_VERSION_MINOR,
+                        REDLATCH_VERSION_PATCH);
+            return 0;
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    using tool::Failure;
+    open_standard_descriptors();
+    tool::Settings settings;
+    try {
+        tool::read_command_line(argc, argv, settings);
+        return carry_out(settings);
+    } catch (const tool::UsageError& error) {
+        tool::complain(settings, std::string{error.what()} + "; see redlatch --help");
+        return settings.codes.of(Failure::usage);
+    } catch (const redlatch::LockError& error) {
+        tool::complain(settings, error.error().describe());
+        return settings.codes.of(error.error());
+    } catch (const std::exception& error) {
+        tool::complain(settings, error.what());
+        return settings.codes.of(Failure::internal);
+    }
+}

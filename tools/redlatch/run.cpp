@@ -1,0 +1,272 @@
+#include "child.hpp"
+#include "signals.hpp"
+#include "verbs.hpp"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using redlatch::Fenced;
+using redlatch::Held;
+using redlatch::Result;
+using redlatch::Simple;
+using redlatch::Watchdog;
+
+/// Waits for the lock on a thread of its own, so that signals are heard meanwhile.
+class Acquisition {
+public:
+    explicit Acquisition(const Settings& settings)
+        : settings_(&settings), client_(make_client(settings)) {
+        thread_ = std::thread{[this] {
+            result_.emplace(settings_->fenced ? acquire<Watchdog<Fenced<Simple>>>()
+                                              : acquire<Watchdog<Simple>>());
+            over_.set();
+        }};
+    }
+    Acquisition(const Acquisition&) = delete;
+    Acquisition& operator=(const Acquisition&) = delete;
+    ~Acquisition() {
+        cancel();
+        join();
+    }
+
+    void cancel() { stop_.request_stop(); }
+
+    /// Can be read as soon as there is a result.
+    int descriptor() const noexcept { return over_.descriptor(); }
+
+    /// Waits for it.
+    Result<Held>& result() {
+        join();
+        return *result_;
+    }
+
+private:
+    template <class Policy>
+    Result<Held> acquire() {
+        try {
+            redlatch::Lock<Policy> lock{
+                client_,
+                settings_->name,
+                {.lease = settings_->lease, .lock_delay = settings_->kill_after}};
+            return lock.acquire({.wait = settings_->wait,
+                                 .stop = stop_.get_token(),
+                                 .owner = redlatch::Owner::hold});
+        } catch (const redlatch::LockError& error) {
+            return redlatch::Unexpected{error.error()};
+        }
+    }
+
+    void join() {
+        if (thread_.joinable()) thread_.join();
+    }
+
+    const Settings* settings_;
+    redlatch::Client client_;
+    std::stop_source stop_;
+    Event over_;
+    std::optional<Result<Held>> result_;
+    std::thread thread_;
+};
+
+/// Whether this program is where the user of a terminal types.
+bool is_in_foreground() {
+    return ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
+Child::Options child_options(const Settings& settings, std::string path, const Signals& signals) {
+    const bool foreground = is_in_foreground();
+    return {.command = settings.command,
+            .path = std::move(path),
+            .signals = signals.original(),
+            .in_foreground = foreground,
+            .ignores_stop = foreground && !settings.stoppable};
+}
+
+/// One run: from the wait for the lock to the end of the command.
+class Run {
+public:
+    Run(const Settings& settings, const std::string& path)
+        : settings_(&settings), child_(child_options(settings, path, signals_)) {}
+
+    int go() {
+        acquisition_ = std::make_unique<Acquisition>(*settings_);
+        if (const auto code = wait_for_lock()) return *code;
+        Held& held = *acquisition_->result();
+        std::stop_callback on_loss{held.lost(), [this] { lost_.set(); }};
+        if (!held.held()) return lost_before_start();
+        say("acquired, fence " + std::to_string(held.fence()));
+        child_.start(variables(held));
+        const int status = supervise();
+        child_.take_terminal();
+        return finish(held, status);
+    }
+
+private:
+    // ---- Before the command starts
+
+    /// The exit code, where the lock was not obtained.
+    std::optional<int> wait_for_lock() {
+        std::optional<int> ended_by;
+        for (bool over = false; !over;) {
+            wait_for(acquisition_->descriptor(), SteadyClock::duration::max());
+            while (const auto signal = signals_.next()) {
+                if (!Signals::is_forwarded(*signal)) continue;
+                ended_by = ended_by.value_or(*signal);
+                acquisition_->cancel();
+            }
+            over = is_readable(acquisition_->descriptor());
+        }
+        const Result<Held>& result = acquisition_->result();
+        if (ended_by) return ended_by_signal(*ended_by);  // what was obtained is released
+        if (result) return std::nullopt;
+        complain(*settings_, result.error().describe());
+        return settings_->codes.of(result.error());
+    }
+
+    int lost_before_start() {
+        complain(*settings_, "the lock was lost before the command started");
+        return settings_->codes.of(Failure::lost);
+    }
+
+    std::vector<std::string> variables(const Held& held) const {
+        std::vector<std::string> all{"REDLATCH_NAME=" + settings_->name,
+                                     "REDLATCH_TOKEN=" + held.token()};
+        if (settings_->fenced) all.push_back("REDLATCH_FENCE=" + std::to_string(held.fence()));
+        return all;
+    }
+
+    // ---- While it runs
+
+    /// The command's status, as of `waitpid`.
+    int supervise() {
+        for (;;) {
+            wait_for(lost_.descriptor(), time_until_kill());
+            if (lost_.take()) lose();
+            if (kill_at_ && SteadyClock::now() >= *kill_at_) {
+                child_.send(SIGKILL);
+                kill_at_.reset();
+            }
+            while (const auto signal = signals_.next()) forward(*signal);
+            if (const auto status = reap()) return *status;
+        }
+    }
+
+    void lose() {
+        is_lost_ = true;
+        complain(*settings_, "the lock was lost; the command is ended");
+        child_.send(SIGTERM);
+        child_.send(SIGCONT);
+        kill_at_ = SteadyClock::now() + settings_->kill_after;
+    }
+
+    void forward(int signal) {
+        if (signal == SIGCONT && stopped_) {
+            stopped_ = false;
+            child_.give_terminal();
+        } else if (signal != SIGCONT && !Signals::is_forwarded(signal)) {
+            return;
+        }
+        child_.send(signal);
+    }
+
+    std::optional<int> reap() {
+        int status = 0;
+        const int how = WNOHANG | (settings_->stoppable ? WUNTRACED : 0);
+        const ::pid_t pid = ::waitpid(child_.pid(), &status, how);
+        if (pid != child_.pid()) return std::nullopt;
+        if (!WIFSTOPPED(status)) return status;
+        // The shell that started this program is to see that it has stopped.
+        child_.take_terminal();
+        stopped_ = true;
+        ::raise(SIGSTOP);
+        return std::nullopt;
+    }
+
+    SteadyClock::duration time_until_kill() const {
+        return kill_at_ ? *kill_at_ - SteadyClock::now() : SteadyClock::duration::max();
+    }
+
+    // ---- Afterwards
+
+    int finish(Held& held, int status) {
+        const Result<redlatch::Release> released = held.release();
+        const bool expired = released && *released != redlatch::Release::released;
+        if (!is_lost_ && expired) {
+            is_lost_ = true;
+            complain(*settings_, "the lock was lost while the command ran");
+        }
+        if (!released) complain(*settings_, released.error().describe());
+        if (is_lost_) {
+            child_.send(SIGKILL);  // what the command has left behind
+            return settings_->codes.of(Failure::lost);
+        }
+        child_.detach_group();
+        return WIFSIGNALED(status) ? ended_by_signal(WTERMSIG(status)) : WEXITSTATUS(status);
+    }
+
+    // ---- Waiting
+
+    /// Blocks until a signal has come, `descriptor` can be read, or `time` is over.
+    void wait_for(int descriptor, SteadyClock::duration time) const {
+        std::array<pollfd, 2> entries{pollfd{signals_.descriptor(), POLLIN, 0},
+                                      pollfd{descriptor, POLLIN, 0}};
+        constexpr std::chrono::milliseconds most{3'600'000};
+        auto left = most;
+        if (time < most) {
+            left = std::max(std::chrono::ceil<std::chrono::milliseconds>(time),
+                            std::chrono::milliseconds::zero());
+        }
+        ::poll(entries.data(), entries.size(), static_cast<int>(left.count()));
+    }
+
+    static bool is_readable(int descriptor) {
+        pollfd entry{descriptor, POLLIN, 0};
+        return ::poll(&entry, 1, 0) == 1;
+    }
+
+    void say(const std::string& line) const {
+        if (settings_->verbose) complain(*settings_, line);
+    }
+
+    const Settings* settings_;
+    Signals signals_;
+    Event lost_;
+    Child child_;  // forked before there is a second thread
+    std::unique_ptr<Acquisition> acquisition_;
+    std::optional<SteadyClock::time_point> kill_at_;
+    bool is_lost_ = false;
+    bool stopped_ = false;
+};
+
+}  // namespace
+
+int run(const Settings& settings) {
+    int code = not_found;
+    const std::string path = find_program(settings.command.front(), code);
+    if (path.empty()) {
+        complain(settings, code == not_found
+                               ? "'" + settings.command.front() + "' is not found"
+                               : "'" + settings.command.front() + "' cannot be executed");
+        return code;
+    }
+    return Run{settings, path}.go();
+}
+
+}  // namespace tool

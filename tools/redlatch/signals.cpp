@@ -1,0 +1,66 @@
+#include "signals.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+
+namespace tool {
+
+namespace {
+
+constexpr std::array forwarded{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+bool is_ignored(int signal) {
+    struct sigaction action {};
+    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+Descriptor checked(int fd, const char* what) {
+    if (fd < 0) throw std::system_error{errno, std::system_category(), what};
+    return Descriptor{fd};
+}
+
+}  // namespace
+
+Signals::Signals() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGCHLD);
+    sigaddset(&wanted, SIGCONT);
+    for (const int signal : forwarded) {
+        if (!is_ignored(signal)) sigaddset(&wanted, signal);
+    }
+    descriptor_ = checked(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
+    sigaddset(&wanted, SIGPIPE);  // a command that died before it started
+    sigprocmask(SIG_BLOCK, &wanted, &original_);
+}
+
+std::optional<int> Signals::next() noexcept {
+    signalfd_siginfo info{};
+    if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+}
+
+bool Signals::is_forwarded(int signal) noexcept {
+    return std::ranges::find(forwarded, signal) != forwarded.end();
+}
+
+Event::Event() : descriptor_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {}
+
+void Event::set() noexcept {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(descriptor_.get(), &one, sizeof one);
+}
+
+bool Event::take() noexcept {
+    std::uint64_t count = 0;
+    return ::read(descriptor_.get(), &count, sizeof count) == sizeof count;
+}
+
+}  // namespace tool

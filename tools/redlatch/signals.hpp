@@ -1,0 +1,47 @@
+#pragma once
+
+#include "child.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <optional>
+
+namespace tool {
+
+/// The signals of this process, as something to wait for. They are blocked from its construction on, in all
+/// threads that are made later. Those that were ignored when the program started stay ignored.
+class Signals {
+public:
+    Signals();
+    Signals(const Signals&) = delete;
+    Signals& operator=(const Signals&) = delete;
+
+    /// The mask of before: a command starts with it.
+    const sigset_t& original() const noexcept { return original_; }
+
+    int descriptor() const noexcept { return descriptor_.get(); }
+
+    /// The next signal that has come; nothing where none has.
+    std::optional<int> next() noexcept;
+
+    /// Whether `signal` is one that a command gets too.
+    static bool is_forwarded(int signal) noexcept;
+
+private:
+    sigset_t original_{};
+    Descriptor descriptor_;
+};
+
+/// Wakes a `poll`.
+class Event {
+public:
+    Event();
+    int descriptor() const noexcept { return descriptor_.get(); }
+    void set() noexcept;
+    bool take() noexcept;
+
+private:
+    Descriptor descriptor_;
+};
+
+}  // namespace tool

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "command_line.hpp"
+
+namespace tool {
+
+// Each carries out what the user asks for and returns the exit code. They throw `redlatch::LockError` and
+// `std::system_error`.
+int run(const Settings& settings);
+int status(const Settings& settings);
+int take_away(const Settings& settings);
+
+/// The client for `settings.uris`.
+redlatch::Client make_client(const Settings& settings);
+
+/// One line on standard error, unless the user wants none.
+void complain(const Settings& settings, const std::string& line);
+
+}  // namespace tool
