@@ -126,6 +126,7 @@ set(REDLATCH_HEADERS
     include/redlatch/lock_guard.hpp
     include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
+    include/redlatch/testing.hpp
     include/redlatch/source.hpp
 )
 

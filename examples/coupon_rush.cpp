@@ -283,7 +283,7 @@ std::string server_version(Shop&& shop) {
 }
 
 void coupon_rush(const std::string& uri) {
-    std::optional<example::OwnRedis> own;
+    std::optional<redlatch::TestServer> own;
     Place place{.locks = uri, .shop = uri};
     if (!Shop::understands(uri)) {
         place.shop = own.emplace().uri();

@@ -4,67 +4,20 @@
 // No part of the library.
 
 #include <redlatch/redlatch.hpp>
+#include <redlatch/testing.hpp>
 #if defined(REDLATCH_EXAMPLE_TLS)
 #include <redlatch/tls.hpp>
 #endif
 
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
 namespace example {
-
-/// A redis-server on a private Unix socket in a temporary folder, without persistence. It dies with
-/// this process, however that ends; the destructor ends it and removes the folder.
-class OwnRedis {
-public:
-    OwnRedis() {
-        const std::string pattern =
-            std::filesystem::temp_directory_path() / "redlatch-example-XXXXXX";
-        folder_ = pattern;
-        if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error{"mkdtemp " + pattern};
-        start();
-    }
-    OwnRedis(const OwnRedis&) = delete;
-    OwnRedis& operator=(const OwnRedis&) = delete;
-    ~OwnRedis() {
-        ::kill(server_, SIGTERM);
-        ::waitpid(server_, nullptr, 0);
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
-
-    std::string socket() const { return folder_ + "/redis.sock"; }
-    std::string uri() const { return "unix://" + socket(); }
-
-private:
-    void start() {
-        const ::pid_t parent = ::getpid();
-        server_ = ::fork();
-        if (server_ < 0) throw std::runtime_error{"fork"};
-        if (server_ > 0) return;
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (::getppid() != parent) ::_exit(1);
-        ::execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket().c_str(),
-                 "--dir", folder_.c_str(), "--logfile", "server.log", "--save", "", nullptr);
-        std::perror("redis-server");
-        ::_exit(127);
-    }
-
-    std::string folder_;
-    ::pid_t server_ = -1;
-};
 
 /// For any URI, or those of several masters with a space in between. Over TLS too where this is built
 /// with it: with the authorities that the system trusts, or those of the file that SSL_CERT_FILE names.
@@ -107,8 +60,7 @@ int run(int argc, char** argv, Body body) {
             wait_for(uris);
             body(uris);
         } else {
-            const OwnRedis server;
-            wait_for(server.uri());
+            const redlatch::TestServer server;
             body(server.uri());
         }
         return 0;

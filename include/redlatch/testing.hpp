@@ -1,0 +1,164 @@
+#pragma once
+
+#include <redlatch/client.hpp>
+#include <redlatch/clock.hpp>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+// For the tests of programs that use locks. Not part of <redlatch/redlatch.hpp>.
+
+namespace redlatch::inline v0 {
+
+/// A redis-server of a test's own: on a Unix socket in a temporary folder, reachable by nobody else, without
+/// persistence. It answers when the constructor returns. The destructor ends it and removes the folder; where
+/// the thread that started it ends without that, the kernel kills it.
+///
+/// Each start takes some 20 ms. One thread at a time may use an object, and it does nothing in a forked child.
+class TestServer {
+public:
+    /// `program`: a path, or a name to find in PATH, such as "valkey-server". `arguments`: more of them, as on
+    /// redis-server's command line, such as {"--requirepass", "secret"}. With a password or an ACL nobody
+    /// waits for an answer but "NOAUTH".
+    ///
+    /// Throws `std::system_error` where there is no folder or process to be had, and `std::runtime_error`
+    /// with what the server wrote where it does not answer within 10 s.
+    explicit TestServer(std::string program = "redis-server",
+                        std::vector<std::string> arguments = {})
+        : program_(std::move(program)), arguments_(std::move(arguments)), folder_(make_folder()) {
+        try {
+            start();
+        } catch (...) {
+            remove_folder();
+            throw;
+        }
+    }
+    TestServer(const TestServer&) = delete;
+    TestServer& operator=(const TestServer&) = delete;
+    ~TestServer() {
+        stop();
+        remove_folder();
+    }
+
+    /// For a `Client`: `unix://…`.
+    std::string uri() const { return "unix://" + socket(); }
+
+    /// The path of its socket.
+    std::string socket() const { return folder_ + "/redis.sock"; }
+
+    /// Ends it at once: what it had is gone, and nobody can connect. Does nothing where it has ended.
+    void stop() noexcept {
+        if (server_ <= 0 || !is_ours()) return;
+        ::kill(server_, SIGKILL);
+        while (::waitpid(server_, nullptr, 0) < 0 && errno == EINTR) {
+        }
+        server_ = -1;
+    }
+
+    /// After `stop()`: a new one without keys, at the same place.
+    void start() {
+        if (server_ > 0) return;
+        spawn();
+        try {
+            wait_for_answer();
+        } catch (...) {
+            stop();
+            throw;
+        }
+    }
+
+    /// Connections stay open, and nothing is answered until `thaw()`.
+    void freeze() const noexcept {
+        if (server_ > 0) ::kill(server_, SIGSTOP);
+    }
+    void thaw() const noexcept {
+        if (server_ > 0) ::kill(server_, SIGCONT);
+    }
+
+private:
+    static std::string make_folder() {
+        std::string folder = std::filesystem::temp_directory_path() / "redlatch-test-XXXXXX";
+        if (::mkdtemp(folder.data()) == nullptr) {
+            throw std::system_error{errno, std::system_category(), folder};
+        }
+        return folder;
+    }
+
+    /// As opposed to a copy in a forked child.
+    bool is_ours() const noexcept { return owner_ == ::getpid(); }
+
+    void remove_folder() const noexcept {
+        if (!is_ours()) return;
+        std::error_code ignored;
+        std::filesystem::remove_all(folder_, ignored);
+    }
+
+    void spawn() {
+        std::vector<std::string> words{
+            program_,     "--port", "0", "--unixsocket", socket(), "--dir", folder_, "--logfile",
+            "server.log", "--save", "",  "--appendonly", "no"};
+        words.insert(words.end(), arguments_.begin(), arguments_.end());
+        std::vector<char*> argv;
+        for (std::string& word : words) argv.push_back(word.data());
+        argv.push_back(nullptr);
+
+        // A forked child of a program with threads may not even allocate.
+        const ::pid_t parent = ::getpid();
+        server_ = ::fork();
+        if (server_ < 0) throw std::system_error{errno, std::system_category(), "fork"};
+        if (server_ > 0) return;
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        ::sigset_t none;
+        ::sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::execvp(argv[0], argv.data());
+        ::_exit(127);
+    }
+
+    void wait_for_answer() {
+        Client client{uri()};
+        const auto end = Clock::now() + std::chrono::seconds{10};
+        for (;;) {
+            const auto answer = client.ping();
+            if (answer || answer.error().code == Errc::denied) return;
+            const bool ended = ::waitpid(server_, nullptr, WNOHANG) != 0;
+            if (ended) server_ = -1;
+            if (ended || Clock::now() > end) {
+                throw std::runtime_error{
+                    program_ + " does not answer: " + answer.error().describe() + "\n" + log()};
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds{5});
+        }
+    }
+
+    std::string log() const {
+        std::ostringstream text;
+        text << std::ifstream{folder_ + "/server.log"}.rdbuf();
+        return text.str();
+    }
+
+    const std::string program_;
+    const std::vector<std::string> arguments_;
+    const std::string folder_;
+    const ::pid_t owner_ = ::getpid();
+    ::pid_t server_ = -1;
+};
+
+}  // namespace redlatch::inline v0
