@@ -83,6 +83,13 @@ TEST(Schedule, same_due_time_loses_nobody) {
     EXPECT_EQ(taken, 100);
 }
 
+TEST(Schedule, same_due_time_keeps_the_order_of_their_coming) {
+    Schedule<int> schedule;
+    for (const int i : {2, 3, 1}) schedule.put(hold(static_cast<std::uintptr_t>(i)), at(1s), i);
+    EXPECT_EQ(schedule.take_due(at(1s)), 2);
+    EXPECT_EQ(schedule.take_early(at(1s), 0s, 9, [](int) { return 0s; }), (std::vector{3, 1}));
+}
+
 TEST(Schedule, put_again_moves) {
     Schedule<int> schedule;
     schedule.put(hold(1), at(10s), 1);
@@ -169,11 +176,9 @@ TEST(Schedule, agrees_with_a_plain_map) {
                 break;
             default: {
                 const auto item = schedule.take_due(when);
-                const auto first =
-                    std::min_element(model.begin(), model.end(), [](const auto& a, const auto& b) {
-                        return std::pair{a.second.first, a.first} <
-                               std::pair{b.second.first, b.first};
-                    });
+                const auto first = std::min_element(
+                    model.begin(), model.end(),
+                    [](const auto& a, const auto& b) { return a.second < b.second; });
                 const bool due = first != model.end() && first->second.first <= when;
                 ASSERT_EQ(item.has_value(), due);
                 if (!due) break;

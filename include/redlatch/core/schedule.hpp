@@ -3,6 +3,7 @@
 #include <redlatch/clock.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,22 +15,24 @@ namespace redlatch::inline v0::detail {
 
 class Hold;
 
-/// Things to do about holds, ordered by due time; at most one for each hold. Not thread-safe.
+/// Things to do about holds, ordered by due time, and those of one time as they came; at most one for each
+/// hold. Not thread-safe.
 template <class Item>
 class Schedule {
 public:
     /// Adds or moves.
     void put(const Hold* hold, TimePoint due, Item item) {
         remove(hold);
-        items_.emplace(Key{due, hold}, std::move(item));
-        due_.emplace(hold, due);
+        const Place place{due, ++count_};
+        items_.emplace(place, Entry{hold, std::move(item)});
+        places_.emplace(hold, place);
     }
 
     void remove(const Hold* hold) {
-        const auto found = due_.find(hold);
-        if (found == due_.end()) return;
-        items_.erase(Key{found->second, hold});
-        due_.erase(found);
+        const auto found = places_.find(hold);
+        if (found == places_.end()) return;
+        items_.erase(found->second);
+        places_.erase(found);
     }
 
     bool empty() const noexcept { return items_.empty(); }
@@ -42,9 +45,7 @@ public:
     /// Takes the first item out if it is due at `now`.
     std::optional<Item> take_due(TimePoint now) {
         if (items_.empty() || next_due() > now) return std::nullopt;
-        auto node = items_.extract(items_.begin());
-        due_.erase(node.key().second);
-        return std::move(node.mapped());
+        return take(items_.begin());
     }
 
     /// Takes out, in order, what is due at `now` or as much later as `early` says of the item: up to
@@ -58,18 +59,29 @@ public:
             const auto here = at++;
             const TimePoint due = here->first.first;
             if (due > end) break;
-            if (due > saturating_add(now, early(std::as_const(here->second)))) continue;
-            due_.erase(here->first.second);
-            taken.push_back(std::move(items_.extract(here).mapped()));
+            if (due > saturating_add(now, early(std::as_const(here->second.item)))) continue;
+            taken.push_back(take(here));
         }
         return taken;
     }
 
 private:
-    using Key = std::pair<TimePoint, const Hold*>;
+    using Place = std::pair<TimePoint, std::uint64_t>;
+    struct Entry {
+        const Hold* hold;
+        Item item;
+    };
+    using Items = std::map<Place, Entry>;
 
-    std::map<Key, Item> items_;
-    std::unordered_map<const Hold*, TimePoint> due_;
+    Item take(typename Items::iterator at) {
+        auto node = items_.extract(at);
+        places_.erase(node.mapped().hold);
+        return std::move(node.mapped().item);
+    }
+
+    Items items_;
+    std::unordered_map<const Hold*, Place> places_;
+    std::uint64_t count_ = 0;
 };
 
 }  // namespace redlatch::inline v0::detail
