@@ -513,4 +513,48 @@ TEST_F(ReleaseOfSeveralMasters, without_a_quorum_is_unclear_and_sent_once_more) 
                                 Errc::unclear);
 }
 
+class AbandonedAcquisition : public EndOf {
+protected:
+    Action abandon(Machine::Ended how, const detail::MastersHeard& masters = {}) {
+        how.mode = ReleaseMode::sent;
+        return machine.abandon(how, masters);
+    }
+
+    void expect_nothing_more(const Action& action) {
+        EXPECT_FALSE(as<Machine::Done>(action).outcome);
+    }
+};
+
+TEST_F(AbandonedAcquisition, is_released_in_the_background_before_the_next_threads_turn) {
+    EXPECT_TRUE(as<Machine::StopRenewal>(abandon(last_with_heir())).whole_hold);
+    expect_clean_up(machine.next(), Which::held, {.at_once = true});
+    as<Machine::FreeHold>(machine.next());
+    expect_nothing_more(machine.next());
+}
+
+TEST_F(AbandonedAcquisition, is_released_once_more_where_a_try_to_take_it_got_no_answer) {
+    as<Machine::StopRenewal>(abandon(last_unclear()));
+    expect_clean_up(machine.next(), Which::held, now_and_later);
+}
+
+TEST_F(AbandonedAcquisition, is_released_once_more_where_a_master_still_owes_an_answer) {
+    as<Machine::StopRenewal>(abandon(last_at(0b111), {.acquire_unanswered = true}));
+    expect_clean_up(machine.next(), Which::held, now_and_later);
+}
+
+TEST_F(AbandonedAcquisition, of_a_nest_ends_its_own_share_of_the_renewal) {
+    Machine::Ended nested = ended(Kind::nested);
+    expect_nothing_more(abandon(nested));
+    nested.watched = true;
+    EXPECT_FALSE(as<Machine::StopRenewal>(abandon(nested)).whole_hold);
+    expect_nothing_more(machine.next());
+}
+
+TEST_F(AbandonedAcquisition, that_has_passed_on_or_was_lost_leaves_nothing) {
+    EXPECT_TRUE(as<Machine::StopRenewal>(abandon(ended(Kind::handed))).whole_hold);
+    expect_nothing_more(machine.next());
+    expect_nothing_more(abandon(ended(Kind::past)));
+    expect_nothing_more(abandon(ended(Kind::nothing)));
+}
+
 }  // namespace

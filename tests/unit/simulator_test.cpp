@@ -108,6 +108,18 @@ TEST(Simulator, keeps_every_promise) {
     }
 }
 
+TEST(Simulator, repeats_a_schedule_exactly) {
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+        const Plan plan = draw_plan(seed, Mutant::none);
+        std::string first;
+        std::string second;
+        violation(plan, &first);
+        const std::vector<char> elsewhere(seed * 100);  // what comes now lies at other addresses
+        violation(plan, &second);
+        ASSERT_EQ(first, second) << "REDLATCH_SEED=" << seed;
+    }
+}
+
 struct Control {
     const char* name;
     Mutant mutant;

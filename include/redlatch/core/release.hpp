@@ -172,6 +172,22 @@ public:
         return Done{};
     }
 
+    /// The same for an acquisition that nobody gets: nobody waits for the server, and the count of a nest is
+    /// there for people.
+    Action abandon(const Ended& ended, const MastersHeard& masters) {
+        ended_ = ended;
+        hear(masters);
+        switch (ended.kind) {
+            case Ended::Kind::nested:
+                return ended.watched ? then(Stage::over, StopRenewal{.whole_hold = false}) : Done{};
+            case Ended::Kind::last: return then(Stage::clean_up_abandoned, StopRenewal{});
+            case Ended::Kind::handed: return then(Stage::over, StopRenewal{});
+            case Ended::Kind::past:
+            case Ended::Kind::nothing: break;
+        }
+        return Done{};
+    }
+
     /// The last action is done.
     Action next() {
         switch (stage_) {
@@ -180,6 +196,9 @@ public:
             case Stage::release:
                 if (is_only_sent()) return PostRelease{ended_.give_up_at};
                 return send_release();
+            case Stage::clean_up_abandoned:
+                return clean_up(Which::held, abandoned_leaves(), Stage::free_abandoned);
+            case Stage::free_abandoned: return then(Stage::over, FreeHold{});
             case Stage::clean_up_held:
                 return clean_up(Which::held, held_leaves(), Stage::clean_up_next);
             case Stage::clean_up_next: return clean_up(Which::next, next_leaves(), Stage::over);
@@ -242,7 +261,16 @@ public:
 
 private:
     /// What is under way, or comes next.
-    enum class Stage { count, move, release, clean_up_held, clean_up_next, over };
+    enum class Stage {
+        count,
+        move,
+        release,
+        clean_up_abandoned,
+        free_abandoned,
+        clean_up_held,
+        clean_up_next,
+        over
+    };
 
     /// A lock that is lost moves to nobody; several masters would have to agree on the next token.
     bool may_move(TimePoint now) const noexcept {
@@ -286,6 +314,11 @@ private:
     Action clean_up(Which token, CleanUp what, Stage after) {
         stage_ = after;
         return what.needed() ? CleanUpToken{token, what} : next();
+    }
+
+    CleanUp abandoned_leaves() const {
+        constexpr bool may_have = true;
+        return after_abandoned_try(may_have, heard_.acquire_unanswered);
     }
 
     CleanUp held_leaves() const {

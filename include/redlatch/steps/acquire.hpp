@@ -324,18 +324,9 @@ private:
         if (session_->observed()) session_->watch_clock(hold_);
     }
 
-    /// Ends an acquisition that nobody gets, without waiting for the server. Its count of a nest is
-    /// there for people.
+    /// Ends an acquisition that nobody gets.
     void end_acquisition() {
-        const auto ending = session_->locks().end_acquisition(*hold_, acquisition_.id);
-        if (ending.watched) session_->renewal().dismiss_one(*ending.hold);
-        if (ending.kind != LockTable::Ending::Kind::last) return;
-        session_->dismiss(*ending.hold);
-        constexpr bool may_have = true;
-        session_->clean_up(ending.hold,
-                           after_abandoned_try(may_have, ending.hold->unanswered().acquire));
-        ending.hold->advance(Phase::releasing, Phase::released);
-        session_->locks().released(*ending.hold);
+        Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold_, acquisition_.id));
     }
 
     // ---- Replies

@@ -32,6 +32,14 @@ public:
         static_cast<void>(run(ending, mode));
     }
 
+    /// The same for an acquisition that nobody gets, without waiting for the server.
+    void abandon(const LockTable::Ending& ending) {
+        if (ending.hold == nullptr) return;
+        hold_ = ending.hold;
+        static_cast<void>(
+            carry_on(machine_.abandon(how(ending, ReleaseMode::sent, TimePoint::max()), heard())));
+    }
+
     /// The caller holds nothing: a mistake that the observer hears of.
     Release tell_not_held(const std::string& key) {
         session_->observe([key](Observer& observer) {
@@ -45,24 +53,31 @@ private:
         if (ending.hold == nullptr) return std::nullopt;
         hold_ = ending.hold;
         const TimePoint now = Clock::now();
-        Action action =
-            machine_.begin({.kind = ending.kind,
-                            .count = ending.count,
-                            .watched = ending.watched,
-                            .has_heir = ending.can_hand_off,
-                            .unclear_try = hold_->open_tries.unclear,
-                            .valid_until = hold_->valid_until(),
-                            .masters = hold_->open_tries.masters(),
-                            .mode = mode,
-                            .give_up_at = saturating_add(now, session_->command_timeout())},
-                           now);
-        while (!std::holds_alternative<Machine::Done>(action)) {
-            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
-        }
-        auto outcome = std::get<Machine::Done>(std::move(action)).outcome;
+        const TimePoint give_up_at = saturating_add(now, session_->command_timeout());
+        auto outcome = carry_on(machine_.begin(how(ending, mode, give_up_at), now));
         if (outcome && !*outcome) outcome->error().key = hold_->key();
         if (outcome) inform(*session_, *hold_, *outcome, Clock::now());
         return outcome;
+    }
+
+    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode,
+                       TimePoint give_up_at) const {
+        return {.kind = ending.kind,
+                .count = ending.count,
+                .watched = ending.watched,
+                .has_heir = ending.can_hand_off,
+                .unclear_try = hold_->open_tries.unclear,
+                .valid_until = hold_->valid_until(),
+                .masters = hold_->open_tries.masters(),
+                .mode = mode,
+                .give_up_at = give_up_at};
+    }
+
+    std::optional<Result<Release>> carry_on(Action action) {
+        while (!std::holds_alternative<Machine::Done>(action)) {
+            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
+        }
+        return std::get<Machine::Done>(std::move(action)).outcome;
     }
 
     Action carry_out(const Machine::StopRenewal& stop) {

@@ -27,6 +27,220 @@ struct Got {
     std::uint64_t id;
 };
 
+/// The end of one acquisition: what `Releasing` does.
+class Releasing {
+public:
+    using Machine = detail::ReleaseMachine;
+    using Done = std::function<void()>;
+
+    Releasing(Client& client, Done done) : client_(&client), done_(std::move(done)) {}
+
+    void start(const LockTable::Ending& ending, ReleaseMode mode) {
+        using Kind = LockTable::Ending::Kind;
+        endings().took("end", static_cast<std::size_t>(ending.kind));
+        if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
+        hold_ = ending.hold;
+        (*client_->world().trace)("releases ", tail(hold_->token().bytes));
+        started_ = client_->world().timeline->now();
+        give_up_at_ = client_->now() + client_->command_timeout();
+        act("begin", machine_.begin(how(ending, mode), client_->now()));
+    }
+
+    /// Nobody gets it.
+    void abandon(const LockTable::Ending& ending) {
+        if (ending.hold == nullptr) return;
+        hold_ = ending.hold;
+        (*client_->world().trace)("abandons ", tail(hold_->token().bytes));
+        act("abandon", machine_.abandon(how(ending, ReleaseMode::sent), heard()));
+    }
+
+private:
+    using Action = Machine::Action;
+
+    TimePoint now() const { return client_->now(); }
+
+    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode) const {
+        return {.kind = ending.kind,
+                .count = ending.count,
+                .watched = ending.watched,
+                .has_heir = ending.can_hand_off,
+                .unclear_try = hold_->open_tries.unclear,
+                .valid_until = hold_->valid_until(),
+                .masters = hold_->open_tries.masters(),
+                .mode = mode,
+                .give_up_at = give_up_at_};
+    }
+
+    void act(const char* event, Action action) {
+        coverage().took(event, action.index());
+        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+    }
+    void next() { act("next", machine_.next()); }
+
+    void carry_out(const Machine::StopRenewal& stop) {
+        const World& world = client_->world();
+        if (world.has(Mutant::released_renewed) && hold_->renewed_by_watchdog) renew_on();
+        if (stop.whole_hold || world.has(Mutant::nested_end_stops_renewal)) {
+            client_->dismiss(*hold_);
+        } else {
+            client_->renewal().machine().dismiss_one(*hold_);
+        }
+        next();
+    }
+
+    /// As a renewal that knows nothing of the release would do it.
+    void renew_on() {
+        const Lease lease = hold_->terms().lease;
+        client_->host().soon(Moment{lease.duration()} / 3, [this, lease] {
+            client_->world().checker->prolongs(*hold_);
+            const Call call = detail::extend_call(*hold_, lease);
+            client_->ask(0, hold_, call, call, now() + client_->command_timeout(),
+                         [](const auto&) {});
+        });
+    }
+
+    void carry_out(const Machine::SendCount& send) {
+        constexpr std::int64_t ttl_as_it_is = 0;
+        ask(detail::nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by,
+            [this](const Reply& reply) {
+                const bool ours = reply.view().integer() != 0;
+                act(ours ? "count answered" : "count answered: not ours",
+                    machine_.count_answered(ours));
+            });
+    }
+
+    void carry_out(const Machine::SendMove& send) {
+        next_ = std::make_shared<Hold>(hold_->terms(), client_->new_token(hold_->owner()),
+                                       hold_->owner());
+        const TimePoint sent = now();
+        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
+        ask(detail::move_call(*hold_, next_->token(), ttl), send.answer_by,
+            [this, sent](const Reply& reply) {
+                const detail::ReplyView answer = reply.view();
+                next_->taken(sent);
+                const bool moved = answer[0].integer() == 1;
+                act(moved ? "moved" : "not moved",
+                    machine_.move_answered(
+                        {.moved = moved,
+                         .repeated = reply.repeated,
+                         .others_wait = answer[1].integer() > 0,
+                         .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
+                         .sent = sent,
+                         .valid_until = next_->valid_until()}));
+            });
+    }
+
+    void carry_out(const Machine::SendRelease& send) {
+        ask(detail::release_call(*of(send.token)), send.answer_by, [this](const Reply& reply) {
+            const auto value = reply.view().integer().value_or(0);
+            static constexpr std::array events{"not ours", "released", "released, more to serve"};
+            act(events[static_cast<std::size_t>(value)],
+                machine_.release_answered(
+                    {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
+        });
+    }
+
+    void carry_out(const Machine::PostRelease& post) {
+        const bool sent = client_->post(0, hold_, detail::release_call(*hold_), post.answer_by,
+                                        [client = client_, hold = hold_](const auto& reply) {
+                                            sent_release_ended(*client, hold, reply);
+                                        });
+        act(sent ? "posted" : "not posted", machine_.posted(sent));
+    }
+
+    static void sent_release_ended(Client& client, const HoldPtr& hold,
+                                   const Expected<Reply, Fault>& reply) {
+        using detail::SentRelease;
+        const SentRelease what = reply ? SentRelease::answered(reply->view().integer().value_or(0),
+                                                               hold->unanswered().acquire)
+                                       : SentRelease::failed(reply.error().error);
+        sent_coverage().took(reply ? "answered" : "failed", what.clean_up.needed() ? 0 : 1);
+        client.clean_up(hold, what.clean_up);
+    }
+
+    void carry_out(const Machine::RetryAt& retry) {
+        client_->host().later(client_->host().moment_of(retry.time),
+                              [this] { act("pause_over", machine_.pause_over()); });
+    }
+
+    void carry_out(const Machine::HandOver& over) {
+        hold_->advance(Phase::releasing, Phase::released);
+        const auto& move = over.move;
+        const bool kept = client_->with_table([&](LockTable& table) {
+            return table.moved(*hold_,
+                               {next_->token(), move.sent, {.unclear = move.repeated}, move.fence},
+                               move.others_wait, now());
+        });
+        act(kept ? "handed over" : "nobody to hand over to", machine_.handed_over(kept));
+    }
+
+    void carry_out(const Machine::FreeHold&) {
+        hold_->advance(Phase::releasing, Phase::released);
+        client_->with_table([this](LockTable& table) { table.released(*hold_); });
+        next();
+    }
+
+    void carry_out(const Machine::DeclareLost&) {
+        client_->declare_lost(hold_, detail::ServerKeeps::nothing);
+        next();
+    }
+
+    void carry_out(const Machine::CleanUpToken& clean_up) {
+        const bool is_next = clean_up.token == Machine::Which::next;
+        if (is_next && client_->world().has(Mutant::moved_token_left)) return next();
+        client_->clean_up(of(clean_up.token), clean_up.what);
+        next();
+    }
+
+    void carry_out(const Machine::Done&) {
+        if (give_up_at_ != TimePoint::max()) {
+            client_->world().checker->returned(client_->number(), started_, give_up_at_, "release");
+        }
+        std::exchange(done_, nullptr)();
+    }
+
+    const HoldPtr& of(Machine::Which token) const {
+        return token == Machine::Which::held ? hold_ : next_;
+    }
+
+    detail::MastersHeard heard() const { return {0, hold_->unanswered().acquire}; }
+
+    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered) {
+        client_->ask(0, next_ != nullptr ? next_ : hold_, call, call, answer_by,
+                     [this, held = hold_,
+                      answered = std::move(answered)](const Expected<Reply, Fault>& reply) {
+                         if (reply) return answered(*reply);
+                         act("failed", machine_.failed(reply.error(), heard(), now()));
+                     });
+    }
+
+    static Coverage::Machine& endings() {
+        static Coverage::Machine machine{"LockTable",
+                                         {"nothing", "nested", "last", "handed", "past"}};
+        return machine;
+    }
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{
+            "Release",
+            {"StopRenewal", "SendCount", "SendMove", "SendRelease", "PostRelease", "RetryAt",
+             "HandOver", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
+        static_assert(std::variant_size_v<Action> == 11);
+        return machine;
+    }
+    static Coverage::Machine& sent_coverage() {
+        static Coverage::Machine machine{"SentRelease", {"clean-up", "nothing"}};
+        return machine;
+    }
+
+    Client* client_;
+    Done done_;
+    Machine machine_{};
+    HoldPtr hold_{};
+    HoldPtr next_{};
+    Moment started_{0};
+    TimePoint give_up_at_ = TimePoint::max();
+};
+
 /// One acquisition: carries out what the machines say, as `Acquiring` does, and parks by a wake-up.
 class Acquiring final : public Sleeper {
 public:
@@ -490,13 +704,8 @@ private:
     void end_acquisition() {
         const auto ending = client_->end_at_table(
             [this](LockTable& table) { return table.end_acquisition(*hold_, acquisition_.id); });
-        if (ending.watched) client_->renewal().machine().dismiss_one(*ending.hold);
-        if (ending.kind != LockTable::Ending::Kind::last) return;
-        client_->dismiss(*ending.hold);
-        client_->clean_up(ending.hold,
-                          detail::after_abandoned_try(true, ending.hold->unanswered().acquire));
-        ending.hold->advance(Phase::releasing, Phase::released);
-        client_->with_table([&](LockTable& table) { table.released(*ending.hold); });
+        abandoned_ = std::make_unique<Releasing>(*client_, [] {});
+        abandoned_->abandon(ending);
     }
 
     // ---- Its end
@@ -616,218 +825,13 @@ private:
     LockTable::Turn turn_{};
     HoldPtr hold_{};
     std::optional<detail::Nesting> nesting_{};
+    std::unique_ptr<Releasing> abandoned_{};
     std::uint64_t count_ = 0;
     std::shared_ptr<Asking> asking_{};
     std::shared_ptr<const std::string> server_{};  // that has answered last
     bool will_be_told_ = false;
     microseconds last_time_{0};
     std::shared_ptr<const std::string> last_server_{};
-};
-
-/// The end of one acquisition: what `Releasing` does.
-class Releasing {
-public:
-    using Machine = detail::ReleaseMachine;
-    using Done = std::function<void()>;
-
-    Releasing(Client& client, Done done) : client_(&client), done_(std::move(done)) {}
-
-    void start(const LockTable::Ending& ending, ReleaseMode mode) {
-        using Kind = LockTable::Ending::Kind;
-        static constexpr std::array kinds{Machine::Ended::Kind::past, Machine::Ended::Kind::nested,
-                                          Machine::Ended::Kind::last, Machine::Ended::Kind::handed,
-                                          Machine::Ended::Kind::past};
-        endings().took("end", static_cast<std::size_t>(ending.kind));
-        if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
-        hold_ = ending.hold;
-        (*client_->world().trace)("releases ", tail(hold_->token().bytes));
-        started_ = client_->world().timeline->now();
-        give_up_at_ = client_->now() + client_->command_timeout();
-        ended_ = true;
-        act("begin", machine_.begin({.kind = kinds[static_cast<std::size_t>(ending.kind)],
-                                     .count = ending.count,
-                                     .watched = ending.watched,
-                                     .has_heir = ending.can_hand_off,
-                                     .unclear_try = hold_->open_tries.unclear,
-                                     .valid_until = hold_->valid_until(),
-                                     .masters = hold_->open_tries.masters(),
-                                     .mode = mode,
-                                     .give_up_at = give_up_at_},
-                                    client_->now()));
-    }
-
-private:
-    using Action = Machine::Action;
-
-    TimePoint now() const { return client_->now(); }
-
-    void act(const char* event, Action action) {
-        coverage().took(event, action.index());
-        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
-    }
-    void next() { act("next", machine_.next()); }
-
-    void carry_out(const Machine::StopRenewal& stop) {
-        const World& world = client_->world();
-        if (world.has(Mutant::released_renewed) && hold_->renewed_by_watchdog) renew_on();
-        if (stop.whole_hold || world.has(Mutant::nested_end_stops_renewal)) {
-            client_->dismiss(*hold_);
-        } else {
-            client_->renewal().machine().dismiss_one(*hold_);
-        }
-        next();
-    }
-
-    /// As a renewal that knows nothing of the release would do it.
-    void renew_on() {
-        const Lease lease = hold_->terms().lease;
-        client_->host().soon(Moment{lease.duration()} / 3, [this, lease] {
-            client_->world().checker->prolongs(*hold_);
-            const Call call = detail::extend_call(*hold_, lease);
-            client_->ask(0, hold_, call, call, now() + client_->command_timeout(),
-                         [](const auto&) {});
-        });
-    }
-
-    void carry_out(const Machine::SendCount& send) {
-        constexpr std::int64_t ttl_as_it_is = 0;
-        ask(detail::nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by,
-            [this](const Reply& reply) {
-                const bool ours = reply.view().integer() != 0;
-                act(ours ? "count answered" : "count answered: not ours",
-                    machine_.count_answered(ours));
-            });
-    }
-
-    void carry_out(const Machine::SendMove& send) {
-        next_ = std::make_shared<Hold>(hold_->terms(), client_->new_token(hold_->owner()),
-                                       hold_->owner());
-        const TimePoint sent = now();
-        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
-        ask(detail::move_call(*hold_, next_->token(), ttl), send.answer_by,
-            [this, sent](const Reply& reply) {
-                const detail::ReplyView answer = reply.view();
-                next_->taken(sent);
-                const bool moved = answer[0].integer() == 1;
-                act(moved ? "moved" : "not moved",
-                    machine_.move_answered(
-                        {.moved = moved,
-                         .repeated = reply.repeated,
-                         .others_wait = answer[1].integer() > 0,
-                         .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
-                         .sent = sent,
-                         .valid_until = next_->valid_until()}));
-            });
-    }
-
-    void carry_out(const Machine::SendRelease& send) {
-        ask(detail::release_call(*of(send.token)), send.answer_by, [this](const Reply& reply) {
-            const auto value = reply.view().integer().value_or(0);
-            static constexpr std::array events{"not ours", "released", "released, more to serve"};
-            act(events[static_cast<std::size_t>(value)],
-                machine_.release_answered(
-                    {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
-        });
-    }
-
-    void carry_out(const Machine::PostRelease& post) {
-        const bool sent = client_->post(0, hold_, detail::release_call(*hold_), post.answer_by,
-                                        [client = client_, hold = hold_](const auto& reply) {
-                                            sent_release_ended(*client, hold, reply);
-                                        });
-        act(sent ? "posted" : "not posted", machine_.posted(sent));
-    }
-
-    static void sent_release_ended(Client& client, const HoldPtr& hold,
-                                   const Expected<Reply, Fault>& reply) {
-        using detail::SentRelease;
-        const SentRelease what = reply ? SentRelease::answered(reply->view().integer().value_or(0),
-                                                               hold->unanswered().acquire)
-                                       : SentRelease::failed(reply.error().error);
-        sent_coverage().took(reply ? "answered" : "failed", what.clean_up.needed() ? 0 : 1);
-        client.clean_up(hold, what.clean_up);
-    }
-
-    void carry_out(const Machine::RetryAt& retry) {
-        client_->host().later(client_->host().moment_of(retry.time),
-                              [this] { act("pause_over", machine_.pause_over()); });
-    }
-
-    void carry_out(const Machine::HandOver& over) {
-        hold_->advance(Phase::releasing, Phase::released);
-        const auto& move = over.move;
-        const bool kept = client_->with_table([&](LockTable& table) {
-            return table.moved(*hold_,
-                               {next_->token(), move.sent, {.unclear = move.repeated}, move.fence},
-                               move.others_wait, now());
-        });
-        act(kept ? "handed over" : "nobody to hand over to", machine_.handed_over(kept));
-    }
-
-    void carry_out(const Machine::FreeHold&) {
-        hold_->advance(Phase::releasing, Phase::released);
-        client_->with_table([this](LockTable& table) { table.released(*hold_); });
-        next();
-    }
-
-    void carry_out(const Machine::DeclareLost&) {
-        client_->declare_lost(hold_, detail::ServerKeeps::nothing);
-        next();
-    }
-
-    void carry_out(const Machine::CleanUpToken& clean_up) {
-        const bool is_next = clean_up.token == Machine::Which::next;
-        if (is_next && client_->world().has(Mutant::moved_token_left)) return next();
-        client_->clean_up(of(clean_up.token), clean_up.what);
-        next();
-    }
-
-    void carry_out(const Machine::Done&) {
-        client_->world().checker->returned(client_->number(), started_, give_up_at_, "release");
-        std::exchange(done_, nullptr)();
-    }
-
-    const HoldPtr& of(Machine::Which token) const {
-        return token == Machine::Which::held ? hold_ : next_;
-    }
-
-    detail::MastersHeard heard() const { return {0, hold_->unanswered().acquire}; }
-
-    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered) {
-        client_->ask(0, next_ != nullptr ? next_ : hold_, call, call, answer_by,
-                     [this, held = hold_,
-                      answered = std::move(answered)](const Expected<Reply, Fault>& reply) {
-                         if (reply) return answered(*reply);
-                         act("failed", machine_.failed(reply.error(), heard(), now()));
-                     });
-    }
-
-    static Coverage::Machine& endings() {
-        static Coverage::Machine machine{"LockTable",
-                                         {"nothing", "nested", "last", "handed", "past"}};
-        return machine;
-    }
-    static Coverage::Machine& coverage() {
-        static Coverage::Machine machine{
-            "Release",
-            {"StopRenewal", "SendCount", "SendMove", "SendRelease", "PostRelease", "RetryAt",
-             "HandOver", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
-        static_assert(std::variant_size_v<Action> == 11);
-        return machine;
-    }
-    static Coverage::Machine& sent_coverage() {
-        static Coverage::Machine machine{"SentRelease", {"clean-up", "nothing"}};
-        return machine;
-    }
-
-    Client* client_;
-    Done done_;
-    Machine machine_{};
-    HoldPtr hold_{};
-    HoldPtr next_{};
-    Moment started_{0};
-    TimePoint give_up_at_{};
-    bool ended_ = false;
 };
 
 /// Another lease for a hold: what `extend_hold` does.
