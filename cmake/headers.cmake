@@ -81,6 +81,7 @@ set(REDLATCH_HEADERS
     include/redlatch/topology/sentinel.hpp
     include/redlatch/topology/cluster.hpp
     include/redlatch/topology/master.hpp
+    include/redlatch/topology/quorum_reply.hpp
     include/redlatch/topology/quorum_poll.hpp
     include/redlatch/topology/quorum.hpp
     # policies: which scripts

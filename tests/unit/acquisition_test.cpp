@@ -613,6 +613,12 @@ TEST(Acquisition, votes_of_a_minority_are_returned_before_the_pause) {
     EXPECT_NE(contender.machine.token().at_masters(), nullptr);
 }
 
+TEST(Acquisition, votes_are_returned_by_the_deadline_where_one_more_try_follows) {
+    Contender contender{at_three(100ms)};
+    const auto votes = as<ReturnVotes>(contender.machine.answered(minority(), start));
+    EXPECT_EQ(votes.answer_by, start + 100ms) << "the last try may take longer, and comes later";
+}
+
 TEST(Acquisition, votes_that_are_not_all_returned_are_cleaned_up) {
     Contender contender{at_three()};
     static_cast<void>(contender.machine.answered(minority(), start));

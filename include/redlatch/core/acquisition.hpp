@@ -9,6 +9,7 @@
 #include <redlatch/core/validity.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -445,8 +446,9 @@ private:
     }
 
     AcquisitionAction give_token_up() {
-        if (token_.has_votes_to_return()) return ReturnVotes{answer_by_};
-        return token_given_up();
+        if (!token_.has_votes_to_return()) return token_given_up();
+        // The last try, which may take longer than the deadline, comes after the pause.
+        return ReturnVotes{sleep_ ? std::min(answer_by_, attempts_.deadline()) : answer_by_};
     }
 
     /// Before a pause comes the next token.

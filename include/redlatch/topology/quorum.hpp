@@ -3,6 +3,7 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/topology/master.hpp>
 #include <redlatch/topology/quorum_poll.hpp>
+#include <redlatch/topology/quorum_reply.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <algorithm>
@@ -83,18 +84,6 @@ public:
 private:
     QuorumRules rules_for(ReplyShape answer) const noexcept {
         return {subject_of(answer), terms_.node_timeout, terms_.longest_lease};
-    }
-
-    static QuorumSubject subject_of(ReplyShape answer) noexcept {
-        switch (answer) {
-            case ReplyShape::ok_or_nil:
-            case ReplyShape::acquired: return QuorumSubject::taking;
-            case ReplyShape::integer:
-            case ReplyShape::moved: return QuorumSubject::keeping;
-            case ReplyShape::any:
-            case ReplyShape::lock_info: break;
-        }
-        return QuorumSubject::asking;
     }
 
     Master& master_at(const Node& node) {

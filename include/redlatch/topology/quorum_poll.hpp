@@ -4,6 +4,7 @@
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/socket.hpp>
 #include <redlatch/topology/master.hpp>
+#include <redlatch/topology/quorum_reply.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <poll.h>
@@ -20,31 +21,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// What an answer of the right shape says.
-inline Vote vote_of(const ReplyView& reply, ReplyShape answer) {
-    switch (answer) {
-        case ReplyShape::integer: return reply.integer() != 0 ? Vote::yes : Vote::no;
-        case ReplyShape::ok_or_nil: return reply.is_nil() ? Vote::no : Vote::yes;
-        case ReplyShape::acquired:
-        case ReplyShape::moved: return reply[0].integer() == 1 ? Vote::yes : Vote::no;
-        case ReplyShape::any:
-        case ReplyShape::lock_info: break;
-    }
-    return Vote::yes;
-}
-
-inline MasterAnswer master_answer(const Reply& reply, ReplyShape shape) {
-    const ReplyView view = reply.view();
-    MasterAnswer answer{
-        .vote = vote_of(view, shape), .repeated = reply.repeated, .server = reply.server};
-    if (shape == ReplyShape::acquired) {
-        answer.ttl = view[1].integer().value_or(0);
-        if (view.size() == 5U) answer.fence = view[4].integer().value_or(0);
-    }
-    if (shape == ReplyShape::lock_info) answer.owner.emplace(view[0].text());
-    return answer;
-}
 
 /// Runs one `QuorumCall` over one `poll` with one deadline. Whoever has not answered in time does so to
 /// whoever uses that connection next. One thread.

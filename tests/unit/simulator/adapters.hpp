@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client.hpp"
+#include "quorum_asking.hpp"
 #include <redlatch/core/acquisition.hpp>
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
@@ -19,6 +19,7 @@
 namespace redlatch::test::simulator {
 
 using detail::LockOwner;
+using detail::MasterSets;
 using detail::ReplyShape;
 
 /// What an acquisition has got: a hold, and which of its acquisitions is meant.
@@ -26,6 +27,14 @@ struct Got {
     HoldPtr hold;
     std::uint64_t id;
 };
+
+/// For one of several masters that has not answered a release when the others have.
+inline Request::OnLate release_again_if_silent(Client& client, const HoldPtr& hold) {
+    if (!client.world().plan->has_several_masters()) return {};
+    return [&client, hold](bool answered) {
+        if (!answered) client.clean_up(hold, detail::after_silent_master());
+    };
+}
 
 /// The end of one acquisition: what `Releasing` does.
 class Releasing {
@@ -94,8 +103,8 @@ private:
         client_->host().soon(Moment{lease.duration()} / 3, [this, lease] {
             client_->world().checker->prolongs(*hold_);
             const Call call = detail::extend_call(*hold_, lease);
-            client_->ask(0, hold_, call, call, now() + client_->command_timeout(),
-                         [](const auto&) {});
+            client_->ask(hold_, call, call, now() + client_->command_timeout(),
+                         [](const auto&, const auto&) {});
         });
     }
 
@@ -131,20 +140,23 @@ private:
     }
 
     void carry_out(const Machine::SendRelease& send) {
-        ask(detail::release_call(*of(send.token)), send.answer_by, [this](const Reply& reply) {
+        const auto answered = [this](const Reply& reply) {
             const auto value = reply.view().integer().value_or(0);
             static constexpr std::array events{"not ours", "released", "released, more to serve"};
             act(events[static_cast<std::size_t>(value)],
                 machine_.release_answered(
                     {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
-        });
+        };
+        ask(detail::release_call(*of(send.token)), send.answer_by, answered,
+            release_again_if_silent(*client_, hold_));
     }
 
     void carry_out(const Machine::PostRelease& post) {
-        const bool sent = client_->post(0, hold_, detail::release_call(*hold_), post.answer_by,
-                                        [client = client_, hold = hold_](const auto& reply) {
-                                            sent_release_ended(*client, hold, reply);
-                                        });
+        const bool sent =
+            client_->post(hold_, detail::release_call(*hold_), post.answer_by,
+                          [client = client_, hold = hold_](const auto& reply, const auto&) {
+                              sent_release_ended(*client, hold, reply);
+                          });
         act(sent ? "posted" : "not posted", machine_.posted(sent));
     }
 
@@ -203,15 +215,18 @@ private:
         return token == Machine::Which::held ? hold_ : next_;
     }
 
-    detail::MastersHeard heard() const { return {0, hold_->unanswered().acquire}; }
+    detail::MastersHeard heard() const { return {told_, hold_->unanswered().acquire}; }
 
-    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered) {
-        client_->ask(0, next_ != nullptr ? next_ : hold_, call, call, answer_by,
-                     [this, held = hold_,
-                      answered = std::move(answered)](const Expected<Reply, Fault>& reply) {
-                         if (reply) return answered(*reply);
-                         act("failed", machine_.failed(reply.error(), heard(), now()));
-                     });
+    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered,
+             Request::OnLate on_late = {}) {
+        const auto done = [this, held = hold_, answered = std::move(answered)](
+                              const Expected<Reply, Fault>& reply, const MasterSets& sets) {
+            told_ = sets.heard_of();
+            if (reply) return answered(*reply);
+            act("failed", machine_.failed(reply.error(), heard(), now()));
+        };
+        client_->ask(next_ != nullptr ? next_ : hold_, call, call, answer_by, done,
+                     std::move(on_late));
     }
 
     static Coverage::Machine& endings() {
@@ -237,6 +252,7 @@ private:
     Machine machine_{};
     HoldPtr hold_{};
     HoldPtr next_{};
+    std::uint64_t told_ = 0;
     Moment started_{0};
     TimePoint give_up_at_ = TimePoint::max();
 };
@@ -477,23 +493,50 @@ private:
     void try_once(const Call& call, const Call& again, TimePoint answer_by) {
         if (stop_) return act("cancelled", machine_.cancelled());
         sent_ = now();
-        asking_ = client_->ask(0, hold_, call, again, answer_by,
-                               [this](Expected<Reply, Fault> reply) { tried(std::move(reply)); });
+        asking_ = client_->ask(
+            hold_, call, again, answer_by,
+            [this](Expected<Reply, Fault> reply, const MasterSets& masters) {
+                tried(std::move(reply), masters);
+            },
+            late_answer());
     }
 
-    void tried(Expected<Reply, Fault> reply) {
+    /// For a master that answers when the others have decided already.
+    Request::OnLate late_answer() const {
+        const auto& masters = machine_.token().at_masters();
+        if (masters == nullptr) return {};
+        return [masters](bool answered) {
+            if (answered) masters->settled();
+        };
+    }
+
+    void tried(Expected<Reply, Fault> reply, const MasterSets& masters) {
         asking_ = nullptr;
         if (!reply) {
-            return act("failed", machine_.failed(std::move(reply).error(), {}, now()));
+            return act("failed", machine_.failed(std::move(reply).error(), masters, now()));
         }
         detail::AcquireAnswer answer = decode(*reply);
+        answer.masters = masters;
         answer.sent = world_->has(Mutant::counted_from_arrival) ? now() : sent_;
         static constexpr std::array events{"ours", "not_ours", "no", "not_replicated", "unusable"};
         const char* const event = events[static_cast<std::size_t>(answer.kind)];
         act(event, machine_.answered(std::move(answer), now()));
     }
 
-    void carry_out(const detail::StoreFence&) { world_->checker->fail("not with one master"); }
+    void carry_out(const detail::StoreFence& store) {
+        const Call call = detail::store_fence_call(*hold_, wanted_->lease, store.fence);
+        asking_ = client_->ask(
+            hold_, call, call, store.answer_by,
+            [this](Expected<Reply, Fault> reply, const MasterSets&) {
+                asking_ = nullptr;
+                if (!reply) {
+                    return act("fence not stored",
+                               machine_.fence_failed(std::move(reply).error(), now()));
+                }
+                const bool stored = reply->view().integer() == 1;
+                act(stored ? "fence stored" : "fence lost", machine_.fence_stored(stored, now()));
+            });
+    }
 
     void carry_out(const detail::AskForWaiters&) {
         const bool any =
@@ -539,7 +582,18 @@ private:
         return grant;
     }
 
-    void carry_out(const detail::ReturnVotes&) { world_->checker->fail("not with one master"); }
+    void carry_out(const detail::ReturnVotes& votes) {
+        client_->dismiss(*hold_);
+        const Call release = detail::release_call(*hold_);
+        asking_ = client_->ask(
+            hold_, release, release, votes.answer_by,
+            [this](const Expected<Reply, Fault>&, const MasterSets& masters) {
+                asking_ = nullptr;
+                act("votes returned", machine_.votes_returned(masters));
+            },
+            release_again_if_silent(*client_, hold_));
+        if (stop_) std::exchange(asking_, nullptr)->cancel();
+    }
 
     void carry_out(const detail::PassPlaceOn& place) {
         const bool passed = client_->with_table(
@@ -618,8 +672,9 @@ private:
     void carry_out(const detail::SendNest& send) {
         sent_ = now();
         const Call call = detail::nest_call(*hold_, count_, hold_->server_ttl(send.lease));
-        asking_ = client_->ask(0, hold_, call, call, send.answer_by,
-                               [this](Expected<Reply, Fault> reply) { nested(reply); });
+        asking_ = client_->ask(
+            hold_, call, call, send.answer_by,
+            [this](const Expected<Reply, Fault>& reply, const MasterSets&) { nested(reply); });
     }
 
     void nested(const Expected<Reply, Fault>& reply) {
@@ -827,7 +882,7 @@ private:
     std::optional<detail::Nesting> nesting_{};
     std::unique_ptr<Releasing> abandoned_{};
     std::uint64_t count_ = 0;
-    std::shared_ptr<Asking> asking_{};
+    std::shared_ptr<Request> asking_{};
     std::shared_ptr<const std::string> server_{};  // that has answered last
     bool will_be_told_ = false;
     microseconds last_time_{0};
@@ -865,8 +920,8 @@ private:
     void carry_out(const Machine::SendExtend& send) {
         client_->world().checker->prolongs(*hold_);
         const Call call = detail::extend_call(*hold_, send.lease);
-        client_->ask(0, hold_, call, call, send.answer_by,
-                     [this](const Expected<Reply, Fault>& reply) {
+        client_->ask(hold_, call, call, send.answer_by,
+                     [this](const Expected<Reply, Fault>& reply, const MasterSets&) {
                          if (!reply) {
                              return act("failed", machine_.failed(reply.error(), client_->now()));
                          }

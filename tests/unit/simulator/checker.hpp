@@ -30,6 +30,7 @@ public:
     void sent(const Command& command) {
         Token& token = token_of(command.token());
         token.lock = command.lock;
+        if (command.asks()) token.asked |= bit_of(command.master);
         if (command.asks()) token.fenced = command.fenced();
         if (command.verb == Verb::release) {
             token.dead = true;
@@ -56,8 +57,8 @@ public:
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
-        token.to_be_released = true;
-        token.taken_late = false;
+        token.to_be_released = token.asked;
+        token.taken_late = 0;
         token.released_at = std::max(token.released_at, last);
     }
     /// Not all that was planned will be done.
@@ -75,7 +76,9 @@ public:
         (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
         Token& token = token_of(name);
         const std::uint64_t expected = hold->terms().traits.fenced ? token.fence : 0;
-        if (plan_->masters == 1 && hold->fence != expected && token.generation == generation(0)) {
+        if (several()) {
+            check_fence_of_several(here, *hold);
+        } else if (hold->fence != expected && token.generation == generation(0)) {
             fail("the fencing token is not its own: " + name);
         }
         token.end = hold->valid_until();
@@ -93,14 +96,17 @@ public:
                   "us");
         Token& token = token_of(hold.token().bytes);
         const bool is_longer = hold.valid_until() > std::exchange(token.end, hold.valid_until());
-        if (is_longer && server == this->server(master).id()) token.generation = generation(master);
+        if (is_longer && !several() && server == this->server(master).id())
+            token.generation = generation(master);
         check_end(lock, hold);
     }
 
     /// Somebody is about to be told that the hold is lost.
     void lost(const detail::Hold& hold, int lock, bool closing) {
         (*trace_)("lost: ", tail(hold.token().bytes));
-        if (promised(hold) && !closing) fail("told of a loss that is none: " + hold.token().bytes);
+        const bool is_kept = !several() || is_majority(count_masters_of(hold, lock));
+        if (promised(hold) && is_kept && !closing)
+            fail("told of a loss that is none: " + hold.token().bytes);
         const bool watched =
             std::ranges::any_of(hold.nest, [](const auto& one) { return one.watched; });
         const TimePoint soon =
@@ -150,6 +156,8 @@ public:
     }
     void failed_over(bool keeps_keys, Moment jump) {
         damaged(timeline_->now() + std::chrono::abs(jump));
+        // A master that has restarted has no vote for some time.
+        if (several()) damaged(timeline_->now() + std::chrono::abs(jump) + 2 * no_vote());
         tidy_ = false;
         for (Lock& here : locks_) {
             here.order.clear();
@@ -190,7 +198,8 @@ public:
         if (command.verb == Verb::release && !refused) {
             leave_order(here, command.token());
             Token& token = token_of(command.token());
-            token.to_be_released = token.taken_late = false;
+            token.to_be_released &= ~bit_of(command.master);
+            token.taken_late &= ~bit_of(command.master);
         }
         const Server::Owner owner = server(command.master).owner(command.lock);
         if (owner.token != at.before.token) changed_hands(here, command, owner.token);
@@ -221,11 +230,12 @@ public:
     /// Nobody uses anything any more; nothing is under way.
     void check_end_of_use() const {
         for (const auto& [name, token] : tokens_) {
-            if (token.taken_late) fail("nobody releases what a late command has taken: " + name);
+            if (token.taken_late != 0)
+                fail("nobody releases what a late command has taken: " + name);
         }
         // Some releases never came through.
         const bool released = std::ranges::none_of(
-            tokens_, [](const auto& named) { return named.second.to_be_released; });
+            tokens_, [](const auto& named) { return named.second.to_be_released != 0; });
         if (tidy_ && released) check_nothing_left("left behind: ");
     }
     void check_quiet() const { check_nothing_left("left behind for good: "); }
@@ -241,9 +251,10 @@ private:
     struct Token {
         int lock = 0;
         bool dead = false;
-        bool taken_late = false;      ///< it has got the lock after its last release
+        unsigned asked = 0;           ///< the masters that it has asked with, a bit for each
+        unsigned taken_late = 0;      ///< where it has got the lock after its last release
         Moment released_at{-1h};      ///< for the last time, as far as is planned
-        bool to_be_released = false;  ///< somebody has said so, and no release has come yet
+        unsigned to_be_released = 0;  ///< where no release has come yet that somebody wants
         int generation = 0;           ///< of the server that gave it the lock
         bool fenced = false;
         std::uint64_t fence = 0;
@@ -264,7 +275,8 @@ private:
         std::array<int, most_processes> waiting{};
         Moment idle_since{0};
         std::array<AtMaster, most_masters> at{};
-        std::uint64_t fence = 0;      ///< the greatest
+        std::uint64_t fence = 0;                                 ///< the greatest
+        std::vector<std::pair<Moment, std::uint64_t>> fences{};  ///< of several masters: since when
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
@@ -290,6 +302,11 @@ private:
         return at != tokens_.end() ? at->second : tokens_[std::string{name}];
     }
 
+    static unsigned bit_of(int master) { return 1U << static_cast<unsigned>(master); }
+    bool several() const { return plan_->has_several_masters(); }
+    /// For how long a master has no vote that has restarted, at least.
+    Moment no_vote() const { return plan_->longest_ttl(); }
+
     Server& server(int master) const { return *(*servers_)[static_cast<std::size_t>(master)]; }
     int generation(int master) const { return server(master).generation(); }
     const Host& host(int process) const { return *hosts_[static_cast<std::size_t>(process)]; }
@@ -311,7 +328,7 @@ private:
     bool promised(const detail::Hold& hold) const {
         if (!clocks_keep_time_ || !valid(hold)) return false;
         const auto token = tokens_.find(hold.token().bytes);
-        return token != tokens_.end() && token->second.generation == generation(0);
+        return token != tokens_.end() && (several() || token->second.generation == generation(0));
     }
 
     /// The last fencing token stays for a day.
@@ -363,6 +380,18 @@ private:
         here.fence = token.fence;
     }
 
+    /// Who acquires the lock after another has had it gets a greater number.
+    void check_fence_of_several(Lock& here, const detail::Hold& hold) {
+        if (!hold.terms().traits.fenced || !clocks_keep_time_) return;
+        const Moment asked = host_of(hold).moment_of(hold.taken_at());
+        for (const auto& [since, fence] : here.fences) {
+            if (hold.fence == fence || (since < asked && hold.fence < fence)) {
+                fail("a fencing token that is no greater than before");
+            }
+        }
+        here.fences.emplace_back(timeline_->now(), hold.fence);
+    }
+
     /// Where a dead token took the lock, or kept it for longer, that lasts until its release, if
     /// one is still planned, or else as long as the lease.
     void came_late(const Command& command) {
@@ -370,12 +399,12 @@ private:
         if (!token.dead) return;
         (*trace_)("  a dead token has it");
         damaged(timeline_->now());
-        if (!token.to_be_released) tidy_ = false;
+        if ((token.to_be_released & bit_of(command.master)) == 0) tidy_ = false;
         const bool once = plan_->rates.doubled == 0 && plan_->rates.repeated == 0;
         const bool goes_on = !plan_->has(Trouble::Kind::close) && !plan_->has(Trouble::Kind::crash);
         const bool by_script = command.verb == Verb::acquire && clocks_keep_time_;
         if (once && goes_on && by_script && timeline_->now() > token.released_at) {
-            token.taken_late = true;
+            token.taken_late |= bit_of(command.master);
         }
     }
 
@@ -436,6 +465,14 @@ private:
         }
     }
 
+    bool is_majority(std::size_t masters) const { return 2 * masters > servers_->size(); }
+
+    std::size_t count_masters_of(const detail::Hold& hold, int lock) const {
+        return static_cast<std::size_t>(std::ranges::count_if(*servers_, [&](const auto& server) {
+            return server->owner(lock).token == hold.token().bytes;
+        }));
+    }
+
     /// A majority keeps a lock for its holder for as long as he relies on it.
     /// `known`: who has it at the master that has just carried out `after`.
     void check_end(int lock, const detail::Hold& hold, const Command* after = nullptr,
@@ -447,10 +484,14 @@ private:
         for (const auto& server : *servers_) {
             const bool is_known = after != nullptr && after->master == server->number();
             const Server::Owner owner = is_known ? *known : server->owner(lock);
-            anothers = anothers || owner.token != hold.token().bytes;
-            keep += owner.token == hold.token().bytes && owner.end >= end ? 1U : 0U;
+            // One that has lost its keys gives the lock to nobody for as long as a lease may be.
+            const bool has_no_vote =
+                several() && timeline_->now() < server->forgot_at() + no_vote();
+            const bool is_its_own = owner.token == hold.token().bytes;
+            anothers = anothers || !is_its_own;
+            keep += has_no_vote || (is_its_own && owner.end >= end) ? 1U : 0U;
         }
-        if (2 * keep > servers_->size()) return;
+        if (is_majority(keep)) return;
         if (anothers) fail("held, and the server's lock is another's: " + hold.token().bytes);
         fail("held for longer than the server keeps it");
     }
@@ -513,12 +554,14 @@ private:
                 if (hold->token().bytes == at.owner.token) damage_until(at.owner.end);
             }
         }
-        const Moment retry = plan_->backoff.max + Moment{50ms} + 10 * plan_->latency;
+        Moment retry = plan_->backoff.max + Moment{50ms} + 10 * plan_->latency;
+        if (several()) retry = 40 * (retry + plan_->node_timeout);  // votes may split
         Moment limit = here.idle_since + 2 * retry;
         limit = std::max(limit, disturbed_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
         limit = std::max(limit, damaged_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
         for (const AtMaster& at : here.at) {
-            if (!at.owner.token.empty() && at.owner.end <= now) {
+            const bool is_over = at.owner.end <= now;
+            if (!at.owner.token.empty() && (is_over || several())) {
                 here.expired = std::max(here.expired, at.owner.end);
             }
         }

@@ -8,6 +8,7 @@
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/reentrant.hpp>
@@ -57,12 +58,28 @@ public:
 
 class Client;
 
+/// A command that somebody waits for.
+class Request {
+public:
+    /// Of several masters, how far it has got.
+    using Done = std::function<void(Expected<Reply, Fault>, const detail::MasterSets&)>;
+    /// Told of each of several masters that had not answered when the others had decided.
+    using OnLate = std::function<void(bool answered)>;
+
+    virtual ~Request() = default;
+    /// Its sender waits no longer.
+    virtual void cancel() = 0;
+
+protected:
+    static Fault cancelled() {
+        return {.error = {Errc::cancelled, {}, {}, "cancelled", {}}, .transient = false};
+    }
+};
+
 /// One command of a client to one master, until there is an answer or its time is over: what `Node` and
 /// `Exchange` do.
-class Asking : public std::enable_shared_from_this<Asking> {
+class Asking final : public Request, public std::enable_shared_from_this<Asking> {
 public:
-    using Done = std::function<void(Expected<Reply, Fault>)>;
-
     Asking(Client& client, HoldPtr hold, const Call& call, const Call& again, TimePoint answer_by,
            detail::ReplyUse use, Done done)
         : client_(&client),
@@ -76,13 +93,12 @@ public:
     /// Without a connection, it makes one.
     void start(int master, std::shared_ptr<Connection> connection);
 
-    /// Its sender waits no longer.
-    void cancel() {
+    void cancel() override {
         if (!done_) return;
-        if (connection_ != nullptr) connection_->alive = false;
-        settle(Unexpected{Fault{.error = {Errc::cancelled, {}, {}, "cancelled", {}},
-                                .transient = false,
-                                .maybe_executed = sent_any_}});
+        if (connection_ != nullptr) connection_->close();
+        Fault fault = cancelled();
+        fault.maybe_executed = sent_any_;
+        settle(Unexpected{std::move(fault)});
     }
 
     /// False where nothing was sent, and nothing will be.
@@ -94,16 +110,9 @@ private:
     void send();
     void arrived(std::uint64_t number, Arrived arrived);
     void failed(detail::ConnectionFailure failure, Fault fault);
-    void judge(detail::ReplyKind kind, Expected<Reply, Fault> reply);
     void out_of_time();
     void settle(Expected<Reply, Fault> reply) {
-        if (done_) std::exchange(done_, nullptr)(std::move(reply));
-    }
-
-    static Coverage::Machine& coverage() {
-        static Coverage::Machine machine{"Command",
-                                         {"deliver", "send", "reconnect", "redirect", "fail"}};
-        return machine;
+        if (done_) std::exchange(done_, nullptr)(std::move(reply), {});
     }
 
     Client* client_;
@@ -119,6 +128,22 @@ private:
     std::uint64_t sendings_ = 0;
     bool sent_any_ = false;
     bool posted_ = false;
+};
+
+inline Coverage::Machine& command_coverage() {
+    static Coverage::Machine machine{"Command",
+                                     {"deliver", "send", "reconnect", "redirect", "fail"}};
+    return machine;
+}
+
+/// How one of several masters can be reached, as `Master` has it.
+struct MasterLink {
+    bool connecting = false;
+    bool reached = false;  ///< since it was out of reach
+    std::optional<Fault> last_fault{};
+    TimePoint retry_at = TimePoint::min();
+    TimePoint wanted_since = TimePoint::min();
+    std::vector<std::function<void()>> waiting{};
 };
 
 /// What the renewal thread does: one connection to each master, on which the commands of tries are sent
@@ -243,16 +268,14 @@ public:
 
     // ---- Connections
 
-    std::shared_ptr<Asking> ask(int master, HoldPtr hold, const Call& call, const Call& again,
-                                TimePoint answer_by, Asking::Done done) {
-        auto asking = std::make_shared<Asking>(*this, std::move(hold), call, again, answer_by,
-                                               detail::ReplyUse::awaited, std::move(done));
-        asking->start(master, take_idle(master));
-        return asking;
-    }
+    /// Runs a call where its key is.
+    std::shared_ptr<Request> ask(HoldPtr hold, const Call& call, const Call& again,
+                                 TimePoint answer_by, Request::Done done,
+                                 Request::OnLate on_late = {});
     /// Nobody waits for the answer. False where it was not sent, as on a connection that does not know
     /// the script.
-    bool post(int master, HoldPtr hold, const Call& call, TimePoint answer_by, Asking::Done done) {
+    bool post(HoldPtr hold, const Call& call, TimePoint answer_by, Request::Done done) {
+        constexpr int master = 0;
         auto connection = take_idle(master);
         if (connection == nullptr) return false;
         auto asking = std::make_shared<Asking>(*this, std::move(hold), call, call, answer_by,
@@ -267,8 +290,42 @@ public:
         if (idle.empty()) return nullptr;
         auto connection = std::move(idle.back());
         idle.pop_back();
-        connection->reused = true;
+        connection->reused = !std::exchange(connection->fresh, false);
         return connection;
+    }
+
+    // ---- Of several masters, one
+
+    MasterLink& link(int master) { return links_[static_cast<std::size_t>(master)]; }
+
+    /// Has a connection made, and calls `wake` when there is news.
+    detail::ConnectStatus request(int master, std::function<void()> wake) {
+        using Kind = detail::ConnectStatus::Kind;
+        MasterLink& there = link(master);
+        if (!there.connecting) {
+            if (there.last_fault && now() < there.retry_at) return {Kind::none, *there.last_fault};
+            there.connecting = true;
+            there.wanted_since = now();
+            host_.soon(2 * world_->network->latency(noise_), [this, master] { connect(master); });
+        }
+        there.waiting.push_back(std::move(wake));
+        if (there.last_fault) return {Kind::doubtful, *there.last_fault};
+        return {Kind::coming, {}, there.reached ? TimePoint::min() : there.wanted_since};
+    }
+
+    /// A command to it met a fault: it has to be reached anew before it is asked again.
+    void master_failed(int master, const Fault& fault) {
+        if (fault.error.code != Errc::unavailable) return;
+        MasterLink& there = link(master);
+        const bool known = there.last_fault.has_value();
+        there.last_fault = fault;
+        there.last_fault->maybe_executed = false;
+        if (known) return;
+        there.retry_at = TimePoint::min();
+        there.reached = false;
+        for (const auto& idle : std::exchange(idle_[static_cast<std::size_t>(master)], {})) {
+            idle->close();
+        }
     }
     void give_back(std::shared_ptr<Connection> connection) {
         idle_[static_cast<std::size_t>(connection->master)].push_back(std::move(connection));
@@ -316,9 +373,7 @@ public:
         world_->checker->clean_up_failed();
         if (!what.at_once || hold->in(Phase::lost) || hold->in(Phase::released)) return;
         const Call call = detail::release_call(*hold);
-        for (int master = 0; master < world_->plan->masters; ++master) {
-            ask(master, hold, call, call, now() + command_timeout(), [](const auto&) {});
-        }
+        ask(hold, call, call, now() + command_timeout(), [](const auto&, const auto&) {});
     }
 
     void clean_up(detail::QueuePlace place) {
@@ -421,6 +476,23 @@ private:
                 .max_hold = {}};
     }
 
+    void connect(int master) {
+        MasterLink& there = link(master);
+        auto made = world_->network->connect(host_, noise_, master);
+        there.connecting = false;
+        there.reached = made != nullptr;
+        there.retry_at = now() + connect_pause;
+        there.last_fault.reset();
+        if (made == nullptr) {
+            there.last_fault.emplace(
+                Fault{.error = {Errc::unavailable, {}, {}, "connection refused", {}}});
+        } else {
+            made->fresh = true;
+            give_back(std::move(made));
+        }
+        for (const auto& wake : std::exchange(there.waiting, {})) wake();
+    }
+
     void tell_server(bool subscribed) {
         world_->network->server(0).set_subscribed(number_, subscribed);
     }
@@ -453,7 +525,10 @@ private:
     Host host_;
     LockTable table_;
     detail::Contention contention_{};
+    static constexpr milliseconds connect_pause{100};  // `Master::retry_pause`
+
     std::array<std::vector<std::shared_ptr<Connection>>, most_masters> idle_{};
+    std::array<MasterLink, most_masters> links_{};
     RenewalDriver renewal_;
     std::uint64_t tokens_ = 0;
     std::uint64_t ids_ = 0;
@@ -465,6 +540,65 @@ private:
 };
 
 // ---- One command
+
+inline std::size_t verb_of(Client& client, const Call& call, const Connection& connection) {
+    if (!call.is_script()) return 0;
+    const Server& server = client.world().network->server(connection.master);
+    return static_cast<std::size_t>(server.scripts().find(call.script()->sha())->verb);
+}
+
+inline detail::CommandTraits traits_of(Client& client, const Call& call,
+                                       const Connection& connection) {
+    return {.is_script = call.is_script(),
+            .can_omit_keys = call.can_omit_keys(),
+            .reused = connection.reused,
+            .script_known = connection.scripts.test(verb_of(client, call, connection))};
+}
+
+inline detail::EncodeOptions encode(const detail::Command& command, const Connection& connection,
+                                    TimePoint sent, TimePoint answer_by) {
+    detail::EncodeOptions options{.form = command.form()};
+    options.server = *connection.server;
+    options.not_after = connection.clock.not_after(sent, detail::saturating_sub(answer_by, sent));
+    return options;
+}
+
+/// What an answer says, and what it tells of the connection.
+inline Expected<Reply, Fault> decode(Client& client, const Call& call, Connection& connection,
+                                     TimePoint sent, const ModelRedis::Value& value) {
+    if (value.is_error()) {
+        const auto meaning = detail::classify_server_error(value.text);
+        Fault fault{.error = {meaning.code, {}, {}, value.text, {}},
+                    .transient = meaning.transient};
+        if (const auto time = detail::late_reply_time(fault)) {
+            connection.clock.answered(sent, *time, client.now());
+        }
+        return Unexpected{std::move(fault)};
+    }
+    Reply reply{to_hiredis(value)};
+    if (const auto time = reply.view().time(call.shape())) {
+        connection.clock.answered(sent, *time, client.now());
+    }
+    if (call.is_script()) connection.scripts.set(verb_of(client, call, connection));
+    reply.server = connection.server;
+    return reply;
+}
+
+/// What to do after that. Completes what it says.
+inline detail::CommandStep judge(detail::Command& command, Expected<Reply, Fault>& reply) {
+    static constexpr std::array events{"value",  "misshapen",  "unknown_script", "late",
+                                       "denied", "not_master", "redirected",     "error"};
+    const auto kind = reply ? detail::ReplyKind::value : detail::kind_of(reply.error());
+    const detail::CommandStep step = command.answered(kind);
+    command_coverage().took(events[static_cast<std::size_t>(kind)],
+                            static_cast<std::size_t>(step.next));
+    if (reply) {
+        reply->repeated = command.unclear();
+    } else {
+        reply.error().maybe_executed = command.unclear();
+    }
+    return step;
+}
 
 inline void Asking::start(int master, std::shared_ptr<Connection> connection) {
     master_ = master;
@@ -489,17 +623,7 @@ inline void Asking::connect() {
 inline void Asking::use(std::shared_ptr<Connection> connection) {
     connection_ = std::move(connection);
     const Call& call = command_.reconnected() ? again_ : call_;
-    const auto verb = [&] {
-        if (!call.is_script()) return std::size_t{0};
-        const auto* script =
-            client_->world().network->server(master_).scripts().find(call.script()->sha());
-        return static_cast<std::size_t>(script->verb);
-    }();
-    const detail::CommandTraits traits{.is_script = call.is_script(),
-                                       .can_omit_keys = call.can_omit_keys(),
-                                       .reused = connection_->reused,
-                                       .script_known = connection_->scripts.test(verb)};
-    posted_ = command_.connected(traits);
+    posted_ = command_.connected(traits_of(*client_, call, *connection_));
     if (!posted_) {
         client_->give_back(std::move(connection_));
         done_ = nullptr;
@@ -514,12 +638,9 @@ inline void Asking::send() {
     sent_ = client.now();
     sent_any_ = true;
     ++sendings_;
-    detail::EncodeOptions options{.form = command_.form()};
-    options.server = *connection_->server;
-    options.not_after =
-        connection_->clock.not_after(sent_, detail::saturating_sub(answer_by_, sent_));
-    client.world().network->send(client.host(), client.noise(), connection_, call, options,
-                                 client.number(), client.too_late(answer_by_),
+    client.world().network->send(client.host(), client.noise(), connection_, call,
+                                 encode(command_, *connection_, sent_, answer_by_), client.number(),
+                                 client.too_late(answer_by_),
                                  [self = shared_from_this(), number = sendings_](Arrived what) {
                                      self->arrived(number, std::move(what));
                                  });
@@ -532,50 +653,19 @@ inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
                       {.error = {Errc::unavailable, {}, {}, "the connection has ended", {}}});
     }
     const Call& call = command_.reconnected() ? again_ : call_;
-    if (arrived.value->is_error()) {
-        const auto meaning = detail::classify_server_error(arrived.value->text);
-        Fault fault{.error = {meaning.code, {}, {}, arrived.value->text, {}},
-                    .transient = meaning.transient};
-        const auto kind = detail::kind_of(fault);
-        if (const auto time = detail::late_reply_time(fault)) {
-            connection_->clock.answered(sent_, *time, client_->now());
-        }
-        return judge(kind, Unexpected{std::move(fault)});
-    }
-    Reply reply{to_hiredis(*arrived.value)};
-    if (const auto time = reply.view().time(call.shape())) {
-        connection_->clock.answered(sent_, *time, client_->now());
-    }
-    if (call.is_script()) {
-        const auto* script =
-            client_->world().network->server(master_).scripts().find(call.script()->sha());
-        connection_->scripts.set(static_cast<std::size_t>(script->verb));
-    }
-    reply.server = connection_->server;
-    judge(detail::ReplyKind::value, std::move(reply));
-}
-
-inline void Asking::judge(detail::ReplyKind kind, Expected<Reply, Fault> reply) {
-    static constexpr std::array events{"value",  "misshapen",  "unknown_script", "late",
-                                       "denied", "not_master", "redirected",     "error"};
-    const detail::CommandStep step = command_.answered(kind);
-    coverage().took(events[static_cast<std::size_t>(kind)], static_cast<std::size_t>(step.next));
+    auto reply = decode(*client_, call, *connection_, sent_, *arrived.value);
+    const detail::CommandStep step = judge(command_, reply);
     if (step.next == detail::CommandStep::Next::send) return send();
     client_->give_back(std::move(connection_));
-    if (reply) {
-        reply->repeated = command_.unclear();
-    } else {
-        reply.error().maybe_executed = command_.unclear();
-    }
     settle(std::move(reply));
 }
 
 inline void Asking::failed(detail::ConnectionFailure failure, Fault fault) {
-    if (connection_ != nullptr) connection_->alive = false;
+    if (connection_ != nullptr) connection_->close();
     connection_ = nullptr;
     ++sendings_;
     const detail::CommandStep step = command_.failed(failure);
-    coverage().took("failed", static_cast<std::size_t>(step.next));
+    command_coverage().took("failed", static_cast<std::size_t>(step.next));
     if (step.next == detail::CommandStep::Next::reconnect) return connect();
     fault.maybe_executed = command_.unclear();
     settle(Unexpected{std::move(fault)});
@@ -681,7 +771,7 @@ inline void RenewalDriver::connect(int master) {
             }
         } else {
             if (here.connection != nullptr) {
-                here.connection->alive = false;
+                here.connection->close();
                 for (auto& attempt : std::exchange(here.pending, {})) {
                     if (!attempt->is_over()) waiting.push_back(std::move(attempt));
                 }
@@ -742,7 +832,7 @@ inline void RenewalDriver::arrived(int master, const std::shared_ptr<Connection>
 
 inline void RenewalDriver::break_off(int master) {
     Link& link = links_[static_cast<std::size_t>(master)];
-    if (link.connection != nullptr) link.connection->alive = false;
+    if (link.connection != nullptr) link.connection->close();
     link.connection = nullptr;
     event_ = "connection ended";
     for (const auto& attempt : std::exchange(link.pending, {})) {

@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace redlatch::test::simulator {
 
@@ -55,6 +56,19 @@ inline redisReply* to_hiredis(const ModelRedis::Value& value) {
     return reply;
 }
 
+/// An answer that is left to whoever uses the connection next.
+class LateAnswer {
+public:
+    explicit LateAnswer(std::function<void(bool)> tell) : tell_(std::move(tell)) {}
+    void settle(bool answered) {
+        if (tell_) std::exchange(tell_, nullptr)(answered);
+    }
+    bool settled() const { return tell_ == nullptr; }
+
+private:
+    std::function<void(bool)> tell_;
+};
+
 /// The way of one client to one master, in order both ways.
 struct Connection {
     int master = 0;
@@ -62,10 +76,18 @@ struct Connection {
     detail::ServerClock clock{};
     std::bitset<8> scripts{};  ///< that have run on it
     bool alive = true;
-    bool reused = false;  ///< it lay idle
-    bool lost = false;    ///< nothing comes through any more, and nobody tells
-    Moment there{0};      ///< when the last command arrives
-    Moment back{0};       ///< and its answer
+    bool reused = false;             ///< it lay idle
+    bool fresh = false;              ///< and was not used yet
+    bool lost = false;               ///< nothing comes through any more, and nobody tells
+    Moment there{0};                 ///< when the last command arrives
+    Moment back{0};                  ///< and its answer
+    detail::TimePoint started_by{};  ///< the latest moment at which the server may have started
+    std::vector<std::shared_ptr<LateAnswer>> late{};
+
+    void close() {
+        alive = false;
+        for (const auto& answer : std::exchange(late, {})) answer->settle(false);
+    }
 };
 
 /// What comes back for one command: an answer, or the end of the connection.
@@ -106,6 +128,7 @@ public:
         // By an answer to its first command, which tells the time.
         const Moment way = latency(noise);
         connection->clock.answered(host.clock() - way, there.time(), host.clock() + way);
+        connection->started_by = host.clock() + 1s - there.uptime();
         return connection;
     }
 
@@ -130,7 +153,7 @@ public:
         if (connection->reused && fault(noise, plan_->rates.repeated)) {
             // The other end had closed it, or somebody between: what was sent may be on its way.
             if (noise.one_in(2)) carry_out_late(noise, command);
-            connection->alive = false;
+            connection->close();
             host.later(now + latency(noise),
                        [arrived = std::move(arrived)] { arrived({.maybe_executed = true}); });
             return;
@@ -207,7 +230,7 @@ private:
              const OnArrival& arrived) {
         host.later(when, [connection, arrived] {
             if (!connection->alive) return;
-            connection->alive = false;
+            connection->close();
             arrived({.maybe_executed = true});
         });
     }

@@ -4,12 +4,16 @@
 #include "timeline.hpp"
 #include <redlatch/options.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <ostream>
 #include <vector>
 
 namespace redlatch::test::simulator {
+
+inline constexpr std::size_t most_masters = 3;
 
 /// How often things go wrong: once in so many; never for 0.
 struct Rates {
@@ -112,6 +116,8 @@ struct Plan {
     bool on_hash = false;
     int locks = 1;
     int masters = 1;
+    std::array<microseconds, most_masters> server_clocks{};  ///< ahead of the first one's
+    milliseconds node_timeout{100};
     Drift drift{};
     Backoff backoff{};
     milliseconds command_timeout{300};
@@ -121,6 +127,11 @@ struct Plan {
     Moment faults_until{0};  ///< after that, nothing is lost, late or repeated any more
     std::vector<Trouble> troubles{};
     std::vector<ProcessPlan> processes{};
+
+    bool has_several_masters() const { return masters > 1; }
+
+    /// No lease is longer, nor is its end for the server.
+    milliseconds longest_ttl() const { return 3 * longest_lease; }
 
     bool is_calm() const { return rates.none() && troubles.empty(); }
     bool has(Trouble::Kind kind) const {
@@ -170,7 +181,10 @@ inline void draw_troubles(Dice& dice, Plan& plan) {
         }
     }
     if (dice.one_in(6)) add(Kind::close, process(), 0ns);
-    if (dice.one_in(6)) {
+    if (plan.has_several_masters()) {
+        if (dice.one_in(3)) add(Kind::forgetting, master(), dice.span(1ms, 300ms));
+        if (dice.one_in(3)) add(Kind::silence, master(), dice.span(1ms, 2s));
+    } else if (dice.one_in(6)) {
         const Kind kind = dice.one_in(2) ? Kind::failover : Kind::forgetting;
         add(kind, master(), dice.pick<Moment>({0s, 100ms, 5s, -1s}));
     }
@@ -299,10 +313,12 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
               .noise = dice.seed(),
               .on_hash = dice.one_in(3),
               .locks = dice.one_in(4) ? 2 : 1,
+              .masters = dice.one_in(5) ? 3 : 1,
               .backoff = dice.one_in(2) ? Backoff{10ms, 100ms} : Backoff{50ms, 400ms},
               .command_timeout = dice.pick({100ms, 300ms, 1000ms}),
               .longest_lease = dice.pick({20ms, 60ms, 300ms, 1000ms, 5000ms}),
               .latency = dice.pick<Moment>({50us, 500us, 2ms, 8ms})};
+    plan.node_timeout = std::min(plan.command_timeout, dice.pick({20ms, 50ms, 100ms, 300ms}));
     const Mixture mixture = draw_mixture(dice);
     for (int i = dice.pick({2, 2, 3, 4}); i > 0; --i) {
         plan.processes.push_back(draw_process(dice, plan, mixture));
@@ -314,6 +330,11 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     plan.faults_until = dice.span(20ms, dice.pick<Moment>({60ms, 500ms, 4s}));
     if (!dice.one_in(4)) plan.rates = draw_rates(dice);
     if (!dice.one_in(3)) draw_troubles(dice, plan);
+    // A counter that is lost rises by the clock.
+    if (plan.has_several_masters() && !plan.has(Trouble::Kind::forgetting)) {
+        for (microseconds& ahead : plan.server_clocks)
+            ahead = dice.pick<microseconds>({0us, 700ms, 3s});
+    }
     if (plan.is_calm()) {
         AcquisitionPlan& first = plan.processes.front().actors.front().acquisitions.front();
         if (!first.cancelled) first.cancelled = dice.span(0ns, 100ms);
@@ -357,9 +378,10 @@ inline void print(std::ostream& out, const AcquisitionPlan& plan, const std::str
 
 inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
     out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters
-        << " master(s), command_timeout " << plan.command_timeout.count() << " ms, latency "
-        << plan.latency / 1us << " us, back-off " << plan.backoff.min.count() << " to "
-        << plan.backoff.max.count() << " ms\nuntil " << plan.faults_until / 1us << " us, once in:";
+        << " master(s), node_timeout " << plan.node_timeout.count() << " ms, command_timeout "
+        << plan.command_timeout.count() << " ms, latency " << plan.latency / 1us << " us, back-off "
+        << plan.backoff.min.count() << " to " << plan.backoff.max.count() << " ms\nuntil "
+        << plan.faults_until / 1us << " us, once in:";
     for (std::size_t i = 0; i < std::size(Rates::all); ++i) {
         const int rate = plan.rates.*Rates::all[i];
         if (rate != 0) out << ' ' << Rates::names[i] << ' ' << rate;

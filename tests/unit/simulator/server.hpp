@@ -17,7 +17,6 @@ namespace redlatch::test::simulator {
 
 inline constexpr std::size_t most_processes = 4;
 inline constexpr std::size_t most_locks = 2;
-inline constexpr std::size_t most_masters = 3;
 
 /// The names of what is in a schedule.
 inline std::string client_id(int process) {
@@ -64,7 +63,8 @@ public:
           on_hash_(plan.on_hash),
           one_queue_(plan.mutant == Mutant::shared_queue),
           number_(number),
-          start_us_(1'700'000'000'000'000 + static_cast<std::int64_t>(plan.noise % 1000)) {
+          start_us_(1'700'000'000'000'000 + static_cast<std::int64_t>(plan.noise % 1000) +
+                    plan.server_clocks[static_cast<std::size_t>(number)].count()) {
         redis.flush();
         rename();
         follow();
@@ -140,8 +140,13 @@ public:
     /// Another one takes over.
     void fail_over(bool keeps_keys, microseconds ahead) {
         step_clock(ahead);
-        if (!keeps_keys) redis_->flush();
+        if (!keeps_keys) forget();
         restart();
+    }
+    /// Its keys are gone.
+    void forget() {
+        redis_->flush();
+        forgot_at_ = timeline_->now();
     }
     void step_clock(microseconds ahead) {
         start_us_ += ahead.count();
@@ -150,12 +155,18 @@ public:
     /// Its connections are gone, and its scripts.
     void restart() {
         known_scripts_.reset();
+        started_at_ = timeline_->now();
         ++generation_;
         rename();
     }
     void be_silent_until(Moment until) { silent_until_ = std::max(silent_until_, until); }
     /// When it will carry out what arrives now.
     Moment awake_at() const { return std::max(silent_until_, timeline_->now()); }
+
+    std::chrono::seconds uptime() const {
+        return std::chrono::floor<std::chrono::seconds>(timeline_->now() - started_at_);
+    }
+    Moment forgot_at() const { return forgot_at_; }
 
     const std::shared_ptr<const std::string>& id() const { return id_; }
     int number() const { return number_; }
@@ -189,6 +200,8 @@ private:
     std::array<bool, most_processes> subscribed_{};
     std::bitset<8> known_scripts_{};
     Moment silent_until_{0};
+    Moment started_at_{-1h};
+    Moment forgot_at_{-1h};
     int generation_ = 0;
     std::shared_ptr<const std::string> id_{};
     std::array<std::string_view, 2> read_{};

@@ -119,8 +119,10 @@ private:
             case Kind::close:
                 return clients_[whom]->host().later(timeline_.now(),
                                                     [this, whom] { clients_[whom]->close(); });
-            case Kind::failover:
-            case Kind::forgetting: return fail_over(*servers_[whom], trouble);
+            case Kind::forgetting:
+                if (plan_->has_several_masters()) return forget(*servers_[whom], trouble.length);
+                return fail_over(*servers_[whom], trouble);
+            case Kind::failover: return fail_over(*servers_[whom], trouble);
             case Kind::silence: return silence(*servers_[whom], trouble.length);
             case Kind::restart: return restart(*servers_[whom], trouble.length);
             case Kind::clock_step:
@@ -150,6 +152,12 @@ private:
         trace_("master ", server.number(), " is silent until ", until / 1us, "us");
         server.be_silent_until(until);
         checker_.damaged(until);
+    }
+
+    /// One of several masters restarts without its keys.
+    void forget(Server& server, Moment length) {
+        server.forget();
+        restart(server, length);
     }
 
     void restart(Server& server, Moment length) {
