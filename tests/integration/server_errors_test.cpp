@@ -661,6 +661,16 @@ TYPED_TEST(OwnLockOnReplica, is_not_lost_because_the_replica_does_not_know_it) {
     EXPECT_TRUE(speaks_of(released.error(), "READONLY")) << released.error().describe();
 }
 
+TYPED_TEST(OwnLockOnReplica, is_not_lost_because_the_replica_knows_no_such_owner) {
+    Lock<TypeParam> lock{this->client, "job"};
+    ASSERT_TRUE(lock.try_lock());
+    const std::string owner = lock.inspect().value().owner;
+    this->become_replica();
+    ASSERT_FALSE(this->raw.exists("job"));
+    EXPECT_TRUE(fails_with(lock.force_unlock(owner), Errc::unavailable));
+    EXPECT_TRUE(lock.held());
+}
+
 TYPED_TEST(OwnLockOnReplica, is_lost_when_that_one_becomes_the_master) {
     Lock<TypeParam> lock{this->client, "job"};
     ASSERT_TRUE(lock.try_lock());

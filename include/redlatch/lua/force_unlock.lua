@@ -13,6 +13,7 @@ else
   owned = redis.call('HEXISTS', lock, token) == 1
 end
 if not owned then
+  -- #include "only_on_master.lua"
   return 0
 end
 
