@@ -473,6 +473,15 @@ TEST_F(WatchedHold, is_renewed_for_as_long_as_one_acquisition_wants_it) {
     EXPECT_TRUE(nothing_to_send());
 }
 
+TEST_F(WatchedHold, that_was_not_watched_before_is_renewed_while_it_lasts) {
+    const auto hold = taken({.lease = 3s});
+    now_ = start_ + 2500ms;
+    machine_.enlist(*hold);
+    machine_.arm(hold, now_);  // for a nested acquisition with a lease that ends no later
+    answer(command(), 1);
+    EXPECT_TRUE(hold->valid(start_ + 5s));
+}
+
 TEST_F(WatchedHold, that_is_dismissed_while_it_is_asked_for_is_not_asked_for_again) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;

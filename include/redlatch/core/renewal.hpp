@@ -140,7 +140,9 @@ public:
     /// From now on renews a hold that was confirmed by a command sent at `sent`.
     void arm(std::shared_ptr<Hold> hold, TimePoint sent) {
         if (hold->watchers == 0) return;
-        const TimePoint due = renewal_due(sent, hold->terms().lease);
+        // That command may have asked for less than the lease, which runs since an earlier one.
+        const TimePoint since = std::min(sent, hold->refreshed_at());
+        const TimePoint due = renewal_due(since, hold->terms().lease);
         put(due, std::move(hold));
     }
 
