@@ -80,7 +80,11 @@ REDLATCH_INLINE LockImpl::~LockImpl() {
     LockTable::Ending last;
     for (;;) {
         auto ending = session->locks().end_one_through(spec_.key(), this);
-        if (ending.hold != last.hold) Releasing{*session}.end(last, spec_.options.release_mode);
+        if (ending.hold != last.hold) {
+            Releasing{*session}.end(last, spec_.options.release_mode);
+        } else if (last.watched) {
+            session->renewal().dismiss_one(*last.hold);
+        }
         if (ending.kind == LockTable::Ending::Kind::nothing) return;
         last = std::move(ending);
     }

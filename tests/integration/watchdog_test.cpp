@@ -184,6 +184,17 @@ TEST_F(WatchdogLock, max_hold_bounds_what_a_nested_hold_asks_for) {
     EXPECT_LE(inner.remaining(), 1s);
 }
 
+TEST_F(WatchdogLock, that_is_destroyed_with_several_nested_holds_renews_none_of_them_any_more) {
+    Lock<Reentrant> outer{client_, "job", {.lease = 300ms}};
+    outer.lock();
+    {
+        Lock<Watchdog<Reentrant>> inner{client_, "job", {.lease = 300ms}};
+        inner.lock();
+        inner.lock();
+    }
+    EXPECT_TRUE(eventually([&] { return !outer.held(); }));
+}
+
 TEST_F(WatchdogLock, renews_an_unwatched_hold_for_as_long_as_a_nested_one_is_watched) {
     constexpr auto lease = 500ms;
     Lock<Reentrant> plain{client_, "job", {.lease = lease}};
