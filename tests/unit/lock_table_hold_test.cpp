@@ -49,6 +49,18 @@ TEST(LockTable, reentrant_excludes_other_owners) {
     EXPECT_EQ(locks.ask({.traits = nesting(), .owner = other}), Outcome::busy);
 }
 
+TEST(LockTable, acquisition_with_a_fencing_token_does_not_nest_in_a_hold_without_one) {
+    const PolicyTraits fenced = traits_of<Fenced<Reentrant>>();
+    Locks locks;
+    locks.take(locks.taken({.traits = nesting()}), {.traits = nesting()});
+    EXPECT_EQ(locks.ask({.traits = fenced, .id = 2}), Outcome::busy);
+    EXPECT_EQ(locks.enter({.traits = fenced, .id = 3}).said.outcome, Outcome::deadlock);
+    EXPECT_EQ(locks.unlock(), Kind::last);
+    locks.take(locks.taken({.traits = fenced}), {.traits = fenced});
+    EXPECT_EQ(locks.enter({.traits = fenced, .id = 2}).said.outcome, Outcome::nested);
+    EXPECT_EQ(locks.enter({.traits = nesting(), .id = 3}).said.outcome, Outcome::nested);
+}
+
 TEST(LockTable, expired_hold_is_nested_in_by_nobody_though_somebody_waits_for_it) {
     Locks locks;
     locks.take(locks.taken({.traits = nesting(), .lease = 1s}), {.traits = nesting()});

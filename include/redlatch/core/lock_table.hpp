@@ -489,7 +489,10 @@ private:
         if (here.key_type != terms.traits.key_type) return Outcome::wrong_key_type;
         if (here.current != nullptr && here.current->valid(now)) {
             const LockOwner holder = here.current->owner();
-            if (holder == request.owner && terms.traits.reentrant) return Outcome::nested;
+            // Who wants a fencing token gets that of the outer hold.
+            const bool has_fence = here.current->terms().traits.fenced || !terms.traits.fenced;
+            const bool nests = terms.traits.reentrant && has_fence;
+            if (holder == request.owner && nests) return Outcome::nested;
             if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
         }
         return request.wait.is_none() ? Outcome::busy : Outcome::queued;
