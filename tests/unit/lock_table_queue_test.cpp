@@ -273,6 +273,30 @@ TEST(LockTable, fault_of_one_who_got_the_lock_after_all_is_not_the_next_ones) {
     EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.fault, nullptr);
 }
 
+TEST(LockTable, fault_of_one_who_gave_up_is_not_that_of_the_next_once_the_server_has_answered) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& next = locks.enter({.owner = other});
+    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+    locks.table.set_fault(turn, fault);
+    locks.table.end_turn(turn);
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    const auto fault_behind = [&locks] { return locks.enter({.wait = Wait::none()}).said.fault; };
+    EXPECT_EQ(fault_behind(), fault) << "nothing is known yet";
+    LockTable::Waiter sleeper;
+    const auto pause = [&](Clock::duration length) {
+        const TimePoint until = locks.now + length;
+        while (!locks.table.pause(next.turn(), sleeper, until, locks.now, false).ended) {
+            locks.now = until;
+        }
+    };
+    pause(1s);  // after an answer: a fault would have been told before
+    EXPECT_EQ(fault_behind(), nullptr);
+    locks.table.set_fault(next.turn(), fault);
+    pause(1s);
+    EXPECT_EQ(fault_behind(), fault);
+}
+
 TEST(LockTable, busy_behind_one_who_is_about_to_wake_has_no_fault) {
     Locks locks;
     const LockTable::Turn turn = locks.enter().turn();

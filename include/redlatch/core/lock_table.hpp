@@ -223,6 +223,7 @@ public:
     /// do. Begins it, and is asked again when the waiter was woken or has slept enough.
     Pause pause(Turn turn, Waiter& waiter, TimePoint until, TimePoint now, bool stop_requested) {
         Entry& here = turn.name_->second;
+        if (!here.told_of_tries) here.fault = nullptr;  // the server has answered
         const auto ended = end_of_pause(here, until, now, stop_requested);
         here.contender = ended ? nullptr : &waiter;
         return {ended, std::min(until, here.recheck_at)};
@@ -267,6 +268,7 @@ public:
     /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
     void set_fault(Turn turn, std::shared_ptr<const Error> fault) noexcept {
         turn.name_->second.fault = std::move(fault);
+        turn.name_->second.told_of_tries = true;
     }
 
     /// Ends the turn without a hold; the next one has it.
@@ -471,8 +473,9 @@ private:
         TimePoint recheck_at = TimePoint::max();    // it should ask the server again
         std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
         std::optional<Grant> grant{};             // a message for that queue_place
-        std::shared_ptr<const Error> fault{};     // what it met instead of an answer
-        IntrusiveList<Waiter> nesting{};          // who pauses before it nests once more
+        std::shared_ptr<const Error> fault{};  // what it, or one before, met instead of an answer
+        bool told_of_tries = false;            // it has said how its own tries went
+        IntrusiveList<Waiter> nesting{};       // who pauses before it nests once more
         IntrusiveList<Waiter> queue{};
         Handoffs handoffs{};
 
@@ -500,6 +503,7 @@ private:
 
     static Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
         name.second.contended = true;
+        name.second.told_of_tries = false;
         name.second.key_type = request.terms.traits.key_type;
         return Turn{name};
     }
