@@ -146,6 +146,7 @@ set(REDLATCH_LUA
     include/redlatch/lua/release.lua
 )
 
+    include/redlatch/lua/tombstone.lua
 # The one that needs OpenSSL: installed like the others, read only where that is there.
 set(REDLATCH_TLS_HEADERS
     include/redlatch/tls.hpp

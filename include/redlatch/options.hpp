@@ -111,6 +111,14 @@ struct LockOptions {
     /// Default: 0.
     std::chrono::milliseconds lock_delay{0};
 
+    /// After a release nobody gets the lock until that long after it was taken: for a job that is to run
+    /// once per tick on one of many machines whose clocks differ. Of any length up to ten years; over
+    /// several masters no longer than `longest_lease`. A holder that dies without a release still blocks
+    /// others for its lease only. Until it ends, `inspect()` shows the owner with `:min_hold` behind its
+    /// token; then who waits looks, and a newcomer may be faster. An acquisition that failed frees at once,
+    /// and so does `force_unlock()`. Default: 0.
+    std::chrono::milliseconds min_hold{0};
+
     /// How many replicas have to have the lock before it counts as taken (`WAIT`). Where fewer have
     /// acknowledged it by the end of the wait, or of `command_timeout` for a single try, it is released
     /// again, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a

@@ -53,7 +53,7 @@ private:
 
 /// What became of a release.
 enum class Release {
-    released,    ///< the lock is free (or about to be taken by the next waiter)
+    released,    ///< the lock is free, about to be taken by the next waiter, or kept for `min_hold`
     still_held,  ///< a nested hold ended, the outer one goes on
     expired,     ///< the lock was gone before: its lease ran out, or somebody removed it
     not_held,    ///< the caller held nothing; nothing was done

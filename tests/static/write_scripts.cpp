@@ -19,11 +19,11 @@ bool write(const std::filesystem::path& folder, const LockScripts& scripts) {
     using Named = std::pair<std::string_view, const Script*>;
     std::filesystem::create_directories(folder);
     bool written = true;
-    for (const auto& [name, script] :
-         std::array{Named{"acquire.lua", &scripts.acquire}, Named{"extend.lua", &scripts.extend},
-                    Named{"release.lua", &scripts.release}, Named{"inspect.lua", &scripts.inspect},
-                    Named{"force_unlock.lua", &scripts.force_unlock},
-                    Named{"nest.lua", &scripts.nest}, Named{"move.lua", &scripts.move}}) {
+    for (const auto& [name, script] : std::array{
+             Named{"acquire.lua", &scripts.acquire}, Named{"extend.lua", &scripts.extend},
+             Named{"release.lua", &scripts.release}, Named{"inspect.lua", &scripts.inspect},
+             Named{"force_unlock.lua", &scripts.force_unlock}, Named{"nest.lua", &scripts.nest},
+             Named{"move.lua", &scripts.move}, Named{"tombstone.lua", &scripts.tombstone}}) {
         if (script->source().empty()) continue;
         written = bool{std::ofstream{folder / name} << script->source() << '\n'} && written;
     }

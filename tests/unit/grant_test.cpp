@@ -90,6 +90,15 @@ TEST(ParseGrant, server_may_be_unknown) {
     expect_round_trip(unknown);
 }
 
+TEST(ParseGrant, understands_a_notice_that_grants_nothing) {
+    const auto got = parse_grant("0 0 - - 0 5 tokenkey");
+    ASSERT_TRUE(got);
+    EXPECT_TRUE(got->is_notice());
+    EXPECT_EQ(got->token, "token");
+    EXPECT_EQ(got->key, "key");
+    EXPECT_FALSE(grant().is_notice());
+}
+
 TEST(ParseGrant, numbers_may_be_as_large_as_they_can) {
     Grant extreme = grant();
     extreme.ttl = longest_grant;

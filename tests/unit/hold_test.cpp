@@ -1,6 +1,7 @@
 #include "service_tools.hpp"
 #include <redlatch/core/hold.hpp>
 #include <redlatch/policy/watchdog.hpp>
+#include <redlatch/service/hold_calls.hpp>
 
 #include <gtest/gtest.h>
 
@@ -50,6 +51,24 @@ TEST(Hold, taken_is_valid_for_its_lease) {
 TEST(Hold, validity_leaves_drift_out) {
     const auto hold = taken_at_sent({.lease = 30s, .drift = {}});
     EXPECT_EQ(hold->valid_until(), sent + 30s - 300ms - 2ms);
+}
+
+TEST(Hold, release_leaves_a_tombstone_until_its_min_hold_is_over) {
+    const auto hold = taken_at_sent({.min_hold = 5s});
+    const LockScripts& scripts = hold->scripts();
+    const auto script_at = [&](TimePoint now) { return detail::release_call(*hold, now).script(); };
+    EXPECT_EQ(script_at(sent), &scripts.release) << "nobody has had it yet";
+    hold->begin_min_hold(sent + 1s);
+    EXPECT_EQ(script_at(sent + 6s - 1ns), &scripts.tombstone);
+    EXPECT_EQ(script_at(sent + 6s), &scripts.release);
+    hold->drop_min_hold();
+    EXPECT_EQ(script_at(sent + 1s), &scripts.release) << "rolled back";
+}
+
+TEST(Hold, without_a_min_hold_has_none) {
+    const auto hold = taken_at_sent();
+    hold->begin_min_hold(sent);
+    EXPECT_EQ(hold->kept_until(), TimePoint::min());
 }
 
 TEST(Hold, ends_with_its_validity_by_the_clock_alone) {

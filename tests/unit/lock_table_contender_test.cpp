@@ -116,6 +116,24 @@ TEST_F(Contender, is_woken_by_its_grant_only) {
     EXPECT_EQ(locks.woken(), Woken{}) << "the pause is over";
 }
 
+TEST_F(Contender, asks_again_at_a_notice) {
+    const auto notice = [](const std::string& token) {
+        detail::Grant said = grant_for(token);
+        said.key_type = '-';
+        return said;
+    };
+    EXPECT_TRUE(table.deliver(notice("mine"))) << "nobody has to give anything back";
+    announce("mine");
+    EXPECT_FALSE(pause().ended);
+    EXPECT_TRUE(table.deliver(notice("yours")));
+    EXPECT_EQ(locks.woken(), Woken{});
+    EXPECT_TRUE(table.deliver(notice("mine")));
+    EXPECT_EQ(locks.woken(), Woken{&asker});
+    EXPECT_EQ(pause().ended, Cause::recheck);
+    EXPECT_FALSE(table.take_grant(turn));
+    EXPECT_FALSE(pause().ended) << "once";
+}
+
 TEST_F(Contender, announced_anew_is_known_by_the_new_token_only) {
     announce("old");
     announce("new");

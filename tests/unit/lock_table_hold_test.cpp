@@ -313,6 +313,29 @@ TEST_F(Handoff, of_an_extended_hold_goes_by_a_command) {
     }
 }
 
+TEST_F(Handoff, takes_place_only_when_the_min_hold_is_over) {
+    for (const auto& [min_hold, kind] :
+         {std::pair{2ms, Kind::last}, std::pair{1ms, Kind::handed}}) {
+        hold = locks.taken({.min_hold = min_hold});
+        hold->begin_min_hold(locks.now);
+        locks.take(hold);
+        Wish next_wish = wish;
+        next_wish.min_hold = 5ms;
+        Asker& next = locks.enter(next_wish);
+        locks.now += 1ms;
+        auto ending = locks.table.end_acquisition(*hold, 1);
+        if (ending.can_hand_off) locks.table.hand_off(ending, locks.now);
+        EXPECT_EQ(ending.kind, kind);
+        if (kind == Kind::last) locks.free(*hold);
+        if (locks.resume(next) == Outcome::turn) {
+            locks.table.end_turn(next.turn());
+        } else {
+            EXPECT_EQ(next.said.hold->kept_until(), locks.now + 5ms) << "it has one of its own";
+            locks.unlock("key", other);
+        }
+    }
+}
+
 TEST_F(Handoff, of_a_hold_with_a_fencing_token_needs_another_one) {
     const PolicyTraits traits = traits_of<Fenced<Simple>>();
     Wish fenced = wish;

@@ -43,12 +43,14 @@ struct Wish {
     bool others_poll = false;
     Replicas replicas = Replicas::none();
     bool owns_itself = false;
+    std::chrono::milliseconds min_hold{0};
 
     detail::Acquisition acquisition() const { return {id, through, watched}; }
     detail::HoldTerms terms() const {
         detail::HoldTerms terms =
             terms_of({.key = key, .traits = traits, .lease = lease, .drift = drift});
         terms.replicas = replicas;
+        terms.min_hold = min_hold;
         return terms;
     }
 };

@@ -304,6 +304,30 @@ TEST(LockOptions, lock_delay_has_limits) {
     }
 }
 
+TEST(LockOptions, min_hold_has_limits) {
+    EXPECT_TRUE(accepted(check({.min_hold = 1ms})));
+    EXPECT_TRUE(accepted(check({.lease = 10s, .min_hold = std::chrono::days{3650}})));
+    for (const milliseconds bad :
+         {-1ms, milliseconds{std::chrono::days{3651}}, milliseconds::max(), milliseconds::min()}) {
+        EXPECT_TRUE(refused(check({.min_hold = bad}), "min_hold")) << bad.count();
+    }
+}
+
+TEST(LockOptions, min_hold_of_a_policy_without_its_script_is_refused) {
+    struct Old : Simple {
+        static const LockScripts& scripts() {
+            static const LockScripts old = [] {
+                LockScripts all = Simple::scripts();
+                all.tombstone = Script{""};
+                return all;
+            }();
+            return old;
+        }
+    };
+    EXPECT_TRUE(refused(check<Old>({.min_hold = 1ms}), "tombstone"));
+    EXPECT_TRUE(accepted(check<Old>({})));
+}
+
 TEST(LockOptions, max_hold_is_at_least_the_shortest_lease) {
     for (const milliseconds bad : {0ms, -1ms, 9ms, milliseconds::min()}) {
         EXPECT_TRUE(refused(check<Watchdog<Simple>>({.max_hold = bad}), "10 ms")) << bad.count();

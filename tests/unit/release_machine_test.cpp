@@ -126,6 +126,15 @@ using UnwantedMove = EndOf;
 using SentUnlock = EndOf;
 using ReleaseOfSeveralMasters = EndOf;
 
+// ---- A hold whose lock nobody is to get yet
+
+TEST_F(EndOfAHold, moves_to_an_heir_only_when_its_min_hold_is_over) {
+    Machine::Ended kept = last_with_heir();
+    kept.kept_until = start + 1ms;
+    expect_release_of(Which::held, begin(kept));
+    as<Machine::SendMove>(begin(kept, start + 1ms));
+}
+
 // ---- The last acquisition of a hold
 
 TEST_F(EndOfAHold, stops_its_renewal_before_the_release_is_sent) {

@@ -56,14 +56,14 @@ TEST(Script, of_the_library_all_differ) {
     std::set<std::string_view> shas;
     for (const LockScripts* scripts : {&lua::on_string(), &lua::on_hash()}) {
         for (const Script* one : {&scripts->acquire, &scripts->extend, &scripts->release,
-                                  &scripts->inspect, &scripts->force_unlock}) {
+                                  &scripts->inspect, &scripts->force_unlock, &scripts->tombstone}) {
             EXPECT_FALSE(one->source().empty());
             EXPECT_EQ(one->sha().size(), 40U);
             shas.insert(one->sha());
         }
     }
     shas.insert(lua::on_hash().nest.sha());
-    EXPECT_EQ(shas.size(), 11U);
+    EXPECT_EQ(shas.size(), 13U);
 }
 
 TEST(Call, by_sha_names_the_script) {

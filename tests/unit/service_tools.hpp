@@ -24,6 +24,7 @@ struct HoldRecipe {
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
     detail::LockOwner owner = detail::this_thread();
     std::string token = "token";
+    std::chrono::milliseconds min_hold{0};
 };
 
 inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
@@ -32,7 +33,8 @@ inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
             .lease = recipe.lease,
             .drift = recipe.drift,
             .lock_delay = recipe.lock_delay,
-            .max_hold = recipe.max_hold};
+            .max_hold = recipe.max_hold,
+            .min_hold = recipe.min_hold};
 }
 
 /// A hold that is still asked for.

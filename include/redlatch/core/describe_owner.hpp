@@ -26,11 +26,31 @@ inline std::string_view client_name_in(std::string_view token) {
     return name;
 }
 
+/// What stands behind the token of an owner that keeps a lock for nobody: after a release before
+/// `min_hold` was over, and where it was detached and not adopted yet. No live token ends like that.
+inline constexpr std::string_view tombstone_mark = ":min_hold";
+inline constexpr std::string_view ticket_mark = ":ticket";
+
+constexpr std::string_view without(std::string_view mark, std::string_view token) {
+    return token.substr(0, token.size() - mark.size());
+}
+
+/// Whether a token is one that `Held::detach()` moves a lock to.
+inline bool is_ticket(std::string_view token) {
+    return token.ends_with(ticket_mark) && !client_name_in(without(ticket_mark, token)).empty();
+}
+
 /// Who has a lock, for an error message. Of a token of another kind only the beginning is shown: whoever
 /// knows it whole can release the lock.
 inline std::string describe_owner(std::string_view token) {
     constexpr std::size_t most_of_name = 64;
     constexpr std::size_t most_of_token = 8;
+    if (token.ends_with(tombstone_mark)) {
+        return "min_hold of " + describe_owner(without(tombstone_mark, token));
+    }
+    if (token.ends_with(ticket_mark)) {
+        return "a ticket of " + describe_owner(without(ticket_mark, token));
+    }
     const std::string_view name = client_name_in(token);
     if (!name.empty()) return printable(name.substr(0, most_of_name));
     std::string text =

@@ -19,10 +19,13 @@ struct Grant {
     std::chrono::milliseconds ttl;   ///< how long the server keeps the lock for it
     std::chrono::microseconds time;  ///< the server's clock when it gave the lock
     std::string server;              ///< the server's run id, `-` if unknown
-    char key_type;                   ///< `s` for a string, `h` for a hash
+    char key_type;                   ///< `s` for a string, `h` for a hash; `-` in a notice
     std::uint64_t fence = 0;         ///< the fencing token; 0 for a lock without
     std::string token;
     std::string key;
+
+    /// The waiter has got nothing yet: the lock's end has changed, and it should ask for that.
+    bool is_notice() const noexcept { return key_type == '-'; }
 };
 
 /// The server keeps no lock for longer: the longest lease with the longest delay behind it. A message
@@ -52,7 +55,8 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto fence = next_number();
     const auto length = next_number();
     if (!ttl || *ttl > longest_grant.count()) return std::nullopt;
-    if (!time || (key_type != "s" && key_type != "h") || !fence || !length) return std::nullopt;
+    const bool known = key_type == "s" || key_type == "h" || key_type == "-";
+    if (!time || !known || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},

@@ -52,6 +52,7 @@ struct HoldTerms {
     std::chrono::milliseconds lock_delay;
     std::chrono::milliseconds max_hold;
     Replicas replicas = Replicas::none();
+    std::chrono::milliseconds min_hold{0};
 
     /// Whether the server can't tell a hold with these terms from one with those: how a hold is
     /// renewed, and when it has to end, is the client's own business.
@@ -107,6 +108,21 @@ public:
         }
         confirm(sent, terms_.lease);
         phase_.store(Phase::held, std::memory_order_release);
+    }
+
+    /// Somebody has the hold from `now` on: for `min_hold` nobody is to get the lock after it.
+    void begin_min_hold(TimePoint now) noexcept {
+        if (terms_.min_hold <= std::chrono::milliseconds::zero()) return;
+        const auto length = saturating_cast<Clock::duration>(terms_.min_hold);
+        kept_until_ = saturating_add(now, length).time_since_epoch().count();
+    }
+
+    /// Nobody has had it: its release frees the lock at once.
+    void drop_min_hold() noexcept { kept_until_ = TimePoint::min().time_since_epoch().count(); }
+
+    /// Until when its release leaves the lock to nobody; long ago without a `min_hold`.
+    TimePoint kept_until() const noexcept {
+        return TimePoint{Clock::duration{kept_until_.load(std::memory_order_relaxed)}};
     }
 
     /// When the last command went out that gave the lock its full lease.
@@ -214,6 +230,7 @@ private:
     std::atomic<Phase> phase_{Phase::acquiring};
     std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
+    std::atomic<Clock::rep> kept_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();

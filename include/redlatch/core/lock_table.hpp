@@ -413,15 +413,20 @@ public:
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
         const auto name = entries_.find(grant.key);
-        if (name == entries_.end()) return false;
+        if (name == entries_.end()) return grant.is_notice();
         Entry& here = name->second;
         if (here.queue_place && here.queue_place->token.bytes == grant.token) {
-            here.grant = grant;
+            if (grant.is_notice()) {
+                here.recheck_at = TimePoint::min();
+            } else {
+                here.grant = grant;
+            }
             wake(here.contender);
             return true;
         }
         // The answer to its own question was faster than the message.
-        return here.current != nullptr && here.current->token().bytes == grant.token;
+        return grant.is_notice() ||
+               (here.current != nullptr && here.current->token().bytes == grant.token);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
@@ -600,6 +605,7 @@ private:
             erase_if_unused(name);
             return ending;
         }
+        here.current->begin_min_hold(now);
         return {};
     }
 
@@ -663,6 +669,7 @@ private:
         const bool may_sleep =
             hold != nullptr && (!hold->in(Phase::held) || front.wake_at_ <= hold->valid_until());
         if (!may_sleep) wake(&front);
+        if (now < hold.kept_until()) return false;
     }
 
     void wake(Waiter* waiter) noexcept {

@@ -80,8 +80,9 @@ public:
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watched = false;     ///< where nested: it wanted the hold to be renewed
         bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
-        bool unclear_try = false;   ///< a command that asked for the lock got no answer
-        TimePoint valid_until{};    ///< the hold's validity
+        bool unclear_try = false;  ///< a command that asked for the lock got no answer
+        TimePoint valid_until{};   ///< the hold's validity
+        TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
         ReleaseMode mode = ReleaseMode::confirmed;
         TimePoint give_up_at = TimePoint::max();
@@ -274,7 +275,8 @@ private:
 
     /// A lock that is lost moves to nobody; several masters would have to agree on the next token.
     bool may_move(TimePoint now) const noexcept {
-        return ended_.has_heir && ended_.masters == 0 && now < ended_.valid_until;
+        return ended_.has_heir && ended_.masters == 0 && now < ended_.valid_until &&
+               now >= ended_.kept_until;
     }
 
     bool is_only_sent() const noexcept {

@@ -68,6 +68,7 @@ struct PolicyTraits {
     bool fenced;
     const LockScripts* scripts;
     bool can_move = false;  ///< one of them gives the lock to a next token
+    bool can_keep = false;  ///< one of them keeps the lock from everybody after a release
 };
 
 template <LockPolicy P>
@@ -77,7 +78,8 @@ PolicyTraits traits_of() {
             .watched = P::watched,
             .fenced = is_fenced<P>,
             .scripts = &P::scripts(),
-            .can_move = !P::scripts().move.source().empty()};
+            .can_move = !P::scripts().move.source().empty(),
+            .can_keep = !P::scripts().tombstone.source().empty()};
 }
 
 }  // namespace detail

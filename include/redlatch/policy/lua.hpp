@@ -48,6 +48,9 @@ inline constexpr std::string_view nest =
 inline constexpr std::string_view move =
 #include <redlatch/lua/move.lua>
     ;
+inline constexpr std::string_view tombstone =
+#include <redlatch/lua/tombstone.lua>
+    ;
 inline constexpr std::string_view notify_redisson =
 #include <redlatch/lua/notify_redisson.lua>
     ;
@@ -77,10 +80,11 @@ inline void include(std::string& script, std::string_view name, std::string_view
 
 /// A script for locks of one key type: `key_type` is `s` there for a string, `h` for a hash. A branch on it
 /// costs nothing that could be measured beside a command.
-inline Script compose(KeyType key_type, std::string_view file) {
+inline Script compose(KeyType key_type, std::string_view file, std::string_view inside = {}) {
     std::string script = "local key_type = '";
     script += key_type == KeyType::string ? 's' : 'h';
     script.append("'").append(file);
+    include(script, "script", inside);
     include(script, "fencing.lua", files::fencing);
     include(script, "queue.lua", files::queue);
     include(script, "only_on_master.lua", files::only_on_master);
@@ -95,7 +99,8 @@ LockScripts compose_all() {
             .inspect = compose(Type, files::inspect),
             .force_unlock = compose(Type, files::force_unlock),
             .nest = Type == KeyType::hash ? compose(Type, files::nest) : Script{""},
-            .move = compose(Type, files::move)};
+            .move = compose(Type, files::move),
+            .tombstone = compose(Type, files::tombstone, files::release)};
 }
 
 /// `release` or `force_unlock`, which then tells those who wait for the lock with Redisson.

@@ -24,6 +24,8 @@ namespace redlatch::inline v0 {
 /// | extend  | (F)   | lease, (last_fence)| 1 done, 0 not ours   | never shorter     | nothing                 |
 /// | release | Q W F | server             | 1 freed, 0 not ours, | 0                 | nothing, but that a free|
 /// |         |       |                    | 2 send it again      |                   | lock goes to who waits  |
+/// | tomb-   | Q W F | server, kept_for   | as release           | 1, or as release  | as release              |
+/// | stone   |       |                    |                      |                   |                         |
 /// | inspect | Q W F | – (token is empty) | {owner, hold_count,  | reads only        | reads only              |
 /// |         |       |                    |  ttl, waiting}       |                   |                         |
 /// | force_  | Q W F | server (token is   | 1 removed, 0 another | 0                 | nothing                 |
@@ -58,6 +60,9 @@ namespace redlatch::inline v0 {
 /// client's. `owner` is its token, for an error message; empty if unknown, and it may be left out.
 /// `server` is the run id of the server, for the message, `-` if unknown.
 ///
+/// `tombstone` ends a hold like `release`, and nobody gets the lock for `kept_for` milliseconds more: the
+/// key's owner is then the token with `:min_hold` behind it, which no command has for its token.
+///
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for
 /// others. `nest` and `extend` get F only for a lock that has one. Over several masters, `extend` with a
@@ -74,6 +79,7 @@ struct LockScripts {
     Script force_unlock;
     Script nest{""};  ///< only for a policy that is reentrant
     Script move{""};  ///< gives the lock to another token; without it every release frees the lock
+    Script tombstone{""};  ///< a release that keeps the lock from all; without it no `min_hold`
 };
 
 }  // namespace redlatch::inline v0

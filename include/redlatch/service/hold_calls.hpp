@@ -68,12 +68,20 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     return of_key_type(call.with_all_keys(fenced), hold);
 }
 
-/// Ends a hold, or leaves the queue.
-inline Call release_call(const Hold& hold) {
+/// Ends a hold, or leaves the queue. Sent at `now`.
+inline Call release_call(const Hold& hold, TimePoint now) {
     const LockKeys& keys = hold.keys();
-    const Call call{hold.scripts().release,
+    const auto kept_for = saturating_sub(hold.kept_until(), now);
+    if (kept_for <= Clock::duration::zero()) {
+        const Call call{hold.scripts().release,
+                        {keys.lock, keys.queue, keys.waiters, keys.fence},
+                        {hold.token().bytes, Argument::server()}};
+        return of_key_type(call, hold);
+    }
+    const std::int64_t ttl = std::chrono::ceil<std::chrono::milliseconds>(kept_for).count();
+    const Call call{hold.scripts().tombstone,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
-                    {hold.token().bytes, Argument::server()}};
+                    {hold.token().bytes, Argument::server(), ttl}};
     return of_key_type(call, hold);
 }
 

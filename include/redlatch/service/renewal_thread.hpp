@@ -236,7 +236,8 @@ private:
 
     static Call call_of(const Try& attempt) {
         const auto lease = attempt.lease();
-        return lease ? extend_call(attempt.hold(), *lease) : release_call(attempt.hold());
+        return lease ? extend_call(attempt.hold(), *lease)
+                     : release_call(attempt.hold(), Clock::now());
     }
 
     /// Sends and reads as much as goes without waiting.

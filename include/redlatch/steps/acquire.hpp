@@ -208,7 +208,7 @@ private:
         QuorumProgress progress{.on_late_reply = [session = session_, hold = hold_](bool answered) {
             if (!answered) session->clean_up(hold, after_silent_master());
         }};
-        const Call release = release_call(*hold_);
+        const Call release = release_call(*hold_, Clock::now());
         const Limit limit{votes.answer_by, options_->stop};
         static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
         return machine_.votes_returned(progress.masters);
@@ -223,6 +223,7 @@ private:
         hold_->nest.push_back(acquisition_);
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
+        hold_->begin_min_hold(Clock::now());
         watch_over(keep.since);
         return machine_.kept(turn_->finish(hold_, keep.others_wait));
     }
@@ -235,6 +236,7 @@ private:
 
     Next carry_out(const AcquisitionFailed& failed) {
         if (hold_ != nullptr) session_->dismiss(*hold_);
+        if (hold_ != nullptr) hold_->drop_min_hold();
         if (failed.clean_up.needed()) session_->clean_up(hold_, failed.clean_up);
         if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
         turn_.reset();
@@ -244,6 +246,7 @@ private:
 
     Next carry_out(const LetGo& let_go) {
         session_->dismiss(*hold_);
+        hold_->drop_min_hold();
         end_acquisition();
         hold_ = nullptr;
         result_.emplace(let_go.ask_again ? enter() : Unexpected{machine_.error()});
@@ -400,13 +403,7 @@ private:
     const LockSpec* spec_;
     const Lease lease_;
     const AcquireOptions* options_;
-    const HoldTerms terms_{.keys = spec_->keys,
-                           .traits = spec_->traits,
-                           .lease = lease_,
-                           .drift = spec_->options.drift,
-                           .lock_delay = spec_->options.lock_delay,
-                           .max_hold = spec_->options.max_hold,
-                           .replicas = spec_->options.replicas};
+    const HoldTerms terms_ = terms_of(*spec_, lease_);
     const TimePoint started_ = Clock::now();
     const LockOwner caller_ = this_thread();
     const Acquisition acquisition_;

@@ -15,6 +15,7 @@ namespace redlatch::inline v0::detail {
 
 inline constexpr std::size_t longest_name = 1024;
 inline constexpr std::string_view reserved_prefix = "redlatch:";
+inline constexpr std::chrono::milliseconds longest_min_hold = std::chrono::days{3650};
 
 /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
 inline bool takes_plain_set(const PolicyTraits& traits) {
@@ -81,6 +82,13 @@ inline Result<void> check_options(const LockSpec& spec) {
     if (options.lock_delay < milliseconds::zero() || options.lock_delay > Lease::max().duration()) {
         return Unexpected{invalid("lock_delay is not between 0 and 24 days")};
     }
+    if (options.min_hold < milliseconds::zero() || options.min_hold > longest_min_hold) {
+        return Unexpected{invalid("min_hold is not between 0 and ten years")};
+    }
+    if (options.min_hold > milliseconds::zero() && !spec.traits.can_keep) {
+        return Unexpected{
+            invalid("min_hold needs the script `tombstone`, and this policy has none")};
+    }
     if (options.wait_strategy != WaitStrategy::queued &&
         options.wait_strategy != WaitStrategy::polling) {
         return Unexpected{invalid("wait_strategy is none of its enumerators")};
@@ -111,6 +119,11 @@ inline Result<void> check_for_several(const LockSpec& spec) {
     if (spec.client == nullptr || !spec.client->has_quorum()) return {};
     if (spec.options.replicas != Replicas::none()) {
         return Unexpected{invalid("replicas are asked of a single master, and here are several")};
+    }
+    if (spec.options.min_hold > spec.client->longest_lease()) {
+        return Unexpected{
+            invalid("min_hold is longer than longest_lease, after which a restarted master has a "
+                    "vote again")};
     }
     return {};
 }

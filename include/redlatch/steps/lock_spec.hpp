@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/hold.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
@@ -20,5 +21,17 @@ struct LockSpec {
 
     const std::string& key() const noexcept { return keys->lock; }
 };
+
+/// What a hold of that lock has to know.
+inline HoldTerms terms_of(const LockSpec& spec, Lease lease) {
+    return {.keys = spec.keys,
+            .traits = spec.traits,
+            .lease = lease,
+            .drift = spec.options.drift,
+            .lock_delay = spec.options.lock_delay,
+            .max_hold = spec.options.max_hold,
+            .replicas = spec.options.replicas,
+            .min_hold = spec.options.min_hold};
+}
 
 }  // namespace redlatch::inline v0::detail

@@ -68,6 +68,7 @@ private:
                 .has_heir = ending.can_hand_off,
                 .unclear_try = hold_->open_tries.unclear,
                 .valid_until = hold_->valid_until(),
+                .kept_until = hold_->kept_until(),
                 .masters = hold_->open_tries.masters(),
                 .mode = mode,
                 .give_up_at = give_up_at};
@@ -115,7 +116,8 @@ private:
     }
 
     Action carry_out(const Machine::SendRelease& send) {
-        const auto reply = ask(release_call(*of(send.token)), send.answer_by, on_silence());
+        const auto reply =
+            ask(release_call(*of(send.token), Clock::now()), send.answer_by, on_silence());
         if (!reply) return failed(reply.error());
         return machine_.release_answered({.value = reply->view().integer().value_or(0),
                                           .repeated = reply->repeated,
@@ -128,9 +130,9 @@ private:
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             sent_release_ended(*session, hold, reply, ended);
         };
-        return machine_.posted(
-            session_->reply_drainer().post(session_->master_of(hold_->key()), release_call(*hold_),
-                                           std::move(awaiting), {post.answer_by}));
+        return machine_.posted(session_->reply_drainer().post(
+            session_->master_of(hold_->key()), release_call(*hold_, Clock::now()),
+            std::move(awaiting), {post.answer_by}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {

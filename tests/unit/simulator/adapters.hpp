@@ -147,13 +147,13 @@ private:
                 machine_.release_answered(
                     {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
         };
-        ask(detail::release_call(*of(send.token)), send.answer_by, answered,
+        ask(detail::release_call(*of(send.token), now()), send.answer_by, answered,
             release_again_if_silent(*client_, hold_));
     }
 
     void carry_out(const Machine::PostRelease& post) {
         const bool sent =
-            client_->post(hold_, detail::release_call(*hold_), post.answer_by,
+            client_->post(hold_, detail::release_call(*hold_, now()), post.answer_by,
                           [client = client_, hold = hold_](const auto& reply, const auto&) {
                               sent_release_ended(*client, hold, reply);
                           });
@@ -584,7 +584,7 @@ private:
 
     void carry_out(const detail::ReturnVotes& votes) {
         client_->dismiss(*hold_);
-        const Call release = detail::release_call(*hold_);
+        const Call release = detail::release_call(*hold_, now());
         asking_ = client_->ask(
             hold_, release, release, votes.answer_by,
             [this](const Expected<Reply, Fault>&, const MasterSets& masters) {

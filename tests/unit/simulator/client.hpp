@@ -372,7 +372,7 @@ public:
         }
         world_->checker->clean_up_failed();
         if (!what.at_once || hold->in(Phase::lost) || hold->in(Phase::released)) return;
-        const Call call = detail::release_call(*hold);
+        const Call call = detail::release_call(*hold, now());
         ask(hold, call, call, now() + command_timeout(), [](const auto&, const auto&) {});
     }
 
@@ -791,7 +791,7 @@ inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt
     const auto lease = attempt->lease();
     if (lease && !whole) client_->world().checker->prolongs(attempt->hold());
     const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
-                            : detail::release_call(attempt->hold());
+                            : detail::release_call(attempt->hold(), client_->now());
     detail::EncodeOptions options{.form = {.whole = whole}};
     options.server = *link.connection->server;
     link.pending.push_back(attempt);

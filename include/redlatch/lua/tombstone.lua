@@ -1,0 +1,44 @@
+--R"lua(
+-- Ends the token's hold, and keeps the lock from everybody for a while: a tombstone, which is
+-- nobody's token, takes its place. Where the token has no hold, the same as `release`.
+--
+-- KEYS  lock, queue, waiters, fence. Without the last three nobody waits.
+-- ARGV  token, server, kept_for
+local function release()
+-- #include "script"
+end
+
+local tombstone = ARGV[1] .. ':min_hold'
+local ours, kept
+if key_type == 's' then
+  local owner = redis.call('GET', KEYS[1])
+  ours, kept = owner == ARGV[1], owner == tombstone
+  if ours then
+    redis.call('SET', KEYS[1], tombstone, 'PX', ARGV[3])
+  end
+else
+  ours = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+  kept = not ours and redis.call('HEXISTS', KEYS[1], tombstone) == 1
+  if ours then
+    -- In this order the key has an end at any time. The first one is there to fail before
+    -- anything has changed, where an ACL forbids it.
+    redis.call('HDEL', KEYS[1], tombstone)
+    redis.call('HSET', KEYS[1], tombstone, '1')
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  end
+end
+if kept then
+  return 1
+elseif not ours then
+  return release()
+end
+
+-- Those in front look when the tombstone ends, if they hear of it.
+local waiting = KEYS[2] and redis.pcall('ZRANGE', KEYS[2], 0, 7) or {}
+for _, waiter in ipairs(waiting) do
+  redis.pcall('PUBLISH', 'redlatch:client:' .. string.sub(waiter, 1, 32),
+    string.format('0 0 - - 0 %d ', #waiter) .. waiter .. KEYS[1])
+end
+return 1
+--)lua"_lua
