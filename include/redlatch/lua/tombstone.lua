@@ -20,12 +20,12 @@ else
   ours = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
   kept = not ours and redis.call('HEXISTS', KEYS[1], tombstone) == 1
   if ours then
-    -- In this order the key has an end at any time. The first one is there to fail before
-    -- anything has changed, where an ACL forbids it.
+    -- In this order the key has an end at any time, and the lock stays with the token where an ACL
+    -- forbids one of them. The first one is there to fail before the others.
     redis.call('HDEL', KEYS[1], tombstone)
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
     redis.call('HSET', KEYS[1], tombstone, '1')
     redis.call('HDEL', KEYS[1], ARGV[1])
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
   end
 end
 if kept then
