@@ -47,6 +47,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/renewal.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
+    include/redlatch/core/transfer.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
@@ -118,6 +119,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/thread_serial.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
+    include/redlatch/steps/transferring.hpp
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/inspect.hpp
     # front ends
@@ -144,9 +146,9 @@ set(REDLATCH_LUA
     include/redlatch/lua/only_on_master.lua
     include/redlatch/lua/queue.lua
     include/redlatch/lua/release.lua
+    include/redlatch/lua/tombstone.lua
 )
 
-    include/redlatch/lua/tombstone.lua
 # The one that needs OpenSSL: installed like the others, read only where that is there.
 set(REDLATCH_TLS_HEADERS
     include/redlatch/tls.hpp

@@ -20,6 +20,7 @@
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/releasing.hpp>
+#include <redlatch/steps/transferring.hpp>
 #endif
 
 namespace redlatch::inline v0 {
@@ -76,6 +77,16 @@ public:
     /// Errors: `not_held`, also where the lock was lost before; `lost`, where the server says so now;
     /// `invalid_argument` for a policy that is not reentrant; others leave this hold as it was.
     Result<Held> nest() noexcept;
+
+    /// Gives the lock away, with a full lease from now on, to whoever adopts the ticket: another process,
+    /// by `Lock::adopt()`. Nobody holds it until then, and if nobody adopts it in time, the end of the lease
+    /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
+    /// `command_timeout`.
+    ///
+    /// Errors: `invalid_argument` where the hold is nested, the policy's scripts cannot move a lock, or
+    /// several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not known that the lock was
+    /// given away: then nobody gets the ticket, and the lock is released in the background.
+    Result<Ticket> detach() noexcept;
 
     /// Whether the validity is running now. No I/O: compares clocks.
     bool held() const noexcept;
@@ -163,6 +174,13 @@ REDLATCH_INLINE Result<Held> Held::nest() noexcept {
         ref_.hold);
     if (!ref) return Unexpected{std::move(ref).error()};
     return Held{client_, *std::move(ref), release_mode_};
+}
+
+REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {
+    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    auto ticket = detail::detach_hold(client_->session(), ref_);
+    if (ticket || ticket.error().code != Errc::invalid_argument) ref_ = {};
+    return ticket;
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {

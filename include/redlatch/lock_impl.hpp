@@ -21,6 +21,7 @@
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/releasing.hpp>
 #include <redlatch/steps/thread_serial.hpp>
+#include <redlatch/steps/transferring.hpp>
 #endif
 
 namespace redlatch::inline v0::detail {
@@ -55,6 +56,7 @@ public:
     Result<LockInfo> inspect() const noexcept;
     Result<Forced> force_unlock() noexcept;
     Result<Forced> force_unlock(std::string_view owner) noexcept;
+    Result<Held> adopt(const Ticket& ticket, Owner owner) noexcept;
 
 private:
     Result<HoldRef> acquire_ref(const AcquireOptions& options, const void* through);
@@ -171,6 +173,12 @@ REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock(std::string_view owner) noexcept {
     return detail::force_unlock(spec_.client->session(), spec_, owner);
+}
+
+REDLATCH_INLINE Result<Held> LockImpl::adopt(const Ticket& ticket, Owner owner) noexcept {
+    auto ref = adopt_ticket(spec_.client->session(), spec_, ticket, owner);
+    if (!ref) return Unexpected{std::move(ref).error()};
+    return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& options,

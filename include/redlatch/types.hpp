@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace redlatch::inline v0 {
 
@@ -71,6 +72,22 @@ enum class HoldState {
     held,       ///< validity is running
     uncertain,  ///< a renewal got no answer; validity is still running
     lost,       ///< validity has ended, or the lock is known to be gone
+};
+
+/// A lock on its way from one process to another: what `Held::detach()` returns, and `Lock::adopt()` takes.
+/// Plain text without spaces, for a message, an argument or a file. Whoever has it can take the lock, once.
+class Ticket {
+public:
+    explicit Ticket(std::string text) : text_(std::move(text)) {}
+    /// A null pointer is an empty text, which no lock adopts.
+    explicit Ticket(const char* text) : text_(text == nullptr ? "" : text) {}
+
+    const std::string& text() const noexcept { return text_; }
+
+    friend bool operator==(const Ticket&, const Ticket&) = default;
+
+private:
+    std::string text_;
 };
 
 /// What Redis says about a lock at one moment.

@@ -313,6 +313,56 @@ TEST_F(Handoff, of_an_extended_hold_goes_by_a_command) {
     }
 }
 
+TEST(AdoptedHold, is_held_beside_who_contends_for_it_and_gives_way_to_that_one) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    Asker& behind = locks.enter({.owner = other, .id = 2, .local_handoffs = 16});
+    ASSERT_EQ(contends.said.outcome, Outcome::turn);
+    const auto hold = locks.taken();
+    hold->nest.push_back({3, nullptr, false});
+    EXPECT_TRUE(locks.table.adopt(hold, true));
+    EXPECT_EQ(locks.table.find("key", me), hold);
+    EXPECT_EQ(locks.ask({}), Outcome::busy);
+    const auto ending = locks.table.end_acquisition(*hold, 3);
+    EXPECT_EQ(ending.kind, Kind::last);
+    EXPECT_FALSE(ending.can_hand_off) << "somebody came before who waits behind";
+    locks.free(*hold);
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
+    EXPECT_TRUE(locks.finish(contends, locks.taken({.owner = other, .token = "next"})));
+}
+
+TEST(AdoptedHold, that_ran_out_unseen_is_past_when_the_next_one_has_the_lock) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    const auto hold = locks.taken();
+    hold->nest.push_back({3, nullptr, false});
+    EXPECT_TRUE(locks.table.adopt(hold, true));
+    const auto next = locks.taken({.owner = other, .token = "next"});
+    EXPECT_TRUE(locks.finish(contends, next));
+    EXPECT_EQ(locks.table.current("key"), next);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+}
+
+TEST(AdoptedHold, is_none_after_the_end_of_the_client) {
+    Locks locks;
+    static_cast<void>(locks.table.close());
+    EXPECT_FALSE(locks.table.adopt(locks.taken(), false));
+}
+
+TEST(DetachedHold, ends_without_a_hand_off_and_only_alone) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting()});
+    ASSERT_TRUE(locks.table.nest(*hold, {2, nullptr, false}, locks.now));
+    EXPECT_FALSE(locks.table.end_only(*hold, 1)) << "nested";
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 2).kind, Kind::nested);
+    locks.enter({.traits = nesting(), .owner = other, .id = 5, .local_handoffs = 16});
+    const auto ending = locks.table.end_only(*hold, 1);
+    ASSERT_TRUE(ending);
+    EXPECT_EQ(ending->kind, Kind::last);
+    EXPECT_FALSE(ending->can_hand_off);
+}
+
 TEST_F(Handoff, takes_place_only_when_the_min_hold_is_over) {
     for (const auto& [min_hold, kind] :
          {std::pair{2ms, Kind::last}, std::pair{1ms, Kind::handed}}) {

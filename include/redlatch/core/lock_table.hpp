@@ -292,13 +292,20 @@ public:
         here.handoffs.begin(others_wait, hold->refreshed_at());
         here.fault = nullptr;
         const bool kept = !closed_;
-        if (kept && hold->in(Phase::lost)) {
-            here.past.push_back(std::move(hold));  // a service was faster
-        } else if (kept) {
-            here.current = std::move(hold);
-        }
+        if (kept) keep(here, std::move(hold));
         hand_turn_on(*turn.name_, false);
         return kept;
+    }
+
+    /// Another process has given the lock to `hold`, whoever contends for it here. False where the client
+    /// was closed meanwhile: then nothing is held here.
+    bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
+        if (closed_) return false;
+        Entry& here = entries_.try_emplace(hold->key()).first->second;
+        here.key_type = hold->terms().traits.key_type;
+        here.handoffs.begin(others_wait, hold->refreshed_at());
+        keep(here, std::move(hold));
+        return true;
     }
 
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
@@ -340,6 +347,16 @@ public:
                          [&hold, id](const Hold& other, const Acquisition& acquisition) {
                              return &other == &hold && acquisition.id == id;
                          });
+    }
+
+    /// Ends the only acquisition of a hold, whose lock goes to another process. Nothing where it has others.
+    std::optional<Ending> end_only(const Hold& hold, std::uint64_t id) {
+        const auto name = entries_.find(hold.key());
+        const bool is_current = name != entries_.end() && name->second.current.get() == &hold;
+        if (is_current && hold.nest.size() > 1) return std::nullopt;
+        Ending ending = end_acquisition(hold, id);
+        ending.can_hand_off = false;
+        return ending;
     }
 
     /// Ends one of the acquisitions made through one `LockImpl`, whoever owns it.
@@ -513,6 +530,18 @@ private:
         return Turn{name};
     }
 
+    /// What was held here before is over at the server, whether that was noticed or not.
+    static void keep(Entry& here, std::shared_ptr<Hold> hold) {
+        if (hold->in(Phase::lost)) {
+            here.past.push_back(std::move(hold));  // a service was faster
+            return;
+        }
+        if (here.current != nullptr && !here.current->nest.empty()) {
+            here.past.push_back(std::move(here.current));
+        }
+        here.current = std::move(hold);
+    }
+
     static void leave_queue(Entry& here, Waiter& waiter) noexcept {
         here.queue.remove(waiter);
         waiter.name_ = nullptr;
@@ -555,9 +584,10 @@ private:
         return std::nullopt;
     }
 
-    /// Whether the waiter in front would not notice, but for the token, that `hold` was not its own.
+    /// Whether the waiter in front would not notice, but for the token, that `hold` was not its own. One that
+    /// contends beside an adopted hold came before it.
     static bool can_hand_off(const Entry& here, const Hold& hold) {
-        if (!hold.terms().traits.can_move || here.queue.empty()) return false;
+        if (!hold.terms().traits.can_move || here.queue.empty() || here.contended) return false;
         const AcquireRequest& next = *here.queue.front()->request_;
         if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
         return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
@@ -575,6 +605,7 @@ private:
         here.current->fence = handed.fence;
         here.current->nest.push_back(request.acquisition);
         here.current->taken(now, handed.refreshed);
+        here.current->begin_min_hold(now);
         next.handed_ = here.current;
         wake(&next);
         wake_front(here);
@@ -605,7 +636,6 @@ private:
             erase_if_unused(name);
             return ending;
         }
-        here.current->begin_min_hold(now);
         return {};
     }
 
@@ -639,6 +669,7 @@ private:
     static bool passes_silently(const Entry& here, const Hold& hold, TimePoint now) {
         const HoldTerms& terms = hold.terms();
         if (terms.traits.fenced) return false;  // the next one needs a number of its own
+        if (now < hold.kept_until()) return false;
         // One that was extended lasts longer at the server than the next one asks for.
         const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
         if (hold.valid_until() > end || hold.may_be_prolonged) return false;
@@ -669,7 +700,6 @@ private:
         const bool may_sleep =
             hold != nullptr && (!hold->in(Phase::held) || front.wake_at_ <= hold->valid_until());
         if (!may_sleep) wake(&front);
-        if (now < hold.kept_until()) return false;
     }
 
     void wake(Waiter* waiter) noexcept {

@@ -91,7 +91,8 @@ public:
     /// Whether an acquisition was answered with "yours".
     bool is_taken(ReplyShape shape) const noexcept {
         if (shape == ReplyShape::ok_or_nil) return is_status("OK");
-        return shape == ReplyShape::acquired && fits(shape) && (*this)[0].integer() == 1;
+        const bool gives = shape == ReplyShape::acquired || shape == ReplyShape::moved;
+        return gives && fits(shape) && (*this)[0].integer() == 1;
     }
 
     /// The server's time in an answer that has it.

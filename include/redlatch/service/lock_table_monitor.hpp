@@ -177,6 +177,9 @@ public:
         Section table{*this};
         return handed_off(table, table->end_acquisition(hold, id));
     }
+    std::optional<LockTable::Ending> end_only(const Hold& hold, std::uint64_t id) {
+        return section()->end_only(hold, id);
+    }
     LockTable::Ending end_one_through(const std::string& key, const void* through) {
         Section table{*this};
         return handed_off(table, table->end_one_through(key, through));
@@ -185,6 +188,9 @@ public:
     bool moved(const Hold& hold, HandOff handed, bool others_wait) {
         const Section table{*this};
         return table->moved(hold, std::move(handed), others_wait, Clock::now());
+    }
+    bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
+        return section()->adopt(std::move(hold), others_wait);
     }
     void lost(const std::shared_ptr<Hold>& hold) { section()->lost(hold); }
     std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {

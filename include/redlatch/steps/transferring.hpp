@@ -1,0 +1,207 @@
+#pragma once
+
+#include <redlatch/core/describe_owner.hpp>
+#include <redlatch/core/transfer.hpp>
+#include <redlatch/service/client_setup.hpp>
+#include <redlatch/service/hold_calls.hpp>
+#include <redlatch/service/session.hpp>
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/hold_ref.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/steps/thread_serial.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// Moves a lock from one token to another, as the transfer machine decides. Takes at most
+/// `command_timeout`.
+class Transferring {
+    using Machine = TransferMachine;
+    using Action = Machine::Action;
+
+public:
+    Transferring(Session& session, const Hold& from, const Hold& to, Machine::Kind kind)
+        : session_(&session),
+          from_(&from),
+          to_(&to),
+          replicas_(kind == Machine::Kind::adopt ? to.terms().replicas : Replicas::none()),
+          machine_(plan(session, from, to, kind)) {}
+
+    /// The last action, `Moved` or `Failed`.
+    Action run() {
+        Action action = machine_.begin(Clock::now());
+        while (const auto next =
+                   std::visit([this](const auto& wanted) { return carry_out(wanted); }, action)) {
+            action = *next;
+        }
+        if (auto* failed = std::get_if<Machine::Failed>(&action)) {
+            failed->error.key = from_->key();
+        }
+        return action;
+    }
+
+private:
+    static Machine::Plan plan(const Session& session, const Hold& from, const Hold& to,
+                              Machine::Kind kind) {
+        const bool detach = kind == Machine::Kind::detach;
+        return {.kind = kind,
+                .lease = to.terms().lease,
+                .drift = to.terms().drift,
+                .give_up_at = saturating_add(Clock::now(), session.command_timeout()),
+                .valid_until = detach ? from.valid_until() : TimePoint::max(),
+                .unclear_try = from.unanswered().acquire};
+    }
+
+    std::optional<Action> carry_out(const Machine::SendMove& send) {
+        const std::int64_t ttl = to_->server_ttl(to_->terms().lease);
+        const Call call = move_call(*from_, to_->token(), ttl).for_replicas(replicas_);
+        auto reply = session_->run(from_->key(), call, {send.answer_by});
+        if (!reply) {
+            Fault fault = std::move(reply).error();
+            fault.error.key = from_->key();
+            session_->tell_error(fault.error);
+            return machine_.failed(std::move(fault), Clock::now());
+        }
+        const ReplyView answer = reply->view();
+        return machine_.answered(
+            {.moved = answer[0].integer() == 1,
+             .repeated = reply->repeated,
+             .others_wait = answer[1].integer() > 0,
+             .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
+             .replicated = reply->replicas >= reply->replicas_wanted},
+            Clock::now());
+    }
+
+    std::optional<Action> carry_out(const Machine::RetryAt& retry) {
+        std::this_thread::sleep_for(saturating_sub(retry.time, Clock::now()));
+        return machine_.pause_over(Clock::now());
+    }
+
+    static std::optional<Action> carry_out(const Machine::Moved&) { return std::nullopt; }
+    static std::optional<Action> carry_out(const Machine::Failed&) { return std::nullopt; }
+
+    Session* session_;
+    const Hold* from_;
+    const Hold* to_;
+    Replicas replicas_;
+    TransferMachine machine_;
+};
+
+/// What neither of the two can do.
+inline Result<void> check_transfer(const Session& session, const PolicyTraits& traits) {
+    if (!traits.can_move) {
+        return Unexpected{
+            invalid("this policy has no script `move`, by which a lock changes hands")};
+    }
+    if (session.several()) {
+        return Unexpected{invalid("a lock of several masters cannot be handed to another process")};
+    }
+    return {};
+}
+
+/// Ends the hold here, and moves its lock to a ticket.
+inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
+    const std::shared_ptr<Hold>& hold = ref.hold;
+    const auto failed = [&hold](Error error) {
+        error.key = hold->key();
+        return Unexpected{std::move(error)};
+    };
+    if (auto fits = check_transfer(session, hold->terms().traits); !fits) {
+        return failed(std::move(fits).error());
+    }
+    const auto ending = session.locks().end_only(*hold, ref.id);
+    if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
+    if (ending->kind == LockTable::Ending::Kind::nothing) {
+        return failed({Errc::not_held, {}, {}, {}, {}});
+    }
+    if (ending->kind != LockTable::Ending::Kind::last) return failed({Errc::lost, {}, {}, {}, {}});
+
+    session.dismiss(*hold);
+    std::string text = session.new_token({}).bytes.append(ticket_mark);
+    const auto ticket = std::make_shared<Hold>(hold->terms(), Token{std::move(text)}, LockOwner{});
+    const auto end = Transferring{session, *hold, *ticket, TransferMachine::Kind::detach}.run();
+    hold->advance(Phase::releasing, Phase::released);
+    session.locks().released(*hold);
+    const auto held_for = Clock::now() - hold->taken_at();
+    const auto tell = [&](const Result<Release>& outcome) {
+        session.observe([key = hold->key(), held_for, outcome](Observer& observer) {
+            observer.released({key, held_for, outcome});
+        });
+    };
+    if (const auto* moved = std::get_if<TransferMachine::Moved>(&end)) {
+        session.clean_up(hold, moved->from);
+        tell(Release::released);
+        return Ticket{ticket->token().bytes};
+    }
+    const auto& lost = std::get<TransferMachine::Failed>(end);
+    session.clean_up(hold, lost.from);
+    session.clean_up(ticket, lost.to);
+    tell(Unexpected{lost.error});
+    return Unexpected{lost.error};
+}
+
+/// Moves a lock from a ticket to a hold.
+inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, const Ticket& ticket,
+                                    Owner owner) {
+    const auto fail = [&spec](Error error) {
+        error.key = spec.key();
+        return Unexpected{std::move(error)};
+    };
+    if (!is_ticket(ticket.text())) return fail(invalid("that is no ticket of Held::detach()"));
+    if (auto fits = check_transfer(session, spec.traits); !fits) {
+        return fail(std::move(fits).error());
+    }
+    auto lease = check_lease(spec, spec.options.lease);
+    if (!lease) return fail(std::move(lease).error());
+
+    const TimePoint started = Clock::now();
+    HoldTerms terms = terms_of(spec, *lease);
+    terms.min_hold = std::chrono::milliseconds::zero();
+    const Acquisition acquisition{session.new_acquisition_id(), nullptr, spec.traits.watched};
+    const LockOwner who =
+        owner == Owner::hold ? LockOwner::acquisition(acquisition.id) : this_thread();
+    const auto hold = std::make_shared<Hold>(terms, session.new_token(who), who);
+    if (acquisition.watched) {
+        hold->renewed_by_watchdog = true;
+        if (auto reserved = session.renewal().enlist(*hold); !reserved) {
+            return fail(std::move(reserved).error());
+        }
+    }
+    const auto give_up = [&](CleanUp what, Error why) {
+        session.dismiss(*hold);
+        session.clean_up(hold, what);
+        hold->advance(Phase::held, Phase::released);
+        return fail(std::move(why));
+    };
+    const Hold from{terms, Token{ticket.text()}, LockOwner{}};
+    const auto end = Transferring{session, from, *hold, TransferMachine::Kind::adopt}.run();
+    if (const auto* failed = std::get_if<TransferMachine::Failed>(&end)) {
+        return give_up(failed->to, failed->error);
+    }
+    const auto& moved = std::get<TransferMachine::Moved>(end);
+    hold->open_tries.unclear = moved.unclear;
+    hold->nest.push_back(acquisition);
+    hold->fence = moved.fence;
+    hold->taken(moved.since);
+    if (acquisition.watched) session.renewal().arm(hold, moved.since);
+    if (session.observed()) session.watch_clock(hold);
+    if (!session.locks().adopt(hold, moved.others_wait)) {
+        constexpr bool may_have = true;
+        return give_up(after_abandoned_try(may_have, moved.unclear),
+                       {Errc::cancelled, {}, {}, cancelled_by_close, {}});
+    }
+    session.observe([key = spec.key(), took = Clock::now() - started](Observer& observer) {
+        observer.acquired({key, took, 1});
+    });
+    return HoldRef{hold, acquisition.id};
+}
+
+}  // namespace redlatch::inline v0::detail
