@@ -29,6 +29,7 @@ enum class ReplyUse : std::uint8_t {
     awaited,      ///< its sender waits for it
     may_be_left,  ///< its sender may stop waiting: then the connection's next user reads it
     left,         ///< its sender does not wait for it
+    pipelined,    ///< others' commands go out behind it before it is there
 };
 
 /// Which keys of a script the server's ACL allows, as far as is known.
@@ -81,10 +82,11 @@ public:
         has_connected_ = true;
         was_late_ = false;
         const bool unknown = traits.is_script && !traits.script_known;
-        form_.whole = unknown && use_ == ReplyUse::may_be_left;
-        form_.first_key_only = traits.can_omit_keys &&
-                               (traits.keys == KeyAccess::first_only ||
-                                (traits.keys == KeyAccess::doubtful && use_ != ReplyUse::awaited));
+        const bool by_others = use_ == ReplyUse::may_be_left || use_ == ReplyUse::left;
+        form_.whole = unknown && use_ != ReplyUse::awaited;
+        form_.first_key_only =
+            traits.can_omit_keys && (traits.keys == KeyAccess::first_only ||
+                                     (traits.keys == KeyAccess::doubtful && by_others));
         return use_ != ReplyUse::left || !unknown;
     }
 

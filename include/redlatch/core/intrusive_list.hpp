@@ -38,9 +38,14 @@ public:
         node.previous_ = node.next_ = nullptr;
     }
 
+    /// `visit` may take out the node that it gets.
     template <class Visit>
     void for_each(Visit visit) const {
-        for (T* node = first_; node != nullptr; node = node->next_) visit(*node);
+        for (T* node = first_; node != nullptr;) {
+            T* const next = node->next_;
+            visit(*node);
+            node = next;
+        }
     }
 
 private:

@@ -36,6 +36,26 @@ inline std::string encode(const Call& call, SendForm form, const Connection& con
     return call.wire(options);
 }
 
+/// Whether it is about the lock's own key. Of another one, the script names it.
+inline bool is_of_wrong_type(const Fault& fault, const Call& call) noexcept {
+    return fault.error.code == Errc::wrong_type && !call.type().empty() &&
+           fault.error.message.find(" (redlatch:") == std::string::npos;
+}
+
+/// Says what the server leaves out of an error: which keys its ACL has to allow, or of which type the key
+/// should be.
+inline void explain(Fault& fault, const Call& call) {
+    std::string& message = fault.error.message;
+    if (fault.error.code == Errc::denied && call.needs_all_keys() &&
+        message.find("key") != std::string::npos) {
+        message += " (the ACL has to allow" + call.key_patterns() + " too)";
+    }
+    if (is_of_wrong_type(fault, call)) {
+        message = "WRONGTYPE the key, or one beside it, is of another type than this policy's (" +
+                  std::string{call.type()} + "); redis-cli TYPE tells which";
+    }
+}
+
 /// One command: sends and receives what its `Command` says, over one connection or two.
 class Exchange {
 public:
@@ -122,37 +142,12 @@ private:
     void complete(Fault& fault) {
         fault.maybe_executed = command_.unclear();
         if (fault.error.node.empty()) fault.error.node = connection_->node();
-        name_keys(fault);
-        name_type(fault);
-    }
-
-    /// The server does not say which key its ACL forbids.
-    void name_keys(Fault& fault) const {
-        std::string& message = fault.error.message;
-        if (fault.error.code != Errc::denied || !call_->needs_all_keys() ||
-            message.find("key") == std::string::npos) {
-            return;
-        }
-        message += " (the ACL has to allow" + call_->key_patterns() + " too)";
-    }
-
-    /// Whether it is about the lock's own key. Of another one, the script names it.
-    bool is_of_wrong_type(const Fault& fault) const noexcept {
-        return fault.error.code == Errc::wrong_type && !call_->type().empty() &&
-               fault.error.message.find(" (redlatch:") == std::string::npos;
-    }
-
-    void name_type(Fault& fault) const {
-        if (!is_of_wrong_type(fault)) return;
-        fault.error.message =
-            "WRONGTYPE the key, or one beside it, is of another type than this "
-            "policy's (" +
-            std::string{call_->type()} + "); redis-cli TYPE tells which";
+        explain(fault, *call_);
     }
 
     /// Asks what is there in place of a lock.
     void ask_for_type(Fault& fault, const Limit& limit) {
-        if (!is_of_wrong_type(fault) || !connection_->alive()) return;
+        if (!is_of_wrong_type(fault, *call_) || !connection_->alive()) return;
         const auto reply = connection_->call(Call::plain({"TYPE", call_->key()}).wire(), limit);
         if (!reply) return;
         const std::string_view there = reply->view().text();

@@ -123,8 +123,12 @@ public:
 
     /// Remembers which keys the server has accepted.
     void learn(const Exchange& exchange) {
-        if (!exchange.call().can_omit_keys()) return;
-        if (!exchange.command().form().first_key_only) {
+        if (exchange.call().can_omit_keys()) learn(exchange.command().form());
+    }
+
+    /// The same of a script that can do without all keys but the first.
+    void learn(SendForm accepted) {
+        if (!accepted.first_key_only) {
             // Read first, as a shared write for every command would make the threads wait.
             if (keys_denied_until_.load(std::memory_order_relaxed) != TimePoint::min()) {
                 keys_denied_until_ = TimePoint::min();

@@ -7,6 +7,7 @@
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/contention.hpp>
+#include <redlatch/service/engine.hpp>
 #include <redlatch/service/eviction_check.hpp>
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
@@ -114,6 +115,7 @@ public:
 
     LockTableMonitor& locks() noexcept { return locks_; }
     RenewalThread& renewal() noexcept { return renewal_; }
+    Engine& engine() noexcept { return engine_; }
     ReplyDrainer& reply_drainer() noexcept { return reply_drainer_; }
     Contention& contention() noexcept { return contention_; }
 
@@ -214,6 +216,7 @@ public:
         LockTable::Remains remains = locks_.close();
         for (const auto& hold : remains.holds) declare_lost(hold, ServerKeeps::lock);
         for (QueuePlace& place : remains.places) clean_up(std::move(place));
+        engine_.close();
         if (sentinel_watch_ != nullptr) sentinel_watch_->begin_to_close();
         subscriptions_.begin_to_close();
         reply_drainer_.close();  // before those that its answers may give something to do
@@ -368,6 +371,7 @@ private:
         sentinels_ == nullptr ? nullptr
                               : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};
     ReplyDrainer reply_drainer_{command_timeout_};
+    Engine engine_{*topology_, command_timeout_};
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -60,13 +60,13 @@ private:
     /// The parent's session stays as it is: its threads are not here to be joined, and closing its
     /// connections is the parent's business. Keeps it reachable, as it is no leak by mistake.
     static void abandon(Session* inherited) {
-        struct Link {
+        struct Inherited {
             Session* session;
-            Link* next;
+            Inherited* next;
         };
-        static std::atomic<Link*> abandoned{nullptr};
-        auto* const link = new Link{inherited, abandoned.load()};
-        while (!abandoned.compare_exchange_weak(link->next, link)) {
+        static std::atomic<Inherited*> abandoned{nullptr};
+        auto* const first = new Inherited{inherited, abandoned.load()};
+        while (!abandoned.compare_exchange_weak(first->next, first)) {
         }
     }
 

@@ -1,0 +1,217 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/command.hpp>
+#include <redlatch/core/intrusive_list.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// What goes out first.
+enum class CommandRank : std::uint8_t {
+    release,    ///< first; no command of its token is left to be written behind it
+    extension,  ///< first
+    usual,
+};
+
+/// One command as a `CommandQueue` has it. Its owner keeps it until the queue has given it back.
+class QueuedCommand : public IntrusiveList<QueuedCommand>::Node {
+public:
+    Command command{ReplyUse::pipelined};
+
+    /// Nobody waits for its answer any more.
+    bool is_abandoned() const noexcept { return abandoned_; }
+
+    /// A release of its token came before it was written.
+    bool is_withdrawn() const noexcept { return withdrawn_; }
+
+    /// When it was written first; for ever in the past where it never was.
+    TimePoint sent() const noexcept { return sent_; }
+
+    /// When it was written last.
+    TimePoint written_at() const noexcept { return written_at_; }
+
+protected:
+    QueuedCommand() = default;
+    ~QueuedCommand() = default;
+
+private:
+    friend class CommandQueue;
+
+    enum class Stage : std::uint8_t { outside, again, first, usual, written, failed };
+
+    std::string_view token_;
+    std::size_t hash_ = 0;
+    TimePoint sent_ = TimePoint::min();
+    TimePoint written_at_ = TimePoint::min();
+    Stage stage_ = Stage::outside;
+    bool abandoned_ = false;
+    bool withdrawn_ = false;
+};
+
+/// The commands to one server that go over one connection, without waiting for the answers to those
+/// before: which is written next, whose answer comes next, and when the connection is given up. What is
+/// unwritten then waits for the next connection.
+class CommandQueue {
+public:
+    struct Limits {
+        Clock::duration command_timeout;
+        std::size_t written = 1024;                   ///< unanswered at a time
+        std::size_t bytes = std::size_t{128} * 1024;  ///< written at a time
+    };
+
+    explicit CommandQueue(const Limits& limits) : limits_(limits) {}
+
+    /// `token`: for which it speaks; borrowed. A release has `take_failed` give back what is unwritten of
+    /// its token.
+    void add(QueuedCommand& command, CommandRank rank, std::string_view token) noexcept {
+        command.token_ = token;
+        command.hash_ = std::hash<std::string_view>{}(token);
+        if (rank == CommandRank::release) withdraw(command);
+        put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
+    }
+
+    /// It is written once more, before all others.
+    void repeat(QueuedCommand& command) noexcept { put(command, Stage::again); }
+
+    bool has_unwritten() const noexcept { return next() != nullptr; }
+    bool has_written() const noexcept { return written_count_ != 0; }
+
+    /// What is written next, behind `bytes` that are written with it; null where nothing may be.
+    QueuedCommand* next_to_write(std::size_t bytes) const noexcept {
+        const bool full = written_count_ >= limits_.written || bytes >= limits_.bytes;
+        return full ? nullptr : next();
+    }
+
+    void written(QueuedCommand& command, TimePoint now) noexcept {
+        take(command);
+        command.written_at_ = now;
+        if (command.sent_ == TimePoint::min()) command.sent_ = now;
+        put(command, Stage::written);
+    }
+
+    /// An answer has come: whose it is. Null where none is due.
+    QueuedCommand* answered(TimePoint now) noexcept {
+        QueuedCommand* const command = list(Stage::written).front();
+        if (command != nullptr) take(*command);
+        answered_at_ = now;
+        reused_ = !has_written();
+        return command;
+    }
+
+    /// Nobody waits for it any more. True where it may be carried out: then it stays until its answer has
+    /// come, or it is known that none will. False where it is outside again.
+    bool abandon(QueuedCommand& command) noexcept {
+        if (command.stage_ == Stage::outside) return false;
+        command.abandoned_ = true;
+        command.command.leave();
+        if (command.stage_ == Stage::written) return true;
+        take(command);
+        if (command.command.unclear()) put(command, Stage::failed);
+        return command.command.unclear();
+    }
+
+    /// When the connection is given up, unless an answer comes. Also where answers trickle in, slower than
+    /// commands are added.
+    TimePoint gone_at() const noexcept {
+        const QueuedCommand* const oldest = lists_[index(Stage::written)].front();
+        if (oldest == nullptr) return TimePoint::max();
+        const TimePoint silent_since = std::max(answered_at_, oldest->written_at_);
+        return std::min(saturating_add(silent_since, limits_.command_timeout),
+                        saturating_add(oldest->written_at_, 3 * limits_.command_timeout));
+    }
+
+    /// Nothing has been heard from the server since its last answer, after which nothing was asked: it may
+    /// have gone meanwhile.
+    bool is_reused() const noexcept { return reused_; }
+
+    /// There is no connection any more: those written get no answer. Each is written over the next one, or
+    /// given back by `take_failed`.
+    void disconnected(ConnectionFailure failure) noexcept {
+        reused_ = false;
+        fail(Stage::written, failure);
+    }
+
+    /// No connection could be made: `take_failed` gives back those unwritten.
+    void not_connected() noexcept {
+        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) fail(stage, {});
+    }
+
+    QueuedCommand* take_failed() noexcept {
+        QueuedCommand* const command = list(Stage::failed).front();
+        if (command != nullptr) take(*command);
+        return command;
+    }
+
+private:
+    using Stage = QueuedCommand::Stage;
+
+    static std::size_t index(Stage stage) noexcept { return static_cast<std::size_t>(stage) - 1; }
+    IntrusiveList<QueuedCommand>& list(Stage stage) noexcept { return lists_[index(stage)]; }
+
+    static bool is_unwritten(Stage stage) noexcept {
+        return stage == Stage::again || stage == Stage::first || stage == Stage::usual;
+    }
+
+    QueuedCommand* next() const noexcept {
+        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
+            QueuedCommand* const command = lists_[index(stage)].front();
+            if (command != nullptr) return command;
+        }
+        return nullptr;
+    }
+
+    void put(QueuedCommand& command, Stage stage) noexcept {
+        list(stage).push_back(command);
+        command.stage_ = stage;
+        if (is_unwritten(stage)) ++unwritten_of(command.hash_);
+        if (stage == Stage::written) ++written_count_;
+    }
+
+    void take(QueuedCommand& command) noexcept {
+        list(command.stage_).remove(command);
+        if (is_unwritten(command.stage_)) --unwritten_of(command.hash_);
+        if (command.stage_ == Stage::written) --written_count_;
+        command.stage_ = Stage::outside;
+    }
+
+    void withdraw(const QueuedCommand& release) noexcept {
+        if (unwritten_of(release.hash_) == 0) return;
+        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
+            list(stage).for_each([&](QueuedCommand& command) {
+                if (command.hash_ != release.hash_ || command.token_ != release.token_) return;
+                take(command);
+                command.withdrawn_ = true;
+                put(command, Stage::failed);
+            });
+        }
+    }
+
+    void fail(Stage stage, ConnectionFailure failure) noexcept {
+        list(stage).for_each([&](QueuedCommand& command) {
+            take(command);
+            const bool again = command.command.failed(failure).next == CommandStep::Next::reconnect;
+            put(command, again ? Stage::again : Stage::failed);
+        });
+    }
+
+    /// How many of the tokens with that hash: most releases find out by it that there is nothing to take.
+    std::uint32_t& unwritten_of(std::size_t hash) noexcept {
+        return unwritten_by_hash_[hash % unwritten_by_hash_.size()];
+    }
+
+    const Limits limits_;
+    std::array<IntrusiveList<QueuedCommand>, 5> lists_;  // for each stage but `outside`
+    std::array<std::uint32_t, 512> unwritten_by_hash_{};
+    std::size_t written_count_ = 0;
+    TimePoint answered_at_ = TimePoint::min();
+    bool reused_ = false;
+};
+
+}  // namespace redlatch::inline v0::detail

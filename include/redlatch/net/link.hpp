@@ -1,0 +1,266 @@
+#pragma once
+
+#include <redlatch/core/command_queue.hpp>
+#include <redlatch/net/exchange.hpp>
+#include <redlatch/net/node.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// A command for a link. Its owner keeps it until it has `ended`.
+class LinkCommand : public QueuedCommand {
+public:
+    /// What is sent. `again`: an earlier sending may have been carried out.
+    virtual Call call(bool again) const = 0;
+
+    /// How long its answer is waited for.
+    virtual TimePoint answer_by() const noexcept = 0;
+
+    /// Told once: the answer, or why there is none. The link does not touch it any more, and may be given
+    /// other commands.
+    virtual void ended(Expected<Reply, Fault> reply, CommandStep::Next next) noexcept = 0;
+
+    /// An ASKING goes in front: the Cluster is moving its key's slot.
+    bool asking = false;
+
+protected:
+    ~LinkCommand() = default;
+
+private:
+    friend class Link;
+    const Script* script_ = nullptr;
+    ReplyShape shape_ = ReplyShape::any;
+    bool can_omit_keys_ = false;
+    unsigned connection_ = 0;  // that it has last been prepared for
+};
+
+/// The way to one server that many commands share: a `CommandQueue`, and the connection that there is just
+/// now. Never blocks. One thread.
+///
+/// A connection that fails takes with it what has been written; what has not waits for the next one.
+class Link {
+public:
+    Link(Node& node, const CommandQueue::Limits& limits) : node_(&node), queue_(limits) {}
+
+    Node& node() const noexcept { return *node_; }
+    bool is_connected() const noexcept { return connection_.has_value(); }
+
+    /// Of its connection, or the one before.
+    unsigned number() const noexcept { return number_; }
+    bool has_unwritten() const noexcept { return queue_.has_unwritten(); }
+
+    /// What `poll` waits for before there is something to read, or room to write. Connected only.
+    pollfd awaits() const noexcept {
+        pollfd entry = connection_->more_to_come();
+        entry.events |= POLLIN;
+        if (written_ < out_.size()) entry.events |= POLLOUT;
+        return entry;
+    }
+
+    /// When the connection is given up, unless an answer comes.
+    TimePoint gone_at() const noexcept { return queue_.gone_at(); }
+
+    void connected(Connection connection) {
+        connection_.emplace(std::move(connection));
+        ++number_;
+    }
+
+    /// There will be no connection: what is unwritten has failed.
+    void not_connected(const Fault& fault) {
+        queue_.not_connected();
+        end_failed(fault);
+    }
+
+    /// `token` is borrowed. A release takes out what is unwritten of its token.
+    void add(LinkCommand& command, CommandRank rank, std::string_view token) {
+        command.connection_ = 0;
+        queue_.add(command, rank, token);
+    }
+
+    /// Nobody waits for it any more. False where it was not carried out, and never will be: then it has
+    /// ended without a word.
+    bool abandon(LinkCommand& command) noexcept { return queue_.abandon(command); }
+
+    /// Writes what the connection takes at once. Whether there is more to write at the next turn.
+    bool write() {
+        end_failed(silent());  // what was withdrawn, or abandoned and will have no answer
+        if (!connection_) return false;
+        if (!node_->is_current(*connection_)) break_off(moved());
+        if (!connection_) return false;
+        if (written_ == out_.size()) encode();
+        if (out_.empty()) return false;
+        auto n = connection_->send_if_possible(std::string_view{out_}.substr(written_));
+        if (!n) {
+            break_off(std::move(n).error());
+            return false;
+        }
+        written_ += *n;
+        return written_ == out_.size() && queue_.next_to_write(0) != nullptr;
+    }
+
+    /// Takes the answers that have come.
+    void read() {
+        while (connection_) {
+            auto reply = connection_->receive_if_there();
+            if (!reply && !connection_->alive()) return break_off(std::move(reply).error());
+            if (reply && !*reply) return;
+            if (!queue_.has_written()) return break_off(unexpected_reply());
+            take(reply ? Expected<Reply, Fault>{**std::move(reply)}
+                       : Unexpected{std::move(reply).error()});
+        }
+    }
+
+    /// Gives the connection up where no answer has come in time.
+    void pass_time(TimePoint now) {
+        if (connection_ && now >= gone_at()) break_off(silent());
+    }
+
+    /// The connection is of no use any more.
+    void break_off(Fault fault) {
+        connection_.reset();
+        out_.clear();
+        written_ = 0;
+        scripts_written_.clear();
+        if (fault.error.node.empty()) fault.error.node = node_->name();
+        node_->note(Expected<void, Fault>{Unexpected{fault}});
+        fault_ = fault;
+        queue_.disconnected({.disconnected = fault.disconnected, .maybe_executed = true});
+        end_failed(fault);
+    }
+
+    /// Why it broke last, once; nothing where it did not.
+    std::optional<Fault> take_fault() { return std::exchange(fault_, std::nullopt); }
+
+    /// A second descriptor of its socket, to be watched by `epoll`.
+    Descriptor duplicate() const noexcept { return connection_->duplicate(); }
+
+    static Fault silent() { return io_fault("no answer in time"); }
+
+private:
+    static Fault moved() {
+        Fault fault = io_fault("another server is the master");
+        fault.disconnected = true;
+        return fault;
+    }
+
+    static Fault released() {
+        return {.error = {Errc::cancelled, {}, {}, "the lock was released first", {}},
+                .transient = false};
+    }
+
+    void encode() {
+        out_.clear();
+        written_ = 0;
+        const TimePoint now = Clock::now();
+        while (QueuedCommand* const next = queue_.next_to_write(out_.size())) {
+            encode(static_cast<LinkCommand&>(*next), now);
+        }
+    }
+
+    void encode(LinkCommand& command, TimePoint now) {
+        const Call call = command.call(command.command.unclear());
+        if (std::exchange(command.connection_, number_) != number_) prepare(command, call);
+        if (command.command.form().whole) scripts_written_.push_back(call.script());
+        EncodeOptions options{.form = command.command.form()};
+        options.not_after =
+            connection_->clock().not_after(now, saturating_sub(command.answer_by(), now));
+        if (connection_->server() != nullptr) options.server = *connection_->server();
+        call.append_to(out_, options);
+        queue_.written(command, now);
+    }
+
+    /// It goes out over this connection for the first time.
+    void prepare(LinkCommand& command, const Call& call) {
+        command.script_ = call.script();
+        command.shape_ = call.shape();
+        command.can_omit_keys_ = call.can_omit_keys();
+        CommandTraits traits =
+            traits_of(call, *connection_, queue_.is_reused(), node_->key_access());
+        traits.script_known = traits.script_known || was_written(call.script());
+        command.command.connected(traits);
+    }
+
+    /// The script's text has been written: by the time a command behind that is read, the server knows it.
+    bool was_written(const Script* script) const noexcept {
+        return std::find(scripts_written_.begin(), scripts_written_.end(), script) !=
+               scripts_written_.end();
+    }
+
+    void take(Expected<Reply, Fault> reply) {
+        const TimePoint now = Clock::now();
+        auto& command = static_cast<LinkCommand&>(*queue_.answered(now));
+        note_time(command, reply, now);
+        const ReplyKind kind = kind_of(reply, command.shape_);
+        note_script(command, kind);
+        const CommandStep step = command.command.answered(kind);
+        if (step.leave_server) node_->leave(*connection_);
+        if (step.next == CommandStep::Next::send) return queue_.repeat(command);
+        if (kind == ReplyKind::misshapen) reply = Unexpected{unexpected_reply()};
+        node_->note(reply);
+        complete(command, reply);
+        command.ended(std::move(reply), step.next);
+        if (step.drop_connection) break_off(unexpected_reply());
+    }
+
+    void note_time(const LinkCommand& command, const Expected<Reply, Fault>& reply, TimePoint now) {
+        const auto time =
+            reply ? reply->view().time(command.shape_) : late_reply_time(reply.error());
+        if (time) connection_->clock().answered(command.written_at(), *time, now);
+    }
+
+    /// One that the server has refused unseen is still unknown to it.
+    void note_script(const LinkCommand& command, ReplyKind kind) {
+        if (command.script_ == nullptr) return;
+        if (kind == ReplyKind::value) {
+            connection_->note_run(command.script_);
+        } else if (command.command.form().whole) {
+            std::erase(scripts_written_, command.script_);
+        }
+    }
+
+    void complete(const LinkCommand& command, Expected<Reply, Fault>& reply) const {
+        const bool unclear = command.command.unclear();
+        if (reply) {
+            if (command.can_omit_keys_) node_->learn(command.command.form());
+            reply->repeated = unclear;
+            reply->server = connection_->server();
+            return;
+        }
+        Fault& fault = reply.error();
+        fault.maybe_executed = unclear;
+        if (fault.error.node.empty()) fault.error.node = connection_->node();
+        explain(fault, command.call(unclear));
+    }
+
+    void end_failed(const Fault& fault) {
+        while (QueuedCommand* const command = queue_.take_failed()) end(*command, fault);
+    }
+
+    static void end(QueuedCommand& queued, Fault fault) {
+        auto& command = static_cast<LinkCommand&>(queued);
+        if (command.is_withdrawn()) fault = released();
+        fault.maybe_executed = command.command.unclear();
+        command.ended(Unexpected{std::move(fault)}, CommandStep::Next::fail);
+    }
+
+    Node* node_;
+    CommandQueue queue_;
+    std::optional<Connection> connection_;
+    std::optional<Fault> fault_;
+    unsigned number_ = 0;  // of the connection
+    std::string out_;      // stays as it is until all of it is written: TLS wants that
+    std::size_t written_ = 0;
+    std::vector<const Script*> scripts_written_;  // as a whole, over this connection
+};
+
+}  // namespace redlatch::inline v0::detail

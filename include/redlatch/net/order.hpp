@@ -1,0 +1,60 @@
+#pragma once
+
+#include <redlatch/core/command_queue.hpp>
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/master_sets.hpp>
+#include <redlatch/net/call.hpp>
+#include <redlatch/net/reply.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// A command that is to be carried out where its key is, without a thread that waits for the answer. All
+/// members are used, and called, on the engine's thread. It is submitted once, and lives until its
+/// last answer has come.
+class Order : public std::enable_shared_from_this<Order> {
+public:
+    /// On its way through an engine.
+    class Route {
+    public:
+        Route() = default;
+        Route(const Route&) = delete;
+        Route& operator=(const Route&) = delete;
+        virtual ~Route() = default;
+    };
+
+    Order() = default;
+    Order(const Order&) = delete;
+    Order& operator=(const Order&) = delete;
+    virtual ~Order() = default;
+
+    CommandRank rank = CommandRank::usual;
+
+    /// Then its owner hears that there is no answer; it is abandoned.
+    TimePoint answer_by = TimePoint::max();
+
+    /// What is sent. `again`: an earlier sending may have been carried out, so this one has to be right
+    /// after that one, too. Borrows what the order owns.
+    virtual Call call(bool again) const = 0;
+
+    /// For which token it speaks. A release takes out what is not written yet of its token: that fails with
+    /// `Errc::cancelled`.
+    virtual std::string_view token() const noexcept = 0;
+
+    /// Once, unless it was abandoned before: the answer, or why there is none. `sent`: when it was
+    /// written first; for ever in the past where it never was.
+    virtual void answered(Expected<Reply, Fault> reply, const MasterSets& masters,
+                          TimePoint sent) noexcept = 0;
+
+    /// After it was abandoned, or its time was over, where it may be carried out all the same: its answer, or
+    /// that none will ever come. Once for each of several masters.
+    virtual void answered_late(const Expected<Reply, Fault>& reply, TimePoint sent) noexcept = 0;
+
+private:
+    friend class Engine;
+    std::unique_ptr<Route> route_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,382 @@
+#pragma once
+
+#include <redlatch/core/timer_wheel.hpp>
+#include <redlatch/net/link.hpp>
+#include <redlatch/net/order.hpp>
+#include <redlatch/net/service_thread.hpp>
+#include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/topology/background_connect.hpp>
+#include <redlatch/topology/topology.hpp>
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Something to do on the engine's thread. Its owner keeps it until it runs.
+class EngineTask {
+public:
+    EngineTask() = default;
+    EngineTask(const EngineTask&) = delete;
+    EngineTask& operator=(const EngineTask&) = delete;
+
+    /// May post it anew, or destroy it.
+    virtual void run() noexcept = 0;
+
+protected:
+    ~EngineTask() = default;
+
+private:
+    friend class Engine;
+    EngineTask* next_ = nullptr;
+    std::atomic<bool> posted_{false};
+};
+
+/// A deadline on the engine's thread.
+class EngineTimer : public TimerWheel::Timer {
+public:
+    virtual void expired(TimePoint now) noexcept = 0;
+
+protected:
+    ~EngineTimer() = default;
+};
+
+/// One thread that serves all asynchronous operations of a client: it runs their tasks and timers, and carries
+/// out their orders over one link to each master. No user's code runs there, and it never blocks but to
+/// wait for all of them at once.
+class Engine {
+public:
+    Engine(Topology& topology, std::chrono::milliseconds command_timeout)
+        : topology_(&topology), command_timeout_(command_timeout) {}
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+    ~Engine() { close(); }
+
+    /// Any thread. Starts it where it does not run; false where the system has no thread or descriptor to
+    /// give, or after `close`.
+    bool start() {
+        if (running_.load(std::memory_order_acquire)) return true;
+        const auto lock = thread_.lock();
+        if (closing_ || !open() || !thread_.start([this] { run(); })) return false;
+        running_ = true;
+        return true;
+    }
+
+    /// Any thread, once `start` has succeeded. Runs the task soon; allocates nothing. One that is posted
+    /// already is not posted twice. False where it will not run, as the engine has ended.
+    bool post(EngineTask& task) noexcept {
+        if (task.posted_.exchange(true)) return true;
+        EngineTask* first = posted_.load();
+        do {
+            if (first == end_of_posts()) {
+                task.posted_ = false;
+                return false;
+            }
+            task.next_ = first;
+        } while (!posted_.compare_exchange_weak(first, &task));
+        if (asleep_.load() && asleep_.exchange(false)) wake_.ring();
+        return true;
+    }
+
+    /// What is posted before still runs; then every order fails with `Errc::cancelled`, and each timer that
+    /// is set expires. Blocks until the thread has ended, which waits for nobody.
+    void close() {
+        running_ = false;
+        closing_ = true;
+        wake_.ring();
+        thread_.close();
+    }
+
+    // On the engine's thread only:
+
+    /// Has it carried out. It is answered at a later turn of the thread.
+    void submit(std::shared_ptr<Order> order) {
+        Order& submitted = *order;
+        auto route = std::make_unique<SingleRoute>(*this, std::move(order));
+        SingleRoute& begun = *route;
+        submitted.route_ = std::move(route);
+        begun.begin();
+    }
+
+    /// `answered` will not come. True where it may be carried out all the same: then `answered_late`
+    /// will tell.
+    bool abandon(Order& order) noexcept {
+        return order.route_ != nullptr && static_cast<SingleRoute&>(*order.route_).abandon();
+    }
+
+    /// Sets it anew where it is set. Expires at a later turn of the thread.
+    void set_timer(EngineTimer& timer, TimePoint due) noexcept { wheel_.set(timer, due); }
+    void clear_timer(EngineTimer& timer) noexcept { wheel_.clear(timer); }
+
+    bool is_closing() const noexcept { return closing_; }
+
+private:
+    /// A link, and what makes it work.
+    class Way final : public EngineTimer {
+    public:
+        Way(Engine& engine, detail::Node& node) : engine_(&engine), link(node, engine.limits()) {}
+        ~Way() = default;
+        Way(const Way&) = delete;
+        Way& operator=(const Way&) = delete;
+
+        void expired(TimePoint now) noexcept override { link.pass_time(now); }
+
+        /// Has the link connected where that is needed.
+        void connect() {
+            if (auto made = connect_.take()) {
+                if (*made) {
+                    link.connected(**std::move(made));
+                } else {
+                    link.not_connected(made->error());
+                }
+            }
+            if (link.is_connected() || !link.has_unwritten() || connect_.under_way()) return;
+            connect_.begin(*engine_->topology_, link.node(), link.take_fault(), engine_->wake_);
+        }
+
+        /// Whether there is more to write.
+        bool write() {
+            connect();
+            const bool more = link.write();
+            watch();
+            if (!is_set() && link.gone_at() != TimePoint::max()) {
+                engine_->set_timer(*this, link.gone_at());
+            }
+            return more;
+        }
+
+        /// Has `epoll` tell what the link waits for. By a descriptor of its own, which is there until
+        /// `epoll` has forgotten it: a forked child may keep the socket for ever.
+        void watch() {
+            const bool connected = link.is_connected();
+            if (watched_.valid() && (!connected || link.number() != watched_number_)) forget();
+            if (!connected) return;
+            const auto events = static_cast<std::uint32_t>(link.awaits().events);
+            epoll_event event{};
+            event.events = events;
+            event.data.ptr = this;
+            if (!watched_.valid()) {
+                watched_ = link.duplicate();
+                watched_number_ = link.number();
+                if (::epoll_ctl(poller(), EPOLL_CTL_ADD, watched_.get(), &event) != 0) {
+                    watched_ = {};
+                    return link.break_off(io_fault("epoll: " + system_message(errno)));
+                }
+            } else if (events != watched_events_) {
+                ::epoll_ctl(poller(), EPOLL_CTL_MOD, watched_.get(), &event);
+            }
+            watched_events_ = events;
+        }
+
+        void end() {
+            link.not_connected(closed());
+            link.break_off(closed());
+            watch();
+        }
+
+    private:
+        void forget() {
+            ::epoll_ctl(poller(), EPOLL_CTL_DEL, watched_.get(), nullptr);
+            watched_ = {};
+        }
+        int poller() const noexcept { return engine_->poller_.get(); }
+
+        Engine* engine_;
+        Descriptor watched_;
+        unsigned watched_number_ = 0;
+        std::uint32_t watched_events_ = 0;
+        BackgroundConnect connect_;
+
+    public:
+        Link link;
+    };
+
+    /// An order at one master.
+    class SingleRoute final : public Order::Route, public LinkCommand, public EngineTimer {
+    public:
+        SingleRoute(Engine& engine, std::shared_ptr<Order> order)
+            : engine_(&engine), order_(std::move(order)) {}
+
+        void begin() {
+            if (order_->answer_by != TimePoint::max()) {
+                engine_->set_timer(*this, order_->answer_by);
+            }
+            const Call call = order_->call(false);
+            link_ = &engine_->link_to(engine_->topology_->master_of(call.key()));
+            link_->add(*this, order_->rank, order_->token());
+        }
+
+        bool abandon() noexcept {
+            engine_->clear_timer(*this);
+            if (link_->abandon(*this)) return true;
+            finish();
+            return false;
+        }
+
+        Call call(bool again) const override { return order_->call(again); }
+        TimePoint answer_by() const noexcept override { return order_->answer_by; }
+
+        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept override {
+            engine_->clear_timer(*this);
+            const bool late = is_abandoned();
+            const TimePoint first_sent = sent();
+            const std::shared_ptr<Order> order = finish();
+            if (late) {
+                order->answered_late(reply, first_sent);
+            } else {
+                order->answered(std::move(reply), {}, first_sent);
+            }
+        }
+
+        void expired(TimePoint) noexcept override {
+            Fault fault = Link::silent();
+            fault.error.node = link_->node().name();
+            fault.maybe_executed = link_->abandon(*this);
+            const TimePoint first_sent = sent();
+            const std::shared_ptr<Order> order = fault.maybe_executed ? order_ : finish();
+            order->answered(Unexpected{std::move(fault)}, {}, first_sent);
+        }
+
+    private:
+        /// Destroys this.
+        std::shared_ptr<Order> finish() {
+            std::shared_ptr<Order> order = std::move(order_);
+            order->route_.reset();
+            return order;
+        }
+
+        Engine* engine_;
+        std::shared_ptr<Order> order_;
+        Link* link_ = nullptr;
+    };
+
+    static Fault closed() {
+        return {.error = {Errc::cancelled, {}, {}, "the client was closed", {}},
+                .transient = false};
+    }
+
+    /// Stands for the list of posted tasks at the end.
+    static EngineTask* end_of_posts() noexcept {
+        static constexpr char mark{};
+        return reinterpret_cast<EngineTask*>(const_cast<char*>(&mark));
+    }
+
+    CommandQueue::Limits limits() const noexcept { return {.command_timeout = command_timeout_}; }
+
+    bool open() noexcept {
+        if (poller_.valid()) return true;
+        if (!wake_.open()) return false;
+        Descriptor poller{::epoll_create1(EPOLL_CLOEXEC)};
+        epoll_event event{};
+        event.events = EPOLLIN;
+        if (::epoll_ctl(poller.get(), EPOLL_CTL_ADD, wake_.entry().fd, &event) != 0) return false;
+        poller_ = std::move(poller);
+        return true;
+    }
+
+    Link& link_to(Node& node) { return ways_.try_emplace(&node, *this, node).first->second.link; }
+
+    void run() {
+        do {
+            wait();
+            run_posted();
+            wheel_.expire(Clock::now(), [now = Clock::now()](TimerWheel::Timer& timer) {
+                static_cast<EngineTimer&>(timer).expired(now);
+            });
+            write();
+        } while (!closing_);
+        end();
+    }
+
+    /// Blocks until there is something to do; takes answers.
+    void wait() {
+        std::array<epoll_event, 64> events;
+        const int count = ::epoll_wait(poller_.get(), events.data(), int{events.size()}, timeout());
+        asleep_ = false;
+        for (int i = 0; i < count; ++i) {
+            auto* const way = static_cast<Way*>(events[static_cast<std::size_t>(i)].data.ptr);
+            if (way == nullptr) {
+                wake_.reset();
+            } else {
+                way->link.read();
+            }
+        }
+    }
+
+    /// How long to sleep, in milliseconds. The sleep stops with the machine, due times don't.
+    int timeout() {
+        if (more_to_write_) return 0;
+        asleep_ = true;
+        if (posted_.load() != nullptr || closing_) return 0;
+        const TimePoint due = wheel_.next_due();
+        if (due == TimePoint::max()) return -1;
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - Clock::now());
+        return static_cast<int>(
+            std::clamp(left, std::chrono::milliseconds{0}, longest_service_sleep).count());
+    }
+
+    void run_posted() {
+        EngineTask* newest = posted_.exchange(nullptr);
+        EngineTask* oldest = nullptr;
+        while (newest != nullptr) {
+            EngineTask* const next = std::exchange(newest->next_, oldest);
+            oldest = std::exchange(newest, next);
+        }
+        while (oldest != nullptr) {
+            EngineTask& task = *oldest;
+            oldest = task.next_;
+            task.posted_ = false;
+            task.run();
+        }
+    }
+
+    void write() {
+        more_to_write_ = false;
+        for (auto& [node, way] : ways_) more_to_write_ = way.write() || more_to_write_;
+    }
+
+    void end() {
+        EngineTask* none = nullptr;
+        do {
+            run_posted();
+            for (auto& [node, way] : ways_) way.end();
+            wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
+                static_cast<EngineTimer&>(timer).expired(Clock::now());
+            });
+            none = nullptr;
+        } while (has_unwritten() || !posted_.compare_exchange_strong(none, end_of_posts()));
+        ways_.clear();
+    }
+
+    bool has_unwritten() const {
+        return std::any_of(ways_.begin(), ways_.end(),
+                           [](const auto& way) { return way.second.link.has_unwritten(); });
+    }
+
+    Topology* topology_;
+    const std::chrono::milliseconds command_timeout_;
+    Descriptor poller_;
+    WakeDescriptor wake_;
+    std::atomic<bool> running_{false};
+    std::atomic<bool> closing_{false};
+    std::atomic<bool> asleep_{false};
+    std::atomic<EngineTask*> posted_{nullptr};  // the newest first
+    ServiceThread thread_;
+    // Of the thread:
+    bool more_to_write_ = false;
+    TimerWheel wheel_{Clock::now()};
+    std::map<Node*, Way> ways_;
+};
+
+}  // namespace redlatch::inline v0::detail

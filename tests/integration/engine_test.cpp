@@ -1,0 +1,237 @@
+// The engine and its link, with orders of the tests' own.
+
+#include "engine_tools.hpp"
+#include "fault_tools.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/wait.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+using detail::CommandRank;
+
+class AnEngine : public ::testing::Test {
+protected:
+    explicit AnEngine(std::chrono::milliseconds timeout = 10s)
+        : session_(detail::check(options_for(proxy_.uri(), timeout)).value()) {}
+
+    detail::Engine& engine() { return session_.engine(); }
+
+    template <class... Orders>
+    void submit(const Orders&... orders) {
+        on_engine(engine(), [&] { (engine().submit(orders), ...); });
+    }
+
+    std::string answer(const OrderPtr& what) {
+        submit(what);
+        const Outcome outcome = what->wait();
+        return outcome.answered() ? outcome.value : outcome.fault.error.message;
+    }
+
+    RedisServer server_;
+    RawRedis redis_{server_};
+    Proxy proxy_{server_.uri()};
+    detail::Session session_;
+};
+
+TEST_F(AnEngine, carries_out_an_order) {
+    const auto before = Clock::now();
+    const OrderPtr set = order({"SET", "a", "1"});
+    EXPECT_EQ(answer(set), "OK");
+    EXPECT_EQ(redis_.get("a"), "1");
+    EXPECT_GE(set->wait().sent, before);
+    EXPECT_LE(set->wait().sent, Clock::now());
+    EXPECT_EQ(answer(order({"GET", "b"})), "nil");
+}
+
+TEST_F(AnEngine, gives_each_order_its_own_answer) {
+    std::vector<OrderPtr> orders;
+    for (int i = 0; i < 3000; ++i) orders.push_back(order({"ECHO", std::to_string(i)}));
+    on_engine(engine(), [&] {
+        for (const OrderPtr& each : orders) engine().submit(each);
+    });
+    for (int i = 0; i < 3000; ++i) {
+        EXPECT_EQ(orders[static_cast<std::size_t>(i)]->wait().value, std::to_string(i));
+    }
+    EXPECT_EQ(proxy_.counts().connections, 1);
+}
+
+TEST_F(AnEngine, tells_what_the_server_refuses) {
+    const OrderPtr wrong = order({"SET", "a"});
+    EXPECT_NE(answer(wrong).find("wrong number of arguments"), std::string::npos);
+    EXPECT_FALSE(wrong->wait().fault.maybe_executed);
+    EXPECT_EQ(answer(order({"SET", "a", "1"})), "OK") << "the link goes on";
+}
+
+TEST_F(AnEngine, sends_a_script_as_a_whole_first_and_by_its_name_then) {
+    const Script script{"return redis.call('INCR', KEYS[1])"};
+    std::vector<OrderPtr> orders{order(script, "n"), order(script, "n"), order(script, "n")};
+    submit(orders[0], orders[1], orders[2]);
+    for (const OrderPtr& each : orders) EXPECT_TRUE(each->wait().answered());
+    EXPECT_EQ(redis_.get("n"), "3");
+    const std::string stats = redis_.command({"INFO", "commandstats"}).text;
+    EXPECT_NE(stats.find("cmdstat_eval:calls=1,"), std::string::npos) << stats;
+    EXPECT_NE(stats.find("cmdstat_evalsha:calls=2,"), std::string::npos) << stats;
+}
+
+TEST_F(AnEngine, sends_a_script_once_more_that_the_server_has_forgotten) {
+    const Script script{"return redis.call('INCR', KEYS[1])"};
+    EXPECT_EQ(answer(order(script, "n")), "1");
+    redis_.command({"SCRIPT", "FLUSH"});
+    EXPECT_EQ(answer(order(script, "n")), "2");
+}
+
+TEST_F(AnEngine, keeps_an_order_no_longer_than_until_its_deadline) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.hold_replies();
+    const OrderPtr late = order({"SET", "a", "1"}, 50ms);
+    const Stopwatch watch;
+    submit(late);
+    const Outcome outcome = late->wait();
+    EXPECT_GE(watch.elapsed(), 50ms);
+    EXPECT_EQ(outcome.fault.error.code, Errc::unavailable);
+    EXPECT_TRUE(outcome.fault.maybe_executed);
+    EXPECT_FALSE(outcome.fault.error.node.empty());
+    EXPECT_TRUE(late->late().empty());
+
+    proxy_.pass();
+    ASSERT_TRUE(eventually([&] { return late->late().size() == 1; }));
+    EXPECT_EQ(late->late().front().value, "OK") << "its answer comes late";
+    EXPECT_EQ(late->late().front().sent, outcome.sent);
+    EXPECT_EQ(late->times_told(), 1);
+    EXPECT_EQ(answer(order({"GET", "a"})), "1") << "and the link lives";
+    EXPECT_EQ(proxy_.counts().connections, 1);
+}
+
+TEST_F(AnEngine, tells_an_abandoned_order_only_of_a_late_answer) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.hold_replies();
+    const OrderPtr given_up = order({"SET", "a", "1"});
+    const OrderPtr other = order({"GET", "a"});
+    submit(given_up, other);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("a"); }));
+    bool maybe_executed = false;
+    on_engine(engine(), [&] { maybe_executed = engine().abandon(*given_up); });
+    EXPECT_TRUE(maybe_executed);
+    proxy_.pass();
+    EXPECT_EQ(other->wait().value, "1");
+    EXPECT_EQ(given_up->times_told(), 0);
+    ASSERT_EQ(given_up->late().size(), 1U);
+    EXPECT_EQ(given_up->late().front().value, "OK");
+}
+
+TEST_F(AnEngine, never_sends_what_is_abandoned_at_once) {
+    const OrderPtr given_up = order({"SET", "a", "1"});
+    bool maybe_executed = true;
+    on_engine(engine(), [&] {
+        engine().submit(given_up);
+        maybe_executed = engine().abandon(*given_up);
+    });
+    EXPECT_FALSE(maybe_executed);
+    EXPECT_EQ(answer(order({"EXISTS", "a"})), "0");
+    EXPECT_EQ(given_up->times_told(), 0);
+    EXPECT_TRUE(given_up->late().empty());
+    EXPECT_EQ(given_up.use_count(), 1) << "forgotten";
+}
+
+TEST_F(AnEngine, forgets_an_order_that_was_answered) {
+    const OrderPtr ping = order({"PING"});
+    EXPECT_EQ(answer(ping), "PONG");
+    EXPECT_TRUE(eventually([&] { return ping.use_count() == 1; }));
+    on_engine(engine(), [&] { EXPECT_FALSE(engine().abandon(*ping)); });
+}
+
+TEST_F(AnEngine, says_why_it_cannot_connect) {
+    proxy_.refuse();
+    const OrderPtr ping = order({"PING"});
+    EXPECT_NE(answer(ping).find("connect"), std::string::npos);
+    EXPECT_EQ(ping->wait().fault.error.code, Errc::unavailable);
+    EXPECT_FALSE(ping->wait().fault.maybe_executed);
+    proxy_.pass();
+    EXPECT_EQ(answer(order({"PING"})), "PONG");
+}
+
+TEST_F(AnEngine, does_not_know_what_became_of_orders_whose_link_was_cut) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.hold_replies();
+    const OrderPtr one = order({"INCR", "n"});
+    submit(one);
+    ASSERT_TRUE(eventually([&] { return redis_.get("n") == "1"; }));
+    proxy_.cut();
+    proxy_.pass();
+    EXPECT_TRUE(one->wait().answered()) << "nothing had been heard since the link lay idle";
+    EXPECT_TRUE(one->asked_again);
+
+    proxy_.hold_replies();
+    const OrderPtr two = order({"INCR", "m"}, 50ms);
+    submit(two);
+    two->wait();
+    proxy_.cut();
+    ASSERT_TRUE(eventually([&] { return two->late().size() == 1; }));
+    EXPECT_FALSE(two->late().front().answered()) << "none will ever come";
+    EXPECT_FALSE(two->asked_again) << "nothing is sent again that was given up";
+    proxy_.pass();
+    EXPECT_EQ(answer(order({"PING"})), "PONG");
+}
+
+TEST_F(AnEngine, runs_what_was_posted_before_it_closes_and_fails_all_orders) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.hold_replies();
+    const OrderPtr written = order({"SET", "a", "1"});
+    submit(written);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("a"); }));
+    const OrderPtr last = order({"PING"});
+    struct Task final : detail::EngineTask {
+        void run() noexcept override { engine->submit(what); }
+        detail::Engine* engine;
+        OrderPtr what;
+    } task;
+    task.engine = &engine();
+    task.what = last;
+    ASSERT_TRUE(engine().post(task));
+    engine().close();
+    EXPECT_EQ(written->wait().fault.error.code, Errc::cancelled);
+    EXPECT_TRUE(written->wait().fault.maybe_executed);
+    EXPECT_EQ(last->wait().fault.error.code, Errc::cancelled);
+    EXPECT_FALSE(engine().post(task)) << "nothing runs any more";
+    EXPECT_FALSE(engine().start());
+}
+
+TEST_F(AnEngine, that_was_never_started_closes_too) {
+    engine().close();
+    EXPECT_FALSE(engine().start());
+    EXPECT_EQ(proxy_.counts().connections, 0);
+}
+
+TEST_F(AnEngine, runs_timers_when_they_are_due) {
+    struct Timer final : detail::EngineTimer {
+        void expired(detail::TimePoint now) noexcept override { at = now; }
+        std::atomic<detail::TimePoint> at{};
+    };
+    Timer soon;
+    Timer never;
+    const auto due = Clock::now() + 30ms;
+    on_engine(engine(), [&] {
+        engine().set_timer(soon, due);
+        engine().set_timer(never, due);
+        engine().clear_timer(never);
+    });
+    ASSERT_TRUE(eventually([&] { return soon.at.load() != detail::TimePoint{}; }));
+    EXPECT_GE(soon.at.load(), due);
+    EXPECT_EQ(never.at.load(), detail::TimePoint{});
+}
+
+}  // namespace

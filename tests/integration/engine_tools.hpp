@@ -1,0 +1,145 @@
+#pragma once
+
+#include "support/wait.hpp"
+#include <redlatch/redlatch.hpp>
+#include <redlatch/service/session.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// Orders that a test gives to an engine, and what becomes of them.
+
+namespace redlatch::test {
+
+/// Runs `action` on the engine's thread, and returns when it has.
+template <class Action>
+void on_engine(detail::Engine& engine, Action action) {
+    struct Task final : detail::EngineTask {
+        explicit Task(Action& what) : action(&what) {}
+        void run() noexcept override {
+            (*action)();
+            done.set_value();
+        }
+        Action* action;
+        std::promise<void> done;
+    } task{action};
+    auto done = task.done.get_future();
+    if (!engine.start() || !engine.post(task)) throw std::runtime_error{"no engine"};
+    done.get();
+}
+
+/// What an order was told.
+struct Outcome {
+    std::string value;  ///< of an answer, as text; empty for a fault
+    detail::Fault fault{};
+    detail::MasterSets masters{};
+    detail::TimePoint sent{};
+
+    bool answered() const { return !value.empty(); }
+};
+
+/// An order of a few words. Any thread may look at what it was told.
+class TestOrder final : public detail::Order {
+public:
+    using Words = std::vector<std::string>;
+
+    explicit TestOrder(Words words, std::string token = {})
+        : words_(std::move(words)), token_(std::move(token)) {}
+    TestOrder(const Script& script, Words words, std::string token = {})
+        : words_(std::move(words)), token_(std::move(token)), script_(&script) {}
+
+    detail::Call call(bool again) const override {
+        if (again) asked_again = true;
+        if (script_ != nullptr) return {*script_, {words_.at(0)}, {}, shape};
+        switch (words_.size()) {
+            case 1: return detail::Call::plain({words_[0]}, shape);
+            case 2: return detail::Call::plain({words_[0], words_[1]}, shape);
+            default: return detail::Call::plain({words_[0], words_[1], words_[2]}, shape);
+        }
+    }
+    std::string_view token() const noexcept override { return token_; }
+
+    void answered(Expected<detail::Reply, detail::Fault> reply, const detail::MasterSets& masters,
+                  detail::TimePoint sent) noexcept override {
+        Outcome told = outcome_of(reply);
+        told.masters = masters;
+        told.sent = sent;
+        if (then) then();
+        const std::lock_guard lock{mutex_};
+        ++times_told_;
+        outcome_ = std::move(told);
+    }
+
+    void answered_late(const Expected<detail::Reply, detail::Fault>& reply,
+                       detail::TimePoint sent) noexcept override {
+        Outcome told = outcome_of(reply);
+        told.sent = sent;
+        const std::lock_guard lock{mutex_};
+        late_.push_back(std::move(told));
+    }
+
+    /// What it was told; waits for that.
+    Outcome wait() {
+        if (!eventually([this] { return is_told(); })) throw std::runtime_error{"no answer"};
+        const std::lock_guard lock{mutex_};
+        return *outcome_;
+    }
+    bool is_told() { return times_told() != 0; }
+    int times_told() {
+        const std::lock_guard lock{mutex_};
+        return times_told_;
+    }
+
+    std::vector<Outcome> late() {
+        const std::lock_guard lock{mutex_};
+        return late_;
+    }
+
+    detail::ReplyShape shape = detail::ReplyShape::any;
+    std::function<void()> then{};  ///< on the engine's thread, when it is answered
+    mutable std::atomic<bool> asked_again{false};
+
+private:
+    static Outcome outcome_of(const Expected<detail::Reply, detail::Fault>& reply) {
+        if (!reply) return {.value = {}, .fault = reply.error()};
+        const detail::ReplyView view = reply->view();
+        if (view.is_nil()) return {.value = "nil"};
+        if (const auto number = view.integer()) return {.value = std::to_string(*number)};
+        return {.value = std::string{view.text()}};
+    }
+
+    const Words words_;
+    const std::string token_;
+    const Script* script_ = nullptr;
+    std::mutex mutex_;
+    int times_told_ = 0;
+    std::optional<Outcome> outcome_;
+    std::vector<Outcome> late_;
+};
+
+using OrderPtr = std::shared_ptr<TestOrder>;
+
+/// An order whose answer is waited for by so long from now on.
+inline OrderPtr order(TestOrder::Words words, std::chrono::milliseconds wait = generous_limit) {
+    auto made = std::make_shared<TestOrder>(std::move(words));
+    made->answer_by = detail::saturating_add(Clock::now(), wait);
+    return made;
+}
+
+inline OrderPtr order(const Script& script, std::string key) {
+    auto made = std::make_shared<TestOrder>(script, TestOrder::Words{std::move(key)});
+    made->answer_by = detail::saturating_add(Clock::now(), generous_limit);
+    return made;
+}
+
+}  // namespace redlatch::test
