@@ -9,6 +9,7 @@ set(REDLATCH_HEADERS
     include/redlatch/error.hpp
     include/redlatch/result.hpp
     include/redlatch/uri.hpp
+    include/redlatch/executor.hpp
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
     # what a kind of lock is: its keys, its key type
@@ -109,6 +110,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/sentinel_watch.hpp
     include/redlatch/service/callback_threads.hpp
     include/redlatch/service/notifier.hpp
+    include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp
     include/redlatch/service/engine.hpp
@@ -120,8 +122,10 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/lock_spec.hpp
     include/redlatch/steps/check_lock.hpp
     include/redlatch/steps/hold_ref.hpp
+    include/redlatch/steps/release_steps.hpp
     include/redlatch/steps/releasing.hpp
     include/redlatch/steps/thread_serial.hpp
+    include/redlatch/steps/acquisition_steps.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/transferring.hpp
@@ -132,6 +136,7 @@ set(REDLATCH_HEADERS
     include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp
     include/redlatch/lock_guard.hpp
+    include/redlatch/completion_queue.hpp
     include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
     include/redlatch/testing.hpp

@@ -150,8 +150,6 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
     if (!ref_.is_ours()) {
         return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
     }
-    const detail::HoldTerms& terms = ref_.hold->terms();
-    if (auto fits = detail::check_lease(lease, terms.drift); !fits) return fits;
     return detail::extend_hold(client_->session(), ref_.hold, lease);
 }
 

@@ -133,7 +133,6 @@ REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {
     if (hold == nullptr) {
         return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
     }
-    if (auto fits = check_lease(lease, spec_.options.drift); !fits) return fits;
     return extend_hold(spec_.client->session(), hold, lease);
 }
 

@@ -574,6 +574,97 @@ TEST(LockTableMonitor, hands_the_lock_on_to_a_thread_that_sleeps) {
     EXPECT_EQ(table.current("key"), next);
 }
 
+/// An operation that waits without a thread.
+class WaitingOperation final : public LockTableMonitor::Waiter {
+public:
+    explicit WaitingOperation(std::uint64_t id) : guest_{.id = id} {}
+
+    detail::Parker::Wake wake() noexcept override {
+        ++woken;
+        return {};
+    }
+    LockTable::Admission enter(LockTableMonitor& table) {
+        return table.enter(request_, *this, false);
+    }
+
+    std::atomic<int> woken{0};
+
+private:
+    Guest guest_;
+    detail::HoldTerms terms_ =
+        terms_of({.key = guest_.key, .traits = guest_.traits, .lease = guest_.lease});
+    detail::AcquireRequest request_{.terms = terms_,
+                                    .owner = LockOwner::acquisition(guest_.id),
+                                    .caller = LockOwner::acquisition(guest_.id),
+                                    .wait = Wait::unlimited(),
+                                    .deadline = TimePoint::max(),
+                                    .acquisition = guest_.acquisition(),
+                                    .handoffs = {.in_row = 10, .others_poll = false}};
+};
+
+TEST(LockTableMonitor, operations_and_threads_wait_in_one_queue) {
+    LockTableMonitor table;
+    std::optional<LockTableMonitor::Turn> turn = Guest{}.enter(table).turn;
+    WaitingOperation first{2};
+    ASSERT_EQ(first.enter(table).outcome, Outcome::queued);
+    std::optional<LockTableMonitor::Turn> threads_turn;
+    WaitingThread second{[&] {
+        auto admission = Guest{}.enter(table);
+        if (admission.turn) threads_turn.emplace(*std::move(admission.turn));
+    }};
+    second.wait_until_asleep();
+    WaitingOperation third{3};
+    ASSERT_EQ(third.enter(table).outcome, Outcome::queued);
+
+    EXPECT_EQ(first.woken, 0);
+    turn.reset();
+    EXPECT_EQ(first.woken, 1);
+    auto admission = table.resume(first, false);
+    ASSERT_EQ(admission.outcome, Outcome::turn);
+    turn.emplace(table, admission.turn);
+    EXPECT_FALSE(second.done());
+    turn.reset();
+    second.join();
+    EXPECT_EQ(table.resume(third, false).outcome, Outcome::queued);
+    threads_turn.reset();
+    EXPECT_EQ(third.woken, 1);
+    admission = table.resume(third, false);
+    ASSERT_EQ(admission.outcome, Outcome::turn);
+    turn.emplace(table, admission.turn);
+    turn.reset();
+    EXPECT_EQ(table.size(), 0U);
+}
+
+TEST(LockTableMonitor, operation_is_handed_the_lock) {
+    LockTableMonitor table;
+    const auto hold = taken_hold({.lease = 2h, .token = "passed on"});
+    Guest{}.take(table, hold);
+    WaitingOperation next{2};
+    ASSERT_EQ(next.enter(table).outcome, Outcome::queued);
+    EXPECT_EQ(unlock(table), Kind::handed);
+    EXPECT_EQ(next.woken, 1);
+    const auto admission = table.resume(next, false);
+    ASSERT_EQ(admission.outcome, Outcome::handed);
+    EXPECT_EQ(admission.hold->token().bytes, "passed on");
+    EXPECT_EQ(admission.hold->owner(), LockOwner::acquisition(2));
+}
+
+TEST(LockTableMonitor, pause_of_an_operation_ends_by_a_message_or_by_a_stop) {
+    LockTableMonitor table;
+    WaitingOperation operation{2};
+    auto admission = operation.enter(table);
+    ASSERT_EQ(admission.outcome, Outcome::turn);
+    LockTableMonitor::Turn turn{table, admission.turn};
+    turn.announce(*asked_hold({.token = "mine"}));
+    const TimePoint later = Clock::now() + 1h;
+    EXPECT_FALSE(turn.pause(operation, later, false).ended);
+    EXPECT_TRUE(table.deliver(grant_for("mine")));
+    EXPECT_EQ(operation.woken, 1);
+    EXPECT_EQ(turn.pause(operation, later, false).ended, Woken::granted);
+    ASSERT_TRUE(turn.take_grant());
+    EXPECT_EQ(turn.pause(operation, later, true).ended, Woken::cancelled);
+}
+
 TEST(LockTableMonitor, hands_the_lock_on_under_load) {
     LockTableMonitor table;
     int inside = 0;  // guarded by the lock that is tested

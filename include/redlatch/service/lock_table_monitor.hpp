@@ -16,11 +16,23 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The lock table for threads: with a mutex around it and a clock, and whoever has to wait is parked.
-/// Decides nothing.
+/// The lock table for threads: with a mutex around it and a clock. A thread that has to wait is parked; an
+/// operation that does so is woken by what it overrides, and asks again. Decides nothing.
 class LockTableMonitor {
+public:
+    /// Who waits.
+    class Waiter : public LockTable::Waiter {
+    public:
+        /// Wakes it, and returns what is left to do of that. Called with the mutex held.
+        [[nodiscard]] virtual Parker::Wake wake() noexcept = 0;
+
+    protected:
+        ~Waiter() = default;
+    };
+
+private:
     /// A thread that waits.
-    class ParkedWaiter : public LockTable::Waiter {
+    class ParkedWaiter final : public Waiter {
     public:
         /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
         void park(TimePoint until, const std::stop_token& stop) {
@@ -34,7 +46,7 @@ class LockTableMonitor {
         bool was_handed() const noexcept { return handed_.load(std::memory_order_acquire); }
 
         /// Wakes it. What it was handed it may see at once, and be gone after this.
-        [[nodiscard]] Parker::Wake wake() noexcept {
+        Parker::Wake wake() noexcept override {
             const Parker::Wake wake = parker_.unpark();
             if (is_handed()) handed_.store(true, std::memory_order_release);
             return wake;
@@ -71,7 +83,7 @@ class LockTableMonitor {
             Parker::Wake wake;
             while (LockTable::Waiter* const woken = monitor_->table_.take_woken()) {
                 wake();  // seldom are there two
-                wake = static_cast<ParkedWaiter*>(woken)->wake();
+                wake = static_cast<Waiter*>(woken)->wake();
             }
             held_ = false;
             monitor_->mutex_.unlock();
@@ -102,6 +114,12 @@ public:
             return monitor_->sleep(stop, [&](Section& table, ParkedWaiter& self) {
                 return table->pause(turn_, self, until, Clock::now(), stop.stop_requested());
             });
+        }
+
+        /// The same for an operation: the pause has ended, or it asks again when it was woken or that long has
+        /// passed.
+        LockTable::Pause pause(Waiter& waiter, TimePoint until, bool stop_requested) {
+            return monitor_->section()->pause(turn_, waiter, until, Clock::now(), stop_requested);
         }
 
         /// See `LockTable`.
@@ -156,12 +174,29 @@ public:
         return admission;
     }
 
+    /// The same for an operation, which `resume`s where it is queued. Both are the table's own.
+    LockTable::Admission enter(const AcquireRequest& request, Waiter& waiter, bool stop_requested) {
+        Section table{*this};
+        if (const LockTable::Turn turn = table->enter_if_free(request)) {
+            return {.outcome = LockTable::Outcome::turn, .turn = turn};
+        }
+        return table->enter(request, waiter, Clock::now(), stop_requested);
+    }
+    LockTable::Admission resume(Waiter& waiter, bool stop_requested) {
+        return section()->resume(waiter, Clock::now(), stop_requested);
+    }
+
     /// Sleeps as a thread that is about to nest in `hold`, which it has: until `until`, or until
     /// there is something to do.
     LockTable::Woken pause(const Hold& hold, TimePoint until, const std::stop_token& stop) {
         return sleep(stop, [&](Section& table, ParkedWaiter& self) {
             return table->pause(hold, self, until, Clock::now(), stop.stop_requested());
         });
+    }
+
+    /// The same for an operation; see `Turn`.
+    LockTable::Pause pause(const Hold& hold, Waiter& waiter, TimePoint until, bool stop_requested) {
+        return section()->pause(hold, waiter, until, Clock::now(), stop_requested);
     }
 
     /// See `LockTable`.

@@ -1,40 +1,28 @@
 #pragma once
 
-#include <redlatch/core/acquisition.hpp>
-#include <redlatch/core/nesting.hpp>
-#include <redlatch/service/hold_calls.hpp>
-#include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/hold_ref.hpp>
-#include <redlatch/steps/lock_spec.hpp>
-#include <redlatch/steps/releasing.hpp>
+#include <redlatch/steps/acquisition_steps.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <utility>
 #include <variant>
 
 namespace redlatch::inline v0::detail {
 
 /// Takes a lock, once, on the calling thread: carries out what the machines say.
-class Acquiring {
+class Acquiring : private AcquisitionSteps {
 public:
     /// `through`: the `LockImpl` that a thread-owned acquisition is made with; null for a `Held`.
     Acquiring(Session& session, const LockSpec& spec, Lease lease, const AcquireOptions& options,
               const void* through)
-        : session_(&session),
-          spec_(&spec),
-          lease_(lease),
-          options_(&options),
-          acquisition_{session.new_acquisition_id(), through, spec.traits.watched},
-          machine_(plan(), started_,
-                   acquisition_.id * 0x9e3779b97f4a7c15U +
-                       static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
+        : AcquisitionSteps(session, spec, lease,
+                           {.wait = options.wait,
+                            .caller = this_thread(),
+                            .owner = options.owner,
+                            .through = through}),
+          stop_(&options.stop) {}
 
     Result<HoldRef> run() { return told(enter()); }
 
@@ -42,378 +30,89 @@ public:
     Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
         const auto count = session_->locks().nest(*hold, acquisition_);
         if (!count) return told(Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
-        return told(nest(std::move(hold), *count));
+        return told(drive(begin_nesting(std::move(hold), *count)));
     }
 
 private:
-    /// The outcome, after the observer was told of it.
-    Result<HoldRef> told(Result<HoldRef> ref) {
-        if (ref) {
-            tell_acquired();
-        } else {
-            ref.error().key = spec_->key();
-            if (ref.error().code == Errc::timed_out) tell_timed_out();
-        }
-        return ref;
-    }
-
-    AcquisitionPlan plan() const {
-        return {.attempts = {.wait = options_->wait,
-                             .lease = lease_,
-                             .drift = spec_->options.drift,
-                             .backoff = spec_->options.backoff,
-                             .command_timeout = session_->command_timeout()},
-                .key = spec_->key(),
-                .traits = spec_->traits,
-                .lock_delay = spec_->options.lock_delay,
-                .plain_set = takes_plain_set(spec_->traits),
-                .replicated = spec_->options.replicas != Replicas::none(),
-                .polls = polls(),
-                .several_masters = session_->several()};
-    }
-
-    bool polls() const {
-        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
-    }
-
-    HandoffLimit handoff_limit() const {
-        return {.in_row = spec_->options.local_handoffs,
-                .others_poll = polls() || !session_->master_of(spec_->key()).allows_all_keys()};
-    }
-
-    // ---- At the lock table
-
     Result<HoldRef> enter() {
-        auto admission = session_->locks().enter({.terms = terms_,
-                                                  .owner = owner_,
-                                                  .caller = caller_,
-                                                  .wait = options_->wait,
-                                                  .deadline = machine_.deadline(),
-                                                  .acquisition = acquisition_,
-                                                  .handoffs = handoff_limit()},
-                                                 options_->stop);
+        auto admission = session_->locks().enter(ask(), *stop_);
         if (admission.expired != nullptr) session_->declare_lost(admission.expired);
         switch (admission.outcome) {
-            case LockTable::Outcome::turn: return contend(*std::move(admission.turn));
-            case LockTable::Outcome::handed: return take_over(std::move(admission.hold));
+            case LockTable::Outcome::turn: return drive(contend(*std::move(admission.turn)));
+            case LockTable::Outcome::handed: return drive(take_over(std::move(admission.hold)));
             case LockTable::Outcome::nested:
-                return nest(std::move(admission.hold), admission.count);
+                return drive(begin_nesting(std::move(admission.hold), admission.count));
             default: break;
         }
         return drive(machine_.not_admitted(admission.outcome, admission.fault, Clock::now()));
     }
 
-    /// The waiter before us has passed the lock on.
-    Result<HoldRef> take_over(std::shared_ptr<Hold> hold) {
-        hold_ = std::move(hold);
-        auto unreserved = reserve_renewal();
-        return drive(machine_.handed(hold_->valid(Clock::now()), std::move(unreserved)));
-    }
-
-    /// It is our turn to contend at the server.
-    Result<HoldRef> contend(LockTableMonitor::Turn turn) {
-        turn_.emplace(std::move(turn));
-        const bool contended = session_->contention().lately(spec_->key(), Clock::now());
-        auto place = turn_->place();
-        if (!place) return drive(machine_.admitted(nullptr, contended));
-        const PassedPlace passed{.token = place->token.bytes,
-                                 .traits = place->terms.traits,
-                                 .unclear = place->unclear_try};
-        hold_ =
-            std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
-        return drive(machine_.admitted(&passed, contended));
-    }
-
-    // ---- What the machine says
-
-    using Next = std::optional<AcquisitionAction>;  // nothing at the end
-
-    Result<HoldRef> drive(Next next) {
+    template <class Action>
+    Result<HoldRef> drive(Action first) {
+        std::optional<Action> next{std::move(first)};
         while (next) {
             next = std::visit([this](const auto& action) { return carry_out(action); }, *next);
         }
         return *std::exchange(result_, std::nullopt);
     }
 
-    Next carry_out(const MakeHold& make) {
-        if (hold_ != nullptr) session_->dismiss(*hold_);
-        if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
-        Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
-        hold_ = std::make_shared<Hold>(terms_, token, owner_);
-        if (auto unreserved = reserve_renewal()) return machine_.no_hold(*std::move(unreserved));
-        const Next next = machine_.hold_made(std::move(token.bytes), Clock::now());
-        hold_->open_tries = machine_.token().open_tries();
-        return next;
-    }
+    using AcquisitionSteps::carry_out;
 
     Next carry_out(const SendSet& send) {
-        const Hold& hold = *hold_;
-        const std::int64_t ttl = hold.server_ttl(lease_);
-        const Call plain = Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX", ttl},
-                                       ReplyShape::ok_or_nil);
-        return try_once(plain, acquire_call(hold, {}, false), send.answer_by);
+        return try_once(plain_set(), script({}), send.answer_by);
     }
 
     Next carry_out(const SendScript& send) {
         if (send.announce) turn_->announce(*hold_);
-        const bool hears = send.queue_ttl > std::chrono::milliseconds::zero() &&
-                           session_->subscription(hold_->key()).is_possible();
-        const Call script = acquire_call(*hold_, send.queue_ttl, hears);
-        return try_once(script, script, send.answer_by);
+        const Call call = script(send.queue_ttl);
+        return try_once(call, call, send.answer_by);
     }
 
     Next try_once(const Call& call, const Call& again, TimePoint answer_by) {
-        if (options_->stop.stop_requested()) return machine_.cancelled();
+        if (stop_->stop_requested()) return machine_.cancelled();
         const TimePoint sent = Clock::now();
-        const Replicas replicas = terms_.replicas;
         QuorumProgress progress{.on_late_reply = late_answer()};
-        const auto reply =
-            session_->run(hold_->key(), call.for_replicas(replicas), again.for_replicas(replicas),
-                          {answer_by, options_->stop}, progress);
-        const TimePoint now = Clock::now();
-        if (!reply) return machine_.failed(reply.error(), progress.masters, now);
-        AcquireAnswer answer = decode(*reply, now);
-        answer.sent = sent;
-        answer.masters = progress.masters;
-        return machine_.answered(std::move(answer), now);
+        const auto reply = session_->run(hold_->key(), call, again, {answer_by, *stop_}, progress);
+        return try_answered(reply, progress.masters, sent);
     }
 
     Next carry_out(const StoreFence& store) {
         const Call call = store_fence_call(*hold_, lease_, store.fence);
-        const auto stored = session_->run(hold_->key(), call, {store.answer_by, options_->stop});
-        const TimePoint now = Clock::now();
-        if (!stored) return machine_.fence_failed(stored.error(), now);
-        return machine_.fence_stored(stored->view().integer() == 1, now);
-    }
-
-    Next carry_out(const AskForWaiters&) {
-        return machine_.waiters(turn_->has_waiters(), Clock::now());
-    }
-
-    Next carry_out(const TellFault&) {
-        if (machine_.fault() != nullptr) session_->tell_error(*machine_.fault());
-        turn_->set_fault(machine_.fault());
-        return machine_.fault_told(Clock::now());
+        return fence_answered(session_->run(hold_->key(), call, {store.answer_by, *stop_}));
     }
 
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
-        const LockTable::Woken woken = turn_->pause(sleep.until, options_->stop);
-        const bool granted = woken == LockTable::Woken::granted;
-        return machine_.woken(woken, granted ? turn_->take_grant() : std::nullopt, Clock::now());
+        return pause_ended(turn_->pause(sleep.until, *stop_));
     }
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
-        QuorumProgress progress{.on_late_reply = [session = session_, hold = hold_](bool answered) {
-            if (!answered) session->clean_up(hold, after_silent_master());
-        }};
+        QuorumProgress progress{.on_late_reply = clean_up_if_silent()};
         const Call release = release_call(*hold_, Clock::now());
-        const Limit limit{votes.answer_by, options_->stop};
+        const Limit limit{votes.answer_by, *stop_};
         static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
         return machine_.votes_returned(progress.masters);
     }
 
-    Next carry_out(const PassPlaceOn& place) {
-        return machine_.place_passed_on(turn_->pass_place_on(place.unclear));
-    }
-
-    Next carry_out(const KeepHold& keep) {
-        hold_->open_tries.unclear = keep.unclear;
-        hold_->nest.push_back(acquisition_);
-        hold_->fence = keep.fence;
-        hold_->taken(keep.since);
-        hold_->begin_min_hold(Clock::now());
-        watch_over(keep.since);
-        return machine_.kept(turn_->finish(hold_, keep.others_wait));
-    }
-
-    Next carry_out(const AcquisitionDone& done) {
-        if (done.watch_over) watch_over(hold_->refreshed_at());
-        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
-        return std::nullopt;
-    }
-
-    Next carry_out(const AcquisitionFailed& failed) {
-        if (hold_ != nullptr) session_->dismiss(*hold_);
-        if (hold_ != nullptr) hold_->drop_min_hold();
-        if (failed.clean_up.needed()) session_->clean_up(hold_, failed.clean_up);
-        if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
-        turn_.reset();
-        result_.emplace(Unexpected{machine_.error()});
-        return std::nullopt;
-    }
-
     Next carry_out(const LetGo& let_go) {
-        session_->dismiss(*hold_);
-        hold_->drop_min_hold();
-        end_acquisition();
-        hold_ = nullptr;
+        this->let_go();
         result_.emplace(let_go.ask_again ? enter() : Unexpected{machine_.error()});
         return std::nullopt;
     }
 
-    // ---- Nesting
-
-    using NextNest = std::optional<NestAction>;
-
-    Result<HoldRef> nest(std::shared_ptr<Hold> hold, std::uint64_t count) {
-        hold_ = std::move(hold);
-        count_ = count;
-        Nesting nesting{machine_.attempts(), {hold_->key(), hold_->last_end()}, lease_};
-        auto unreserved = reserve_renewal();
-        NextNest next = unreserved ? nesting.unreserved(*std::move(unreserved))
-                                   : nesting.begin(Clock::now(), hold_->valid_until());
-        while (next) {
-            next =
-                std::visit([&](const auto& action) { return carry_out(action, nesting); }, *next);
-        }
-        return *std::exchange(result_, std::nullopt);
-    }
-
-    NextNest carry_out(const SendNest& send, Nesting& nesting) {
+    NextNest carry_out(const SendNest& send) {
         const TimePoint sent = Clock::now();
         const Call call = nest_call(*hold_, count_, hold_->server_ttl(send.lease));
-        const auto reply = session_->run(hold_->key(), call, {send.answer_by, options_->stop});
-        const TimePoint now = Clock::now();
-        if (!reply) return nesting.failed(reply.error(), now);
-        const auto done = reply->view().integer();
-        const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
-        return nesting.answered(done == 1 ? NestAnswer::done : other, sent, now);
+        return nest_answered(session_->run(hold_->key(), call, {send.answer_by, *stop_}), sent);
     }
 
-    NextNest carry_out(const NoteNestFault& note, Nesting& nesting) {
-        if (note.prolonged) hold_->may_be_prolonged = true;
-        if (note.tell) session_->tell_error(nesting.fault());
-        return nesting.fault_noted(Clock::now(), hold_->valid_until());
+    NextNest carry_out(const NestSleep& sleep) {
+        const auto woken = session_->locks().pause(*hold_, sleep.until, *stop_);
+        return nesting_->woken(woken, Clock::now(), hold_->valid_until());
     }
 
-    NextNest carry_out(const NestSleep& sleep, Nesting& nesting) {
-        const auto woken = session_->locks().pause(*hold_, sleep.until, options_->stop);
-        return nesting.woken(woken, Clock::now(), hold_->valid_until());
-    }
-
-    NextNest carry_out(const ConfirmOuter& confirm, Nesting& nesting) {
-        return nesting.confirmed(hold_->confirm_in_time(Clock::now(), confirm.sent, confirm.lease));
-    }
-
-    NextNest carry_out(const NestDone& done, Nesting&) {
-        if (acquisition_.watched) session_->renewal().arm(hold_, done.sent);
-        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
-        return std::nullopt;
-    }
-
-    NextNest carry_out(const NestFailed& failed, Nesting& nesting) {
-        if (failed.outer_lost) session_->declare_lost(hold_, ServerKeeps::lock);
-        end_acquisition();
-        result_.emplace(Unexpected{nesting.error()});
-        return std::nullopt;
-    }
-
-    // ---- What both need
-
-    /// Where the hold will be renewed, that is made ready before it is asked for. Why not, if it is not.
-    std::optional<Error> reserve_renewal() {
-        if (!acquisition_.watched) return std::nullopt;
-        hold_->renewed_by_watchdog = true;
-        auto reserved = session_->renewal().enlist(*hold_);
-        if (reserved) return std::nullopt;
-        return std::move(reserved).error();
-    }
-
-    /// The services that are wanted look after the hold from now on.
-    void watch_over(TimePoint refreshed) {
-        if (hold_->renewed_by_watchdog) session_->renewal().arm(hold_, refreshed);
-        if (session_->observed()) session_->watch_clock(hold_);
-    }
-
-    /// Ends an acquisition that nobody gets.
-    void end_acquisition() {
-        Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold_, acquisition_.id));
-    }
-
-    // ---- Replies
-
-    /// For a master that answers when the others have decided already.
-    OnLateReply late_answer() const {
-        const auto& masters = machine_.token().at_masters();
-        if (masters == nullptr) return {};
-        return [masters](bool answered) {
-            if (answered) masters->settled();
-        };
-    }
-
-    AcquireAnswer decode(const Reply& reply, TimePoint now) {
-        using Kind = AcquireAnswer::Kind;
-        const ReplyView view = reply.view();
-        AcquireAnswer answer{.repeated = reply.repeated};
-        if (reply.replicas < reply.replicas_wanted) {
-            answer.kind = Kind::not_replicated;
-            answer.replicas = reply.replicas;
-            answer.replicas_wanted = reply.replicas_wanted;
-            answer.node = session_->master_of(spec_->key()).name();
-        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
-            answer.kind = Kind::ours;
-        } else if (view.is_taken(ReplyShape::acquired)) {
-            answer.kind = Kind::ours;
-            answer.others_wait = view.size() > 2U && view[2].integer() > 0;
-            answer.fence = view.size() == 5U ? number(view[4]) : 0;
-        } else if (view.is_nil()) {
-            answer.kind = Kind::no;
-            session_->contention().note(spec_->key(), now);
-        } else if (view.fits(ReplyShape::acquired) && view[0].integer() == 0) {
-            answer.kind = Kind::not_ours;
-            decode_refusal(reply, answer);
-            session_->contention().note(spec_->key(), now);
-        }
-        return answer;
-    }
-
-    void decode_refusal(const Reply& reply, AcquireAnswer& answer) {
-        const ReplyView view = reply.view();
-        answer.refusal.ttl = std::chrono::milliseconds{*view[1].integer()};
-        if (view.size() == 6U) answer.refusal.owner = *view[5].string();
-        if (view.size() < 5U || *view[2].integer() < 0) return;
-        answer.place = *view[2].integer();
-        answer.time = view.time(ReplyShape::acquired).value_or(std::chrono::microseconds::zero());
-        answer.server = reply.server;
-        answer.will_be_told =
-            view[4].integer() == 1 && session_->subscription(spec_->key()).is_listening();
-    }
-
-    static std::uint64_t number(const ReplyView& reply) {
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(*reply.integer(), 0));
-    }
-
-    // ---- The observer
-
-    void tell_acquired() {
-        if (!session_->observed()) return;
-        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine_.tries()};
-        session_->observe([event](Observer& observer) { observer.acquired(event); });
-    }
-
-    void tell_timed_out() {
-        if (!session_->observed()) return;
-        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine_.tries()};
-        session_->observe([event](Observer& observer) { observer.timed_out(event); });
-    }
-
-    Session* session_;
-    const LockSpec* spec_;
-    const Lease lease_;
-    const AcquireOptions* options_;
-    const HoldTerms terms_ = terms_of(*spec_, lease_);
-    const TimePoint started_ = Clock::now();
-    const LockOwner caller_ = this_thread();
-    const Acquisition acquisition_;
-    const LockOwner owner_ =
-        options_->owner == Owner::hold ? LockOwner::acquisition(acquisition_.id) : caller_;
-    AcquisitionMachine machine_;
-    std::optional<LockTableMonitor::Turn> turn_{};
-    std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
-    std::uint64_t count_ = 0;       // where nested: the hold count wanted
-    std::optional<Result<HoldRef>> result_{};
+    const std::stop_token* stop_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -13,37 +13,37 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Sets a hold's lease anew, as the extension machine decides. Takes at most `command_timeout`.
-class Extending {
+/// What is the same for a thread and for an operation that set a hold's lease anew: all that waits for
+/// nothing.
+class ExtensionSteps {
+public:
+    ExtensionSteps(const ExtensionSteps&) = delete;
+    ExtensionSteps& operator=(const ExtensionSteps&) = delete;
+
+protected:
     using Machine = ExtensionMachine;
     using Action = Machine::Action;
 
-public:
-    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease)
+    ExtensionSteps(Session& session, std::shared_ptr<Hold> hold, Lease lease)
         : session_(&session),
           hold_(std::move(hold)),
           machine_({.lease = lease,
                     .last_end = hold_->last_end(),
                     .give_up_at = saturating_add(Clock::now(), session.command_timeout())}) {}
 
-    Result<void> run() {
-        Action action = begin();
-        while (!std::holds_alternative<Machine::Done>(action)) {
-            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
-        }
-        Result<void> outcome = std::get<Machine::Done>(std::move(action)).outcome;
-        if (!outcome) outcome.error().key = hold_->key();
-        return outcome;
+    ~ExtensionSteps() = default;
+
+    Result<void> outcome(Machine::Done done) const {
+        if (!done.outcome) done.outcome.error().key = hold_->key();
+        return std::move(done.outcome);
     }
 
-private:
     Action begin() {
         const TimePoint now = Clock::now();
         return machine_.begin(now, hold_->valid(now));
     }
 
-    Action carry_out(const Machine::SendExtend& send) {
-        auto reply = session_->run(hold_->key(), extend_call(*hold_, send.lease), {send.answer_by});
+    Action answered(Expected<Reply, Fault> reply) {
         if (!reply) return failed(std::move(reply).error());
         const auto done = reply->view().integer();
         if (done != 0 && done != 1) return failed(unexpected_reply());
@@ -65,13 +65,6 @@ private:
         return machine_.declared_lost(hold_->in(Phase::lost));
     }
 
-    Action carry_out(const Machine::RetryAt& retry) {
-        std::this_thread::sleep_for(saturating_sub(retry.time, Clock::now()));
-        return begin();
-    }
-
-    Action carry_out(const Machine::Done& done) { return done; }
-
     Action failed(Fault fault) {
         fault.error.key = hold_->key();
         session_->tell_error(fault.error);
@@ -83,12 +76,48 @@ private:
     ExtensionMachine machine_;
 };
 
-inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
-    const std::chrono::milliseconds whole{hold->server_ttl(lease)};
-    if (auto fits = check_longest(whole, session.longest_lease()); !fits) {
-        fits.error().key = hold->key();
-        return fits;
+/// Sets a hold's lease anew on the calling thread, as the extension machine decides. Takes at most
+/// `command_timeout`.
+class Extending : private ExtensionSteps {
+public:
+    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease)
+        : ExtensionSteps(session, std::move(hold), lease) {}
+
+    Result<void> run() {
+        Action action = begin();
+        while (!std::holds_alternative<Machine::Done>(action)) {
+            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
+        }
+        return outcome(std::get<Machine::Done>(std::move(action)));
     }
+
+private:
+    using ExtensionSteps::carry_out;
+
+    Action carry_out(const Machine::SendExtend& send) {
+        return answered(
+            session_->run(hold_->key(), extend_call(*hold_, send.lease), {send.answer_by}));
+    }
+
+    Action carry_out(const Machine::RetryAt& retry) {
+        std::this_thread::sleep_for(saturating_sub(retry.time, Clock::now()));
+        return begin();
+    }
+
+    Action carry_out(const Machine::Done& done) { return done; }
+};
+
+/// Whether a hold may get that lease.
+inline Result<void> check_extension(const Session& session, const Hold& hold, Lease lease) {
+    auto fits = check_lease(lease, hold.terms().drift);
+    const std::chrono::milliseconds whole{hold.server_ttl(lease)};
+    if (fits) fits = check_longest(whole, session.longest_lease());
+    if (!fits) fits.error().key = hold.key();
+    return fits;
+}
+
+inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
+    if (auto fits = check_extension(session, *hold, lease); !fits) return fits;
     return Extending{session, hold, lease}.run();
 }
 

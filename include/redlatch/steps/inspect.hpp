@@ -14,16 +14,23 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Runs a script about a lock whose owner is somebody else, or nobody (an empty token).
-inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
-                                     std::string_view token, ReplyShape answer,
-                                     const Limit& limit) {
+/// A script about a lock whose owner is somebody else, or nobody (an empty token).
+inline Call anybodys(const LockSpec& spec, const Script& script, std::string_view token,
+                     ReplyShape answer) {
     const LockKeys& keys = *spec.keys;
     const Call call{script,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
                     {token, Argument::server()},
                     answer};
-    auto reply = session.run(spec.key(), call.for_type(type_of(spec.traits.key_type)), limit);
+    return call.for_type(type_of(spec.traits.key_type));
+}
+
+inline Call inspect_call(const LockSpec& spec) {
+    return anybodys(spec, spec.traits.scripts->inspect, {}, ReplyShape::lock_info);
+}
+
+/// The reply, or the error that the observer was told of.
+inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply, Fault> reply) {
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
     error.key = spec.key();
@@ -31,11 +38,15 @@ inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, con
     return Unexpected{std::move(error)};
 }
 
-inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
-    auto reply = run_on_anybodys(session, spec, spec.traits.scripts->inspect, {},
-                                 ReplyShape::lock_info, limit);
-    if (!reply) return Unexpected{std::move(reply).error()};
-    const ReplyView answer = reply->view();
+/// Runs such a script.
+inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
+                                     std::string_view token, ReplyShape answer,
+                                     const Limit& limit) {
+    return told(session, spec,
+                session.run(spec.key(), anybodys(spec, script, token, answer), limit));
+}
+
+inline LockInfo lock_info(const ReplyView& answer) {
     LockInfo info;
     const auto count = [&answer](std::size_t i) {
         return static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[i].integer()));
@@ -48,6 +59,12 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, con
     if (ttl >= 0) info.ttl = std::chrono::milliseconds{ttl};
     if (answer.size() == 4) info.waiters = count(3);
     return info;
+}
+
+inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
+    auto reply = told(session, spec, session.run(spec.key(), inspect_call(spec), limit));
+    if (!reply) return Unexpected{std::move(reply).error()};
+    return lock_info(reply->view());
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <redlatch/core/release.hpp>
-#include <redlatch/service/hold_calls.hpp>
-#include <redlatch/service/session.hpp>
+#include <redlatch/steps/release_steps.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,12 +13,9 @@
 namespace redlatch::inline v0::detail {
 
 /// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`.
-class Releasing {
-    using Machine = ReleaseMachine;
-    using Action = Machine::Action;
-
+class Releasing : private ReleaseSteps {
 public:
-    explicit Releasing(Session& session) : session_(&session) {}
+    explicit Releasing(Session& session) : ReleaseSteps(session) {}
 
     Result<Release> end(const LockTable::Ending& ending) {
         return run(ending, ReleaseMode::confirmed).value_or(Release::not_held);
@@ -37,7 +31,7 @@ public:
         if (ending.hold == nullptr) return;
         hold_ = ending.hold;
         static_cast<void>(
-            carry_on(machine_.abandon(how(ending, ReleaseMode::sent, TimePoint::max()), heard())));
+            carry_on(machine_.abandon(how(ending, ReleaseMode::sent, TimePoint::max()), heard(0))));
     }
 
     /// The caller holds nothing: a mistake that the observer hears of.
@@ -51,78 +45,34 @@ public:
 private:
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
-        hold_ = ending.hold;
-        const TimePoint now = Clock::now();
-        const TimePoint give_up_at = saturating_add(now, session_->command_timeout());
-        auto outcome = carry_on(machine_.begin(how(ending, mode, give_up_at), now));
-        if (outcome && !*outcome) outcome->error().key = hold_->key();
-        if (outcome) inform(*session_, *hold_, *outcome, Clock::now());
-        return outcome;
+        return told(carry_on(begin(ending, mode)));
     }
 
-    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode,
-                       TimePoint give_up_at) const {
-        return {.kind = ending.kind,
-                .count = ending.count,
-                .watched = ending.watched,
-                .has_heir = ending.can_hand_off,
-                .unclear_try = hold_->open_tries.unclear,
-                .valid_until = hold_->valid_until(),
-                .kept_until = hold_->kept_until(),
-                .masters = hold_->open_tries.masters(),
-                .mode = mode,
-                .give_up_at = give_up_at};
-    }
-
-    std::optional<Result<Release>> carry_on(Action action) {
+    Machine::Done carry_on(Action action) {
         while (!std::holds_alternative<Machine::Done>(action)) {
             action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
         }
-        return std::get<Machine::Done>(std::move(action)).outcome;
+        return std::get<Machine::Done>(std::move(action));
     }
 
-    Action carry_out(const Machine::StopRenewal& stop) {
-        if (stop.whole_hold) {
-            session_->dismiss(*hold_);
-        } else {
-            session_->renewal().dismiss_one(*hold_);
-        }
-        return machine_.next();
-    }
+    using ReleaseSteps::carry_out;
 
     Action carry_out(const Machine::SendCount& send) {
-        constexpr std::int64_t ttl_as_it_is = 0;
-        const auto reply = ask(nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by);
-        if (!reply) return failed(reply.error());
-        return machine_.count_answered(reply->view().integer() != 0);
+        const auto reply = ask(count_call(send), send.answer_by);
+        return count_answered(reply, told_);
     }
 
     Action carry_out(const Machine::SendMove& send) {
-        next_ = std::make_shared<Hold>(hold_->terms(), session_->new_token(hold_->owner()),
-                                       hold_->owner());
+        const Call call = move_to_next();
         const TimePoint sent = Clock::now();
-        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
-        const auto reply = ask(move_call(*hold_, next_->token(), ttl), send.answer_by);
-        if (!reply) return failed(reply.error());
-        const ReplyView answer = reply->view();
-        next_->taken(sent);
-        return machine_.move_answered(
-            {.moved = answer[0].integer() == 1,
-             .repeated = reply->repeated,
-             .others_wait = answer[1].integer() > 0,
-             .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
-             .sent = sent,
-             .valid_until = next_->valid_until()});
+        const auto reply = ask(call, send.answer_by);
+        return move_answered(reply, told_, sent);
     }
 
     Action carry_out(const Machine::SendRelease& send) {
         const auto reply =
             ask(release_call(*of(send.token), Clock::now()), send.answer_by, on_silence());
-        if (!reply) return failed(reply.error());
-        return machine_.release_answered({.value = reply->view().integer().value_or(0),
-                                          .repeated = reply->repeated,
-                                          .masters = heard()},
-                                         Clock::now());
+        return release_answered(reply, told_);
     }
 
     Action carry_out(const Machine::PostRelease& post) {
@@ -140,56 +90,13 @@ private:
         return machine_.pause_over();
     }
 
-    Action carry_out(const Machine::HandOver& over) {
-        hold_->advance(Phase::releasing, Phase::released);
-        const auto& [moved, repeated, others_wait, fence, sent, valid_until] = over.move;
-        return machine_.handed_over(session_->locks().moved(
-            *hold_, {next_->token(), sent, {.unclear = repeated}, fence}, others_wait));
-    }
-
-    Action carry_out(const Machine::FreeHold&) {
-        hold_->advance(Phase::releasing, Phase::released);
-        session_->locks().released(*hold_);
-        return machine_.next();
-    }
-
-    Action carry_out(const Machine::DeclareLost&) {
-        session_->declare_lost(hold_);
-        return machine_.next();
-    }
-
-    Action carry_out(const Machine::CleanUpToken& clean_up) {
-        session_->clean_up(of(clean_up.token), clean_up.what);
-        return machine_.next();
-    }
-
     Action carry_out(const Machine::Done& done) { return done; }
-
-    const std::shared_ptr<Hold>& of(Machine::Which token) const {
-        return token == Machine::Which::held ? hold_ : next_;
-    }
-
-    Action failed(const Fault& fault) { return machine_.failed(fault, heard(), Clock::now()); }
-
-    MastersHeard heard() const { return {told_, hold_->unanswered().acquire}; }
-
-    /// For a master that has not answered when the others have.
-    OnLateReply on_silence() const {
-        if (hold_->open_tries.at_masters == nullptr) return {};
-        return [session = session_, hold = hold_](bool answered) {
-            if (!answered) session->clean_up(hold, after_silent_master());
-        };
-    }
 
     Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
                                OnLateReply on_late_reply = {}) {
         QuorumProgress progress{.on_late_reply = std::move(on_late_reply)};
         auto reply = session_->run(hold_->key(), call, call, {answer_by}, progress);
         told_ = progress.masters.heard_of();
-        if (!reply) {
-            reply.error().error.key = hold_->key();
-            session_->tell_error(reply.error().error);
-        }
         return reply;
     }
 
@@ -214,19 +121,6 @@ private:
         inform(session, *hold, sent.outcome, ended);
     }
 
-    static void inform(Session& session, const Hold& hold, const Result<Release>& outcome,
-                       TimePoint ended) {
-        if (!session.observed()) return;
-        const auto held_for = ended - hold.taken_at();
-        session.observe([key = hold.key(), held_for, outcome](Observer& observer) {
-            observer.released({key, held_for, outcome});
-        });
-    }
-
-    Session* session_;
-    ReleaseMachine machine_{};
-    std::shared_ptr<Hold> hold_{};
-    std::shared_ptr<Hold> next_{};  // to whose token the lock moves
     std::uint64_t told_ = 0;  // of several masters, those that have heard the last command, or will
 };
 

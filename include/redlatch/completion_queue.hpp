@@ -1,0 +1,135 @@
+#pragma once
+
+#include <redlatch/compilation.hpp>
+#include <redlatch/executor.hpp>
+
+#include <cstddef>
+#include <memory>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/net/process_id.hpp>
+
+#include <cerrno>
+#include <mutex>
+#include <system_error>
+#endif
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+class CompletionQueueState;
+}  // namespace detail
+
+/// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
+/// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded.
+/// In a forked child, one that was inherited is empty, and takes nothing.
+class CompletionQueue final : public Executor {
+public:
+    /// Throws `std::system_error` where the system has no descriptor to give.
+    CompletionQueue();
+    /// Discards what is pending. Not to be called while `run_ready()` runs.
+    ~CompletionQueue() override;
+
+    /// Readable (`POLLIN`) as long as something has completed that `run_ready()` has not run. For `poll`, `epoll` and
+    /// the like only; the queue owns it.
+    int descriptor() const noexcept;
+
+    /// Runs what has completed, on the calling thread, and returns how many it was. Never blocks, but for what it
+    /// runs. What completes meanwhile is left for the next call. One thread at a time calls it.
+    std::size_t run_ready() noexcept;
+
+    void post(Task& task) noexcept override;
+    std::shared_ptr<Executor> share() noexcept override;
+
+private:
+    std::shared_ptr<detail::CompletionQueueState> state_;
+};
+
+#if REDLATCH_DEFINITIONS
+
+namespace detail {
+
+/// What operations share with their queue, and keep when it is gone.
+class CompletionQueueState final : public Executor {
+public:
+    CompletionQueueState() {
+        if (!ready_.open()) throw std::system_error{errno, std::system_category(), "eventfd"};
+    }
+
+    /// As opposed to the process that this was forked from: whose mutex may be locked for ever here.
+    bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
+
+    int descriptor() const noexcept { return ready_.entry().fd; }
+
+    void post(Task& task) noexcept override {
+        if (!is_ours()) return;
+        {
+            const std::lock_guard lock{mutex_};
+            if (!closed_) {
+                // Under the mutex, so that no call of `take` comes in between.
+                if (tasks_.empty()) ready_.ring();
+                tasks_.push(task);
+                return;
+            }
+        }
+        task.discard();
+    }
+
+    void take(TaskList& tasks) noexcept {
+        const std::lock_guard lock{mutex_};
+        if (tasks_.empty()) return;
+        ready_.reset();
+        tasks.append(tasks_);
+    }
+
+    void close(TaskList& tasks) noexcept {
+        const std::lock_guard lock{mutex_};
+        closed_ = true;
+        tasks.append(tasks_);
+    }
+
+private:
+    const ::pid_t process_ = ProcessId::of_this_process();
+    WakeDescriptor ready_{};
+    std::mutex mutex_{};
+    TaskList tasks_{};
+    bool closed_ = false;
+};
+
+}  // namespace detail
+
+REDLATCH_INLINE CompletionQueue::CompletionQueue()
+    : state_(std::make_shared<detail::CompletionQueueState>()) {}
+
+REDLATCH_INLINE CompletionQueue::~CompletionQueue() {
+    if (!state_->is_ours()) return;
+    detail::TaskList tasks;
+    state_->close(tasks);
+    while (Task* const task = tasks.pop()) task->discard();
+}
+
+REDLATCH_INLINE int CompletionQueue::descriptor() const noexcept {
+    return state_->descriptor();
+}
+
+REDLATCH_INLINE std::size_t CompletionQueue::run_ready() noexcept {
+    if (!state_->is_ours()) return 0;
+    detail::TaskList tasks;
+    state_->take(tasks);
+    std::size_t count = 0;
+    for (; Task* const task = tasks.pop(); ++count) task->run();
+    return count;
+}
+
+REDLATCH_INLINE void CompletionQueue::post(Task& task) noexcept {
+    state_->post(task);
+}
+
+REDLATCH_INLINE std::shared_ptr<Executor> CompletionQueue::share() noexcept {
+    return state_;
+}
+
+#endif
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <redlatch/compilation.hpp>
+
+#include <memory>
+
+namespace redlatch::inline v0 {
+
+/// Where asynchronous operations complete: an event loop, a thread pool, a queue of the program's own. Derive
+/// from it, or use `CompletionQueue`.
+class Executor {
+public:
+    /// What is posted: run it once, or discard it once; it may be gone after either.
+    class Task {
+    public:
+        Task() = default;
+        Task(const Task&) = delete;
+        Task& operator=(const Task&) = delete;
+
+        /// Completes the operation: resumes a coroutine, or calls a callback. What that throws ends the program.
+        virtual void run() noexcept = 0;
+
+        /// For an executor that shuts down: nobody hears of the operation any more. The callback is destroyed, a
+        /// coroutine stays suspended, a lock that it was about to get is released.
+        virtual void discard() noexcept = 0;
+
+        /// For the executor, to link tasks with: nothing need be allocated for them.
+        Task* next = nullptr;
+
+    protected:
+        ~Task() = default;
+    };
+
+    Executor() = default;
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+    virtual ~Executor() = default;
+
+    /// Takes a task, to run it soon, in the order of their coming, and not in here. Any thread calls this; it must
+    /// not block.
+    virtual void post(Task& task) noexcept = 0;
+
+    /// What operations hold on to, and post to. By default nothing: then the executor has to outlive all operations
+    /// that complete on it.
+    virtual std::shared_ptr<Executor> share() noexcept { return {std::shared_ptr<void>{}, this}; }
+};
+
+namespace detail {
+
+/// Tasks in the order of their coming.
+class TaskList {
+public:
+    bool empty() const noexcept { return first_ == nullptr; }
+
+    void push(Executor::Task& task) noexcept {
+        task.next = nullptr;
+        *end_ = &task;
+        end_ = &task.next;
+    }
+
+    /// Null where there is none.
+    Executor::Task* pop() noexcept {
+        Executor::Task* const task = first_;
+        if (task == nullptr) return nullptr;
+        first_ = task->next;
+        if (first_ == nullptr) end_ = &first_;
+        return task;
+    }
+
+    /// Takes over all that `other` has, behind its own.
+    void append(TaskList& other) noexcept {
+        if (other.empty()) return;
+        *end_ = other.first_;
+        end_ = other.end_;
+        other.first_ = nullptr;
+        other.end_ = &other.first_;
+    }
+
+    TaskList() = default;
+    TaskList(const TaskList&) = delete;
+    TaskList& operator=(const TaskList&) = delete;
+
+private:
+    Executor::Task* first_ = nullptr;
+    Executor::Task** end_ = &first_;
+};
+
+}  // namespace detail
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,381 @@
+#pragma once
+
+#include <redlatch/core/acquisition.hpp>
+#include <redlatch/core/nesting.hpp>
+#include <redlatch/service/hold_calls.hpp>
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/hold_ref.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/steps/releasing.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// What is the same for a thread and for an operation that take a lock: all that waits for nothing.
+class AcquisitionSteps {
+public:
+    AcquisitionSteps(const AcquisitionSteps&) = delete;
+    AcquisitionSteps& operator=(const AcquisitionSteps&) = delete;
+
+protected:
+    /// Who asks, and how.
+    struct Request {
+        Wait wait;
+        LockOwner caller{};  ///< none: the acquisition is its own
+        Owner owner = Owner::hold;
+        const void* through = nullptr;  ///< the `LockImpl`; null for a `Held`
+        bool watch_at_once = true;      ///< else renewal starts by `start_renewal()`
+    };
+
+    AcquisitionSteps(Session& session, const LockSpec& spec, Lease lease, const Request& request)
+        : session_(&session),
+          spec_(&spec),
+          lease_(lease),
+          request_(request),
+          acquisition_{session.new_acquisition_id(), request.through, spec.traits.watched},
+          machine_(plan(), started_,
+                   acquisition_.id * 0x9e3779b97f4a7c15U +
+                       static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
+    ~AcquisitionSteps() = default;
+
+    /// The outcome, after the observer was told of it.
+    Result<HoldRef> told(Result<HoldRef> ref) {
+        if (ref) {
+            tell_acquired();
+        } else {
+            ref.error().key = spec_->key();
+            if (ref.error().code == Errc::timed_out) tell_timed_out();
+        }
+        return ref;
+    }
+
+    // ---- At the lock table
+
+    AcquireRequest ask() const {
+        return {.terms = terms_,
+                .owner = owner_,
+                .caller = caller_,
+                .wait = request_.wait,
+                .deadline = machine_.deadline(),
+                .acquisition = acquisition_,
+                .handoffs = handoff_limit()};
+    }
+
+    /// It is our turn to contend at the server.
+    AcquisitionAction contend(LockTableMonitor::Turn turn) {
+        turn_.emplace(std::move(turn));
+        const bool contended = session_->contention().lately(spec_->key(), Clock::now());
+        auto place = turn_->place();
+        if (!place) return machine_.admitted(nullptr, contended);
+        const PassedPlace passed{.token = place->token.bytes,
+                                 .traits = place->terms.traits,
+                                 .unclear = place->unclear_try};
+        hold_ =
+            std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
+        return machine_.admitted(&passed, contended);
+    }
+
+    /// The waiter before us has passed the lock on.
+    AcquisitionAction take_over(std::shared_ptr<Hold> hold) {
+        hold_ = std::move(hold);
+        auto unreserved = reserve_renewal();
+        return machine_.handed(hold_->valid(Clock::now()), std::move(unreserved));
+    }
+
+    /// Gives up the hold that the lock table has handed to us.
+    void let_go() {
+        session_->dismiss(*hold_);
+        hold_->drop_min_hold();
+        end_acquisition();
+        hold_ = nullptr;
+    }
+
+    // ---- What the machine says
+
+    using Next = std::optional<AcquisitionAction>;  // nothing where it has to wait, and at the end
+
+    Next carry_out(const MakeHold& make) {
+        if (hold_ != nullptr) session_->dismiss(*hold_);
+        if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
+        Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
+        hold_ = std::make_shared<Hold>(terms_, token, owner_);
+        if (auto unreserved = reserve_renewal()) return machine_.no_hold(*std::move(unreserved));
+        const Next next = machine_.hold_made(std::move(token.bytes), Clock::now());
+        hold_->open_tries = machine_.token().open_tries();
+        return next;
+    }
+
+    Next carry_out(const AskForWaiters&) {
+        return machine_.waiters(turn_->has_waiters(), Clock::now());
+    }
+
+    Next carry_out(const TellFault&) {
+        if (machine_.fault() != nullptr) session_->tell_error(*machine_.fault());
+        turn_->set_fault(machine_.fault());
+        return machine_.fault_told(Clock::now());
+    }
+
+    Next carry_out(const PassPlaceOn& place) {
+        return machine_.place_passed_on(turn_->pass_place_on(place.unclear));
+    }
+
+    Next carry_out(const KeepHold& keep) {
+        hold_->open_tries.unclear = keep.unclear;
+        hold_->nest.push_back(acquisition_);
+        hold_->fence = keep.fence;
+        hold_->taken(keep.since);
+        hold_->begin_min_hold(Clock::now());
+        watch_over(keep.since);
+        return machine_.kept(turn_->finish(hold_, keep.others_wait));
+    }
+
+    Next carry_out(const AcquisitionDone& done) {
+        if (done.watch_over) watch_over(hold_->refreshed_at());
+        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
+        return std::nullopt;
+    }
+
+    Next carry_out(const AcquisitionFailed& failed) {
+        if (hold_ != nullptr) session_->dismiss(*hold_);
+        if (hold_ != nullptr) hold_->drop_min_hold();
+        if (failed.clean_up.needed()) session_->clean_up(hold_, failed.clean_up);
+        if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
+        turn_.reset();
+        result_.emplace(Unexpected{machine_.error()});
+        return std::nullopt;
+    }
+
+    // ---- Its calls, and what becomes of them
+
+    /// The plain command, and what is sent where a connection had died while it lay idle.
+    Call plain_set() const {
+        return Call::plain({"SET", hold_->key(), hold_->token().bytes, "NX", "PX",
+                            hold_->server_ttl(lease_)},
+                           ReplyShape::ok_or_nil)
+            .for_replicas(terms_.replicas);
+    }
+    Call script(std::chrono::milliseconds queue_ttl) {
+        const bool hears = queue_ttl > std::chrono::milliseconds::zero() &&
+                           session_->subscription(hold_->key()).is_possible();
+        return acquire_call(*hold_, queue_ttl, hears).for_replicas(terms_.replicas);
+    }
+
+    AcquisitionAction try_answered(const Expected<Reply, Fault>& reply, const MasterSets& masters,
+                                   TimePoint sent) {
+        const TimePoint now = Clock::now();
+        if (!reply) return machine_.failed(reply.error(), masters, now);
+        AcquireAnswer answer = decode(*reply, now);
+        answer.sent = sent;
+        answer.masters = masters;
+        return machine_.answered(std::move(answer), now);
+    }
+
+    AcquisitionAction fence_answered(const Expected<Reply, Fault>& stored) {
+        const TimePoint now = Clock::now();
+        if (!stored) return machine_.fence_failed(stored.error(), now);
+        return machine_.fence_stored(stored->view().integer() == 1, now);
+    }
+
+    /// A pause at the lock table has ended.
+    AcquisitionAction pause_ended(LockTable::Woken woken) {
+        const bool granted = woken == LockTable::Woken::granted;
+        return machine_.woken(woken, granted ? turn_->take_grant() : std::nullopt, Clock::now());
+    }
+
+    // ---- Nesting
+
+    using NextNest = std::optional<NestAction>;
+
+    /// One more acquisition of `hold`, of which it would be the `count`th.
+    NestAction begin_nesting(std::shared_ptr<Hold> hold, std::uint64_t count) {
+        hold_ = std::move(hold);
+        count_ = count;
+        nesting_.emplace(machine_.attempts(), OuterHold{hold_->key(), hold_->last_end()}, lease_);
+        auto unreserved = reserve_renewal();
+        if (unreserved) return nesting_->unreserved(*std::move(unreserved));
+        return nesting_->begin(Clock::now(), hold_->valid_until());
+    }
+
+    NestAction nest_answered(const Expected<Reply, Fault>& reply, TimePoint sent) {
+        const TimePoint now = Clock::now();
+        if (!reply) return nesting_->failed(reply.error(), now);
+        const auto done = reply->view().integer();
+        const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
+        return nesting_->answered(done == 1 ? NestAnswer::done : other, sent, now);
+    }
+
+    NextNest carry_out(const NoteNestFault& note) {
+        if (note.prolonged) hold_->may_be_prolonged = true;
+        if (note.tell) session_->tell_error(nesting_->fault());
+        return nesting_->fault_noted(Clock::now(), hold_->valid_until());
+    }
+
+    NextNest carry_out(const ConfirmOuter& confirm) {
+        return nesting_->confirmed(
+            hold_->confirm_in_time(Clock::now(), confirm.sent, confirm.lease));
+    }
+
+    NextNest carry_out(const NestDone& done) {
+        if (acquisition_.watched) session_->renewal().arm(hold_, done.sent);
+        result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
+        return std::nullopt;
+    }
+
+    NextNest carry_out(const NestFailed& failed) {
+        if (failed.outer_lost) session_->declare_lost(hold_, ServerKeeps::lock);
+        end_acquisition();
+        result_.emplace(Unexpected{nesting_->error()});
+        return std::nullopt;
+    }
+
+    // ---- What both need
+
+    /// Where the hold will be renewed, that is made ready before it is asked for. Why not, if it is not.
+    std::optional<Error> reserve_renewal() {
+        if (!acquisition_.watched) return std::nullopt;
+        hold_->renewed_by_watchdog = true;
+        auto reserved = session_->renewal().enlist(*hold_);
+        if (reserved) return std::nullopt;
+        return std::move(reserved).error();
+    }
+
+    /// The services that are wanted look after the hold from now on.
+    void watch_over(TimePoint refreshed) {
+        if (request_.watch_at_once) start_renewal(refreshed);
+        if (session_->observed()) session_->watch_clock(hold_);
+    }
+
+    void start_renewal(TimePoint refreshed) {
+        if (hold_->renewed_by_watchdog) session_->renewal().arm(hold_, refreshed);
+    }
+
+    /// Ends an acquisition that nobody gets.
+    void end_acquisition() {
+        Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold_, acquisition_.id));
+    }
+
+    /// For a master that has not answered when the others have.
+    OnLateReply clean_up_if_silent() const {
+        return [session = session_, hold = hold_](bool answered) {
+            if (!answered) session->clean_up(hold, after_silent_master());
+        };
+    }
+
+    /// For a master that answers when the others have decided already.
+    OnLateReply late_answer() const {
+        const auto& masters = machine_.token().at_masters();
+        if (masters == nullptr) return {};
+        return [masters](bool answered) {
+            if (answered) masters->settled();
+        };
+    }
+
+    AcquireAnswer decode(const Reply& reply, TimePoint now) {
+        using Kind = AcquireAnswer::Kind;
+        const ReplyView view = reply.view();
+        AcquireAnswer answer{.repeated = reply.repeated};
+        if (reply.replicas < reply.replicas_wanted) {
+            answer.kind = Kind::not_replicated;
+            answer.replicas = reply.replicas;
+            answer.replicas_wanted = reply.replicas_wanted;
+            answer.node = session_->master_of(spec_->key()).name();
+        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
+            answer.kind = Kind::ours;
+        } else if (view.is_taken(ReplyShape::acquired)) {
+            answer.kind = Kind::ours;
+            answer.others_wait = view.size() > 2U && view[2].integer() > 0;
+            answer.fence = view.size() == 5U ? number(view[4]) : 0;
+        } else if (view.is_nil()) {
+            answer.kind = Kind::no;
+            session_->contention().note(spec_->key(), now);
+        } else if (view.fits(ReplyShape::acquired) && view[0].integer() == 0) {
+            answer.kind = Kind::not_ours;
+            decode_refusal(reply, answer);
+            session_->contention().note(spec_->key(), now);
+        }
+        return answer;
+    }
+
+    void decode_refusal(const Reply& reply, AcquireAnswer& answer) {
+        const ReplyView view = reply.view();
+        answer.refusal.ttl = std::chrono::milliseconds{*view[1].integer()};
+        if (view.size() == 6U) answer.refusal.owner = *view[5].string();
+        if (view.size() < 5U || *view[2].integer() < 0) return;
+        answer.place = *view[2].integer();
+        answer.time = view.time(ReplyShape::acquired).value_or(std::chrono::microseconds::zero());
+        answer.server = reply.server;
+        answer.will_be_told =
+            view[4].integer() == 1 && session_->subscription(spec_->key()).is_listening();
+    }
+
+    static std::uint64_t number(const ReplyView& reply) {
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(*reply.integer(), 0));
+    }
+
+    // ---- The observer
+
+    void tell_acquired() {
+        if (!session_->observed()) return;
+        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine_.tries()};
+        session_->observe([event](Observer& observer) { observer.acquired(event); });
+    }
+
+    void tell_timed_out() {
+        if (!session_->observed()) return;
+        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine_.tries()};
+        session_->observe([event](Observer& observer) { observer.timed_out(event); });
+    }
+
+private:
+    AcquisitionPlan plan() const {
+        return {.attempts = {.wait = request_.wait,
+                             .lease = lease_,
+                             .drift = spec_->options.drift,
+                             .backoff = spec_->options.backoff,
+                             .command_timeout = session_->command_timeout()},
+                .key = spec_->key(),
+                .traits = spec_->traits,
+                .lock_delay = spec_->options.lock_delay,
+                .plain_set = takes_plain_set(spec_->traits),
+                .replicated = spec_->options.replicas != Replicas::none(),
+                .polls = polls(),
+                .several_masters = session_->several()};
+    }
+
+    bool polls() const {
+        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
+    }
+
+    HandoffLimit handoff_limit() const {
+        return {.in_row = spec_->options.local_handoffs,
+                .others_poll = polls() || !session_->master_of(spec_->key()).allows_all_keys()};
+    }
+
+protected:
+    Session* session_;
+    const LockSpec* spec_;
+    const Lease lease_;
+    const Request request_;
+    const HoldTerms terms_ = terms_of(*spec_, lease_);
+    const TimePoint started_ = Clock::now();
+    const Acquisition acquisition_;
+    const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
+    const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
+    const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;
+    AcquisitionMachine machine_;
+    std::optional<LockTableMonitor::Turn> turn_{};
+    std::optional<Nesting> nesting_{};
+    std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
+    std::uint64_t count_ = 0;       // where nested: the hold count wanted
+    std::optional<Result<HoldRef>> result_{};
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <redlatch/core/release.hpp>
+#include <redlatch/service/hold_calls.hpp>
+#include <redlatch/service/session.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// What is the same for a thread and for an operation that end an acquisition: all that waits for nothing.
+class ReleaseSteps {
+public:
+    ReleaseSteps(const ReleaseSteps&) = delete;
+    ReleaseSteps& operator=(const ReleaseSteps&) = delete;
+
+protected:
+    using Machine = ReleaseMachine;
+    using Action = Machine::Action;
+
+    explicit ReleaseSteps(Session& session) : session_(&session) {}
+    ~ReleaseSteps() = default;
+
+    Action begin(const LockTable::Ending& ending, ReleaseMode mode) {
+        hold_ = ending.hold;
+        const TimePoint now = Clock::now();
+        const TimePoint give_up_at = saturating_add(now, session_->command_timeout());
+        return machine_.begin(how(ending, mode, give_up_at), now);
+    }
+
+    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode,
+                       TimePoint give_up_at) const {
+        return {.kind = ending.kind,
+                .count = ending.count,
+                .watched = ending.watched,
+                .has_heir = ending.can_hand_off,
+                .unclear_try = hold_->open_tries.unclear,
+                .valid_until = hold_->valid_until(),
+                .kept_until = hold_->kept_until(),
+                .masters = hold_->open_tries.masters(),
+                .mode = mode,
+                .give_up_at = give_up_at};
+    }
+
+    /// The outcome, of which the observer was told.
+    std::optional<Result<Release>> told(Machine::Done done) {
+        if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
+        if (done.outcome) inform(*session_, *hold_, *done.outcome, Clock::now());
+        return std::move(done.outcome);
+    }
+
+    Action carry_out(const Machine::StopRenewal& stop) {
+        if (stop.whole_hold) {
+            session_->dismiss(*hold_);
+        } else {
+            session_->renewal().dismiss_one(*hold_);
+        }
+        return machine_.next();
+    }
+
+    Action carry_out(const Machine::HandOver& over) {
+        hold_->advance(Phase::releasing, Phase::released);
+        const auto& [moved, repeated, others_wait, fence, sent, valid_until] = over.move;
+        return machine_.handed_over(session_->locks().moved(
+            *hold_, {next_->token(), sent, {.unclear = repeated}, fence}, others_wait));
+    }
+
+    Action carry_out(const Machine::FreeHold&) {
+        hold_->advance(Phase::releasing, Phase::released);
+        session_->locks().released(*hold_);
+        return machine_.next();
+    }
+
+    Action carry_out(const Machine::DeclareLost&) {
+        session_->declare_lost(hold_);
+        return machine_.next();
+    }
+
+    Action carry_out(const Machine::CleanUpToken& clean_up) {
+        session_->clean_up(of(clean_up.token), clean_up.what);
+        return machine_.next();
+    }
+
+    // ---- Its calls, and what becomes of them
+
+    Call count_call(const Machine::SendCount& send) const {
+        constexpr std::int64_t ttl_as_it_is = 0;
+        return nest_call(*hold_, send.count, ttl_as_it_is);
+    }
+
+    /// Makes the token that the lock moves to.
+    Call move_to_next() {
+        next_ = std::make_shared<Hold>(hold_->terms(), session_->new_token(hold_->owner()),
+                                       hold_->owner());
+        return move_call();
+    }
+    Call move_call() const {
+        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
+        return detail::move_call(*hold_, next_->token(), ttl);
+    }
+
+    /// `told`: of several masters, those that have heard of the command, or will.
+    Action count_answered(const Expected<Reply, Fault>& reply, std::uint64_t told) {
+        if (!reply) return failed(reply.error(), told);
+        return machine_.count_answered(reply->view().integer() != 0);
+    }
+
+    Action move_answered(const Expected<Reply, Fault>& reply, std::uint64_t told, TimePoint sent) {
+        if (!reply) return failed(reply.error(), told);
+        const ReplyView answer = reply->view();
+        next_->taken(sent);
+        return machine_.move_answered(
+            {.moved = answer[0].integer() == 1,
+             .repeated = reply->repeated,
+             .others_wait = answer[1].integer() > 0,
+             .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
+             .sent = sent,
+             .valid_until = next_->valid_until()});
+    }
+
+    Action release_answered(const Expected<Reply, Fault>& reply, std::uint64_t told) {
+        if (!reply) return failed(reply.error(), told);
+        return machine_.release_answered({.value = reply->view().integer().value_or(0),
+                                          .repeated = reply->repeated,
+                                          .masters = heard(told)},
+                                         Clock::now());
+    }
+
+    Action failed(const Fault& fault, std::uint64_t told) {
+        Error error = fault.error;
+        error.key = hold_->key();
+        session_->tell_error(error);
+        Fault of_key = fault;
+        of_key.error = std::move(error);
+        return machine_.failed(of_key, heard(told), Clock::now());
+    }
+
+    const std::shared_ptr<Hold>& of(Machine::Which token) const {
+        return token == Machine::Which::held ? hold_ : next_;
+    }
+
+    MastersHeard heard(std::uint64_t told) const { return {told, hold_->unanswered().acquire}; }
+
+    /// For a master that has not answered when the others have.
+    OnLateReply on_silence() const {
+        if (hold_->open_tries.at_masters == nullptr) return {};
+        return [session = session_, hold = hold_](bool answered) {
+            if (!answered) session->clean_up(hold, after_silent_master());
+        };
+    }
+
+    static void inform(Session& session, const Hold& hold, const Result<Release>& outcome,
+                       TimePoint ended) {
+        if (!session.observed()) return;
+        const auto held_for = ended - hold.taken_at();
+        session.observe([key = hold.key(), held_for, outcome](Observer& observer) {
+            observer.released({key, held_for, outcome});
+        });
+    }
+
+    Session* session_;
+    ReleaseMachine machine_{};
+    std::shared_ptr<Hold> hold_{};
+    std::shared_ptr<Hold> next_{};  // to whose token the lock moves
+};
+
+}  // namespace redlatch::inline v0::detail
