@@ -40,8 +40,6 @@ set(REDLATCH_HEADERS
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/intrusive_list.hpp
-    include/redlatch/core/command_queue.hpp
-    include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/acquisition.hpp
@@ -78,8 +76,6 @@ set(REDLATCH_HEADERS
     include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
-    include/redlatch/net/order.hpp
-    include/redlatch/net/link.hpp
     # topology: which server for this key
     include/redlatch/topology/topology.hpp
     include/redlatch/topology/background_connect.hpp
@@ -113,7 +109,6 @@ set(REDLATCH_HEADERS
     include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp
-    include/redlatch/service/engine.hpp
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp
     include/redlatch/service/shared_client.hpp
@@ -131,7 +126,16 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/transferring.hpp
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/inspect.hpp
+    # async: the same without a thread that waits
+    include/redlatch/async/async_call.hpp
+    include/redlatch/async/operation.hpp
+    include/redlatch/async/ready_call.hpp
+    include/redlatch/async/release_operation.hpp
+    include/redlatch/async/extend_operation.hpp
+    include/redlatch/async/acquire_operation.hpp
+    include/redlatch/async/inspect_operation.hpp
     # front ends
+    include/redlatch/async_result.hpp
     include/redlatch/held.hpp
     include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp

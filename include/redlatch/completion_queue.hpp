@@ -7,8 +7,8 @@
 #include <memory>
 
 #if REDLATCH_DEFINITIONS
-#include <redlatch/net/wake_descriptor.hpp>
 #include <redlatch/net/process_id.hpp>
+#include <redlatch/net/wake_descriptor.hpp>
 
 #include <cerrno>
 #include <mutex>
@@ -24,7 +24,7 @@ class CompletionQueueState;
 /// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
 /// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded.
 /// In a forked child, one that was inherited is empty, and takes nothing.
-class CompletionQueue final : public Executor {
+class CompletionQueue : public Executor {
 public:
     /// Throws `std::system_error` where the system has no descriptor to give.
     CompletionQueue();

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
 #include <redlatch/compilation.hpp>
+#include <redlatch/executor.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/steps/hold_ref.hpp>
@@ -15,6 +17,10 @@
 #include <utility>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/async/acquire_operation.hpp>
+#include <redlatch/async/extend_operation.hpp>
+#include <redlatch/async/ready_call.hpp>
+#include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/extend.hpp>
@@ -42,18 +48,20 @@ public:
     Held(Held&& other) noexcept
         : client_(std::move(other.client_)),
           ref_(std::exchange(other.ref_, {})),
-          release_mode_(other.release_mode_) {}
+          release_mode_(other.release_mode_),
+          posts_release_(other.posts_release_) {}
     Held& operator=(Held&& other) noexcept {
         if (this != &other) {
             end();
             client_ = std::move(other.client_);
             ref_ = std::exchange(other.ref_, {});
             release_mode_ = other.release_mode_;
+            posts_release_ = other.posts_release_;
         }
         return *this;
     }
-    /// Releases, as `release()` does, and waits as `LockOptions::release_mode` says. The outcome goes
-    /// to the observer.
+    /// Releases, as `release()` does, and waits as `LockOptions::release_mode` says; one that was acquired
+    /// asynchronously waits for nothing, as `async_release()`. The outcome goes to the observer.
     ~Held() { end(); }
 
     /// Ends this acquisition; the lock is free if it was the last one of its hold. Blocks for at
@@ -87,6 +95,29 @@ public:
     /// several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not known that the lock was
     /// given away: then nobody gets the ticket, and the lock is released in the background.
     Result<Ticket> detach() noexcept;
+    /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
+    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled.
+    AsyncResult<Release> async_release();
+
+    /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.
+    template <CompletionOf<Release> Done>
+    void async_release(Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
+    }
+
+    /// As `extend()`, without blocking. Begins when it is awaited. This `Held` may be moved meanwhile.
+    [[nodiscard]] AsyncResult<void> async_extend(Lease lease);
+    template <CompletionOf<void> Done>
+    void async_extend(Lease lease, Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(extend_call(lease), std::move(done), executor);
+    }
+
+    /// As `nest()`, without blocking. Begins when it is awaited. This `Held` may be moved meanwhile.
+    [[nodiscard]] AsyncResult<Held> async_nest();
+    template <CompletionOf<Held> Done>
+    void async_nest(Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(nest_call(), std::move(done), executor);
+    }
 
     /// Whether the validity is running now. No I/O: compares clocks.
     bool held() const noexcept;
@@ -118,9 +149,14 @@ private:
 
     void end() noexcept;
 
+    std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
+    std::shared_ptr<detail::AsyncCallFor<void>> extend_call(Lease lease);
+    std::shared_ptr<detail::AsyncCallFor<Held>> nest_call();
+
     std::shared_ptr<detail::SharedClient> client_;
     detail::HoldRef ref_;
     ReleaseMode release_mode_ = ReleaseMode::confirmed;
+    bool posts_release_ = false;
 };
 
 namespace detail {
@@ -132,6 +168,12 @@ struct Access {
     }
     static Held held(std::shared_ptr<SharedClient> client, HoldRef ref, ReleaseMode release_mode) {
         return Held{std::move(client), std::move(ref), release_mode};
+    }
+    /// One whose destructor waits for nothing.
+    static Held async_held(std::shared_ptr<SharedClient> client, HoldRef ref) {
+        Held held{std::move(client), std::move(ref), ReleaseMode::confirmed};
+        held.posts_release_ = true;
+        return held;
     }
 };
 
@@ -153,25 +195,87 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
     return detail::extend_hold(client_->session(), ref_.hold, lease);
 }
 
-REDLATCH_INLINE Result<Held> Held::nest() noexcept {
-    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
-    const detail::HoldTerms& terms = ref_.hold->terms();
+namespace detail {
+
+/// What nesting in a hold takes, or why it cannot be.
+inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client,
+                                     const HoldRef& ref) {
+    if (!ref.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    const HoldTerms& terms = ref.hold->terms();
     if (!terms.traits.reentrant) {
         return Unexpected{Error{
-            Errc::invalid_argument, ref_.hold->key(), {}, "only a reentrant lock can nest", {}}};
+            Errc::invalid_argument, ref.hold->key(), {}, "only a reentrant lock can nest", {}}};
     }
-    const detail::LockSpec spec{.client = client_,
-                                .keys = terms.keys,
-                                .traits = terms.traits,
-                                .options = {.lease = terms.lease,
-                                            .max_hold = terms.max_hold,
-                                            .lock_delay = terms.lock_delay,
-                                            .drift = terms.drift}};
-    const AcquireOptions options{.wait = Wait::none()};
-    auto ref = detail::Acquiring{client_->session(), spec, terms.lease, options, nullptr}.nest_in(
-        ref_.hold);
+    return LockSpec{.client = client,
+                    .keys = terms.keys,
+                    .traits = terms.traits,
+                    .options = {.lease = terms.lease,
+                                .max_hold = terms.max_hold,
+                                .lock_delay = terms.lock_delay,
+                                .drift = terms.drift}};
+}
+
+inline Result<Held> AcquireOperation::take() noexcept {
+    auto ref = deliver();
     if (!ref) return Unexpected{std::move(ref).error()};
-    return Held{client_, *std::move(ref), release_mode_};
+    return Access::async_held(lock.client, *std::move(ref));
+}
+
+}  // namespace detail
+
+REDLATCH_INLINE Result<Held> Held::nest() noexcept {
+    const auto spec = detail::nesting_spec(client_, ref_);
+    if (!spec) return Unexpected{spec.error()};
+    const AcquireOptions options{.wait = Wait::none()};
+    auto ref =
+        detail::Acquiring{client_->session(), *spec, spec->options.lease, options, nullptr}.nest_in(
+            ref_.hold);
+    if (!ref) return Unexpected{std::move(ref).error()};
+    Held inner{client_, *std::move(ref), release_mode_};
+    inner.posts_release_ = posts_release_;
+    return inner;
+}
+
+REDLATCH_INLINE AsyncResult<Release> Held::async_release() {
+    auto call = release_call();
+    call->start();
+    return detail::AsyncAccess::awaitable(std::move(call));
+}
+
+REDLATCH_INLINE AsyncResult<void> Held::async_extend(Lease lease) {
+    return detail::AsyncAccess::awaitable(extend_call(lease));
+}
+
+REDLATCH_INLINE AsyncResult<Held> Held::async_nest() {
+    return detail::AsyncAccess::awaitable(nest_call());
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> Held::release_call() {
+    const detail::HoldRef ref = std::exchange(ref_, {});
+    if (!ref.is_ours()) {
+        return std::make_shared<detail::ReadyCall<Release>>(client_, Release::not_held);
+    }
+    return std::make_shared<detail::ReleaseOperation>(client_, ref);
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> Held::extend_call(Lease lease) {
+    using Ready = detail::ReadyCall<void>;
+    if (!ref_.is_ours()) {
+        return std::make_shared<Ready>(client_, Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+    }
+    auto fits = detail::check_extension(client_->session(), *ref_.hold, lease);
+    if (!fits) return std::make_shared<Ready>(client_, std::move(fits));
+    return std::make_shared<detail::ExtendOperation>(client_, ref_.hold, lease);
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Held>> Held::nest_call() {
+    auto spec = detail::nesting_spec(client_, ref_);
+    if (!spec) {
+        return std::make_shared<detail::ReadyCall<Held>>(client_,
+                                                         Unexpected{std::move(spec).error()});
+    }
+    return std::make_shared<detail::AcquireOperation>(*spec, spec->options.lease, Wait::none(),
+                                                      std::stop_token{}, ref_.hold);
 }
 
 REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {
@@ -210,6 +314,7 @@ REDLATCH_INLINE std::string Held::token() const {
 REDLATCH_INLINE void Held::end() noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!ref.is_ours()) return;
+    if (posts_release_) return detail::post_release(client_, ref);
     detail::Session& session = client_->session();
     detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id),
                                    release_mode_);

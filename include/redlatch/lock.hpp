@@ -1,6 +1,8 @@
 #pragma once
 
+#include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
+#include <redlatch/executor.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/lock_impl.hpp>
 #include <redlatch/options.hpp>
@@ -100,6 +102,24 @@ public:
         return impl_.acquire(options);
     }
 
+    /// The same without a thread that waits, for `co_await`: gives a `Result<Held>`, and begins there. The hold is the
+    /// `Held`'s own, as with `Owner::hold`: a coroutine is no thread. In one queue with those who block.
+    /// `stop` ends the wait with `Errc::cancelled`, unless the lock was delivered before. `Errc::lost`: its validity
+    /// ended before it was delivered; renewal begins there. This handle may be destroyed meanwhile.
+    [[nodiscard]] AsyncResult<Held> async_acquire(const AsyncOptions& options = {},
+                                                  std::stop_token stop = {}) {
+        return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
+    }
+
+    /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one. Never
+    /// calls it before this returns; see `AsyncResult`.
+    template <CompletionOf<Held> Done>
+    void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
+                       Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(impl_.acquire_call(options, std::move(stop)),
+                                       std::move(done), executor);
+    }
+
     /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors
     /// and bounds are those of `Held::release()`.
     Result<Release> release() noexcept { return impl_.release(); }
@@ -125,6 +145,15 @@ public:
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
     Result<LockInfo> inspect() const noexcept { return impl_.inspect(); }
+
+    /// The same without blocking; begins when it is awaited.
+    [[nodiscard]] AsyncResult<LockInfo> async_inspect() const {
+        return detail::AsyncAccess::awaitable(impl_.inspect_call());
+    }
+    template <CompletionOf<LockInfo> Done>
+    void async_inspect(Done done, Executor* executor = nullptr) const {
+        detail::AsyncAccess::call_back(impl_.inspect_call(), std::move(done), executor);
+    }
 
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when

@@ -14,6 +14,9 @@
 #include <utility>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/async/acquire_operation.hpp>
+#include <redlatch/async/inspect_operation.hpp>
+#include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/extend.hpp>
@@ -52,6 +55,10 @@ public:
     HoldState state() const noexcept;
     std::stop_token lost() const;
     std::uint64_t fence() const noexcept;
+
+    std::shared_ptr<AsyncCallFor<Held>> acquire_call(const AsyncOptions& options,
+                                                     std::stop_token stop) const;
+    std::shared_ptr<AsyncCallFor<LockInfo>> inspect_call() const;
 
     Result<LockInfo> inspect() const noexcept;
     Result<Forced> force_unlock() noexcept;
@@ -160,6 +167,26 @@ REDLATCH_INLINE std::stop_token LockImpl::lost() const {
 REDLATCH_INLINE std::uint64_t LockImpl::fence() const noexcept {
     const auto hold = my_hold();
     return hold == nullptr ? 0 : hold->fence;
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_call(
+    const AsyncOptions& options, std::stop_token stop) const {
+    auto lease = check_asynchronous(spec_);
+    if (lease) lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
+    if (!lease) {
+        return std::make_shared<ReadyCall<Held>>(spec_.client,
+                                                 Unexpected{std::move(lease).error()});
+    }
+    return std::make_shared<AcquireOperation>(spec_, *lease, options.wait, std::move(stop));
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {
+    auto fits = check_asynchronous(spec_);
+    if (!fits) {
+        return std::make_shared<ReadyCall<LockInfo>>(spec_.client,
+                                                     Unexpected{std::move(fits).error()});
+    }
+    return std::make_shared<InspectOperation>(spec_);
 }
 
 REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {

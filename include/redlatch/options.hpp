@@ -11,12 +11,14 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 struct redisContext;
 
 namespace redlatch::inline v0 {
 
+class Executor;
 class Observer;
 class TlsLayer;
 
@@ -157,6 +159,17 @@ struct AcquireOptions {
     Owner owner = Owner::thread;
 };
 
+/// How one asynchronous acquisition differs from the `Lock`'s options. Its stop token is a parameter of its own:
+/// g++ 12 destroys the members of such an object twice where it is written in braces inside a `co_await`.
+struct AsyncOptions {
+    /// How long to wait, from the call on. Default: without limit.
+    Wait wait = Wait::unlimited();
+
+    /// This acquisition's lease. Default: the `Lock`'s.
+    std::optional<Lease> lease{};
+};
+static_assert(std::is_trivially_destructible_v<AsyncOptions>);
+
 /// Stands in for a URI where the program makes its connections itself: through a tunnel, with an
 /// authentication of its own, over a hiredis that was built in another way.
 struct ConnectionFactory {
@@ -223,6 +236,10 @@ struct ClientOptions {
     /// most 10 ms: saves the time to fall asleep and to wake, and costs a core meanwhile. Worth it
     /// for few threads and a server that is near. Default: 0, not at all.
     std::chrono::microseconds busy_wait{0};
+
+    /// Where asynchronous operations complete that no other executor is given for. It has to outlive them, or be a
+    /// `CompletionQueue`. Default (null): threads of the client's own.
+    Executor* completions = nullptr;
 
     /// Is told what happens to locks, on a thread of the client's own. Default: nobody.
     std::shared_ptr<Observer> observer{};

@@ -3,6 +3,7 @@
 // Distributed locks on Redis. Everything that most programs need; `<redlatch/metrics.hpp>` is apart.
 
 #include <redlatch/client.hpp>
+#include <redlatch/completion_queue.hpp>
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_guard.hpp>
 #include <redlatch/observer.hpp>

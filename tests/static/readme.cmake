@@ -1,4 +1,4 @@
-# Fails unless every cpp block of README.md is cut verbatim from an example that is compiled and run, and its
+# Fails unless every cpp block of README.md and of GUIDE is cut verbatim from an example that is compiled and run, and its
 # tables of errors and options name all that the headers in INCLUDE_DIR declare.
 #
 # An example marks what may be cut out with a pair of comments `// [name]`; a name that is used for several
@@ -81,6 +81,8 @@ endif()
 set(blocks 0)
 set(wrong "")
 read_text("${README}" text)
+read_text("${GUIDE}" guide)
+string(APPEND text "${guide}")
 while(NOT text STREQUAL "")
     next_line(text line)
     if(NOT line STREQUAL "```cpp")
@@ -101,7 +103,7 @@ while(NOT text STREQUAL "")
         endif()
     endforeach()
     if(NOT found)
-        string(APPEND wrong "\nno example has this block of README.md:\n${block}")
+        string(APPEND wrong "\nno example has this block of README.md or its guide:\n${block}")
     endif()
 endwhile()
 
@@ -172,7 +174,7 @@ endfunction()
 
 find_names("enum class Errc" error.hpp "^    ([a-z_]+)( = [0-9]+)?, *(//.*)?$" names)
 compare_with_table(Errc ${names})
-foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions)
+foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions)
     find_names("struct ${type}" options.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
     compare_with_table(${type} ${names})
 endforeach()

@@ -6,6 +6,7 @@
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/client_setup.hpp>
+#include <redlatch/service/completion_threads.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/engine.hpp>
 #include <redlatch/service/eviction_check.hpp>
@@ -80,6 +81,8 @@ public:
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
           token_prefix_(id_ + ":" + client_name_ + ":"),
+          completions_(setup.options.completions != nullptr ? setup.options.completions->share()
+                                                            : completion_threads_),
           topology_(make_topology(setup)) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -112,6 +115,11 @@ public:
         QuorumProgress progress;
         return topology_->run_on_masters(call, call, limit, progress);
     }
+
+    /// Where operations complete that no executor is given for.
+    const std::shared_ptr<Executor>& completions() const noexcept { return completions_; }
+
+    bool is_closed() const noexcept { return closed_; }
 
     LockTableMonitor& locks() noexcept { return locks_; }
     RenewalThread& renewal() noexcept { return renewal_; }
@@ -224,6 +232,7 @@ public:
         topology_->close();
         subscriptions_.close();
         if (sentinel_watch_ != nullptr) sentinel_watch_->close();
+        completion_threads_->close();
         notifier_.close(command_timeout_);
     }
 
@@ -340,6 +349,9 @@ private:
     const std::string client_name_;
     const std::string id_ = random_id();
     const std::string token_prefix_;
+    const std::shared_ptr<CompletionThreads> completion_threads_ =
+        std::make_shared<CompletionThreads>();
+    const std::shared_ptr<Executor> completions_;
     std::atomic<std::uint64_t> acquisitions_{0};
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<bool> closed_{false};

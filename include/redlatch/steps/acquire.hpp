@@ -59,12 +59,12 @@ private:
     using AcquisitionSteps::carry_out;
 
     Next carry_out(const SendSet& send) {
-        return try_once(plain_set(), script({}), send.answer_by);
+        return try_once(plain_set(*hold_), script(*session_, *hold_, {}), send.answer_by);
     }
 
     Next carry_out(const SendScript& send) {
         if (send.announce) turn_->announce(*hold_);
-        const Call call = script(send.queue_ttl);
+        const Call call = script(*session_, *hold_, send.queue_ttl);
         return try_once(call, call, send.answer_by);
     }
 

@@ -155,17 +155,17 @@ protected:
 
     // ---- Its calls, and what becomes of them
 
-    /// The plain command, and what is sent where a connection had died while it lay idle.
-    Call plain_set() const {
-        return Call::plain({"SET", hold_->key(), hold_->token().bytes, "NX", "PX",
-                            hold_->server_ttl(lease_)},
+    /// The plain command.
+    static Call plain_set(const Hold& hold) {
+        return Call::plain({"SET", hold.key(), hold.token().bytes, "NX", "PX",
+                            hold.server_ttl(hold.terms().lease)},
                            ReplyShape::ok_or_nil)
-            .for_replicas(terms_.replicas);
+            .for_replicas(hold.terms().replicas);
     }
-    Call script(std::chrono::milliseconds queue_ttl) {
+    static Call script(Session& session, const Hold& hold, std::chrono::milliseconds queue_ttl) {
         const bool hears = queue_ttl > std::chrono::milliseconds::zero() &&
-                           session_->subscription(hold_->key()).is_possible();
-        return acquire_call(*hold_, queue_ttl, hears).for_replicas(terms_.replicas);
+                           session.subscription(hold.key()).is_possible();
+        return acquire_call(hold, queue_ttl, hears).for_replicas(hold.terms().replicas);
     }
 
     AcquisitionAction try_answered(const Expected<Reply, Fault>& reply, const MasterSets& masters,

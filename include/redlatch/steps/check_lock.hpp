@@ -128,6 +128,18 @@ inline Result<void> check_for_several(const LockSpec& spec) {
     return {};
 }
 
+/// Whether an asynchronous call can be made.
+inline Result<Lease> check_asynchronous(const LockSpec& spec) {
+    const char* const what = spec.client->has_quorum()                   ? "several masters"
+                             : spec.client->has_slots()                  ? "a Cluster"
+                             : spec.options.replicas != Replicas::none() ? "replicas"
+                                                                         : nullptr;
+    if (what == nullptr) return spec.options.lease;
+    Error error = invalid(std::string{"asynchronous calls do not work with "} + what + " yet");
+    error.key = spec.key();
+    return Unexpected{std::move(error)};
+}
+
 inline Result<LockSpec> check(LockSpec spec) {
     if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {

@@ -68,7 +68,7 @@ protected:
         hold_->advance(Phase::releasing, Phase::released);
         const auto& [moved, repeated, others_wait, fence, sent, valid_until] = over.move;
         return machine_.handed_over(session_->locks().moved(
-            *hold_, {next_->token(), sent, {.unclear = repeated}, fence}, others_wait));
+            *hold_, {to_->token(), sent, {.unclear = repeated}, fence}, others_wait));
     }
 
     Action carry_out(const Machine::FreeHold&) {
@@ -89,20 +89,18 @@ protected:
 
     // ---- Its calls, and what becomes of them
 
-    Call count_call(const Machine::SendCount& send) const {
+    static Call count_call(const Hold& hold, const Machine::SendCount& send) {
         constexpr std::int64_t ttl_as_it_is = 0;
-        return nest_call(*hold_, send.count, ttl_as_it_is);
+        return nest_call(hold, send.count, ttl_as_it_is);
     }
 
-    /// Makes the token that the lock moves to.
-    Call move_to_next() {
-        next_ = std::make_shared<Hold>(hold_->terms(), session_->new_token(hold_->owner()),
-                                       hold_->owner());
-        return move_call();
+    /// Makes the token that the lock is to move to.
+    void make_token_to_move_to() {
+        to_ = std::make_shared<Hold>(hold_->terms(), session_->new_token(hold_->owner()),
+                                     hold_->owner());
     }
-    Call move_call() const {
-        const std::int64_t ttl = next_->server_ttl(next_->terms().lease);
-        return detail::move_call(*hold_, next_->token(), ttl);
+    static Call move_to_call(const Hold& hold, const Hold& next) {
+        return move_call(hold, next.token(), next.server_ttl(next.terms().lease));
     }
 
     /// `told`: of several masters, those that have heard of the command, or will.
@@ -114,14 +112,14 @@ protected:
     Action move_answered(const Expected<Reply, Fault>& reply, std::uint64_t told, TimePoint sent) {
         if (!reply) return failed(reply.error(), told);
         const ReplyView answer = reply->view();
-        next_->taken(sent);
+        to_->taken(sent);
         return machine_.move_answered(
             {.moved = answer[0].integer() == 1,
              .repeated = reply->repeated,
              .others_wait = answer[1].integer() > 0,
              .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
              .sent = sent,
-             .valid_until = next_->valid_until()});
+             .valid_until = to_->valid_until()});
     }
 
     Action release_answered(const Expected<Reply, Fault>& reply, std::uint64_t told) {
@@ -142,7 +140,7 @@ protected:
     }
 
     const std::shared_ptr<Hold>& of(Machine::Which token) const {
-        return token == Machine::Which::held ? hold_ : next_;
+        return token == Machine::Which::held ? hold_ : to_;
     }
 
     MastersHeard heard(std::uint64_t told) const { return {told, hold_->unanswered().acquire}; }
@@ -167,7 +165,7 @@ protected:
     Session* session_;
     ReleaseMachine machine_{};
     std::shared_ptr<Hold> hold_{};
-    std::shared_ptr<Hold> next_{};  // to whose token the lock moves
+    std::shared_ptr<Hold> to_{};  // to whose token the lock moves
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -58,14 +58,14 @@ private:
     using ReleaseSteps::carry_out;
 
     Action carry_out(const Machine::SendCount& send) {
-        const auto reply = ask(count_call(send), send.answer_by);
+        const auto reply = ask(count_call(*hold_, send), send.answer_by);
         return count_answered(reply, told_);
     }
 
     Action carry_out(const Machine::SendMove& send) {
-        const Call call = move_to_next();
+        make_token_to_move_to();
         const TimePoint sent = Clock::now();
-        const auto reply = ask(call, send.answer_by);
+        const auto reply = ask(move_to_call(*hold_, *to_), send.answer_by);
         return move_answered(reply, told_, sent);
     }
 

@@ -1,0 +1,305 @@
+#pragma once
+
+#include <redlatch/async/operation.hpp>
+#include <redlatch/async/release_operation.hpp>
+#include <redlatch/steps/acquisition_steps.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0 {
+class Held;
+}
+
+namespace redlatch::inline v0::detail {
+
+/// The lock that an operation is about, whatever becomes of the handle that it was made with.
+struct OwnLockSpec {
+    const LockSpec lock;
+};
+
+/// Takes a lock without a thread that waits: carries out what the machines say.
+class AcquireOperation final : public AsyncCallFor<Held>,
+                               private OwnLockSpec,
+                               private AcquisitionSteps,
+                               private Operation,
+                               private LockTableMonitor::Waiter {
+public:
+    /// `outer`: what to nest in; null for a lock of its own.
+    AcquireOperation(const LockSpec& spec, Lease lease, Wait wait, std::stop_token stop,
+                     std::shared_ptr<Hold> outer = nullptr)
+        : OwnLockSpec{spec},
+          AcquisitionSteps(spec.client->session(), lock, lease,
+                           {.wait = wait, .watch_at_once = false}),
+          Operation(*session_),
+          stop_(std::move(stop)),
+          outer_(std::move(outer)) {}
+
+    /// One that fails for this reason.
+    AcquireOperation(const LockSpec& spec, Error refused)
+        : AcquireOperation(spec, spec.options.lease, Wait::none(), {}) {
+        result_.emplace(Unexpected{std::move(refused)});
+    }
+
+    Result<Held> take() noexcept override;
+
+private:
+    /// What it waits for.
+    enum class Stage : std::uint8_t { nothing, turn, pause, nesting_pause };
+
+    // ---- Between the caller and the engine
+
+    /// A hold that nobody has heard of is not renewed: it may have ended before it was delivered.
+    Result<HoldRef> deliver() {
+        Result<HoldRef> ref = *std::exchange(result_, std::nullopt);
+        if (!ref) return ref;
+        const auto& hold = ref->hold;
+        if (!hold->valid(Clock::now())) {
+            if (outer_ == nullptr) hold->drop_min_hold();
+            session_->declare_lost(hold);
+            post_release(lock.client, *ref);
+            return Unexpected{not_delivered()};
+        }
+        if (acquisition_.watched && outer_ == nullptr) {
+            session_->renewal().arm(hold, hold->refreshed_at());
+        }
+        return ref;
+    }
+
+    void begin() noexcept override {
+        complete_on_default(session_->completions());
+        if (result_) return finish();
+        if (outer_ != nullptr) {
+            const auto count = session_->locks().nest(*outer_, acquisition_);
+            if (!count) return refuse({Errc::not_held, {}, {}, {}, {}});
+            count_ = *count;
+        }
+        if (!session_->engine().start()) return refuse(no_engine(*session_));
+        if (stop_.stop_possible()) {
+            on_stop_ = std::make_unique<StopCallback>(stop_, Stop{this});
+        }
+        happens(started);
+    }
+    void not_started() noexcept override { refuse(no_engine(*session_)); }
+    void cancel() noexcept override { happens(stopped); }
+    void drop() noexcept override {
+        if (!result_ || !*result_) return;
+        if (outer_ == nullptr) (*result_)->hold->drop_min_hold();
+        post_release(lock.client, **result_);
+    }
+
+    void refuse(Error why) {
+        if (outer_ != nullptr && count_ != 0) {
+            hold_ = outer_;
+            end_acquisition();
+        }
+        on_stop_ = nullptr;
+        why.key = spec_->key();
+        result_.emplace(Unexpected{std::move(why)});
+        finish();
+    }
+
+    Error not_delivered() const {
+        if (session_->is_closed()) return {Errc::cancelled, lock.key(), {}, cancelled_by_close, {}};
+        return {Errc::lost, lock.key(), {}, "its validity ended before it was delivered", {}};
+    }
+
+    /// Wherever the table wakes it: the engine looks.
+    Parker::Wake wake() noexcept override {
+        happens(woken);
+        return {};
+    }
+
+    std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
+
+    // ---- On the engine's thread
+
+    void happened(unsigned events) noexcept override {
+        if ((events & stopped) != 0) is_stopped_ = true;
+        if ((events & started) != 0) {
+            if (outer_ != nullptr) return drive(begin_nesting(outer_, count_));
+            return enter();
+        }
+        if (is_stopped_ && is_sending()) return give_order_up();
+        look();
+    }
+
+    void time_is_over() noexcept override { look(); }
+
+    void look() noexcept {
+        switch (stage_) {
+            case Stage::nothing: return;
+            case Stage::turn: return admitted(session_->locks().resume(*this, is_stopped_));
+            case Stage::pause: return drive(pause());
+            case Stage::nesting_pause: return drive(pause_nesting());
+        }
+    }
+
+    void wait(Stage stage, TimePoint until) noexcept {
+        stage_ = stage;
+        set_timer(until);
+    }
+    void go_on() noexcept {
+        stage_ = Stage::nothing;
+        clear_timer();
+    }
+
+    void enter() {
+        asked_.emplace(ask());
+        admitted(session_->locks().enter(*asked_, *this, is_stopped_));
+    }
+
+    void admitted(LockTable::Admission admission) {
+        using Outcome = LockTable::Outcome;
+        if (admission.outcome == Outcome::queued) {
+            wait(Stage::turn, admission.wake_at);
+        } else {
+            go_on();
+        }
+        if (admission.expired != nullptr) session_->declare_lost(admission.expired);
+        switch (admission.outcome) {
+            case Outcome::queued: return;
+            case Outcome::turn: return drive(contend({session_->locks(), admission.turn}));
+            case Outcome::handed: return drive(take_over(std::move(admission.hold)));
+            default: break;
+        }
+        drive(machine_.not_admitted(admission.outcome, admission.fault, Clock::now()));
+    }
+
+    template <class Action>
+    void drive(std::optional<Action> action) {
+        while (action) {
+            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, *action);
+        }
+        if (result_) complete();
+    }
+    void drive(AcquisitionAction action) { drive(Next{std::move(action)}); }
+    void drive(NestAction action) { drive(NextNest{std::move(action)}); }
+
+    void complete() {
+        if (std::exchange(is_complete_, true)) return;
+        result_ = told(*std::move(result_));
+        on_stop_ = nullptr;
+        finish();
+    }
+
+    using AcquisitionSteps::carry_out;
+
+    Next carry_out(const SendSet& send) {
+        return try_once(send.answer_by, [session = session_, hold = hold_](bool again) {
+            return again ? script(*session, *hold, {}) : plain_set(*hold);
+        });
+    }
+
+    Next carry_out(const SendScript& send) {
+        if (send.announce) turn_->announce(*hold_);
+        return try_once(send.answer_by, [session = session_, hold = hold_, ttl = send.queue_ttl](
+                                            bool) { return script(*session, *hold, ttl); });
+    }
+
+    template <class Make>
+    Next try_once(TimePoint answer_by, Make make) {
+        if (is_stopped_) return machine_.cancelled();
+        send(CommandRank::usual, answer_by, hold_, std::move(make),
+             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters,
+                    TimePoint sent) { drive(try_answered(reply, masters, sent)); });
+        return std::nullopt;
+    }
+
+    Next carry_out(const StoreFence& store) {
+        send(
+            CommandRank::usual, store.answer_by, hold_,
+            [hold = hold_, lease = lease_, fence = store.fence](bool) {
+                return store_fence_call(*hold, lease, fence);
+            },
+            [this](const Expected<Reply, Fault>& reply, const MasterSets&, TimePoint) {
+                drive(fence_answered(reply));
+            });
+        return std::nullopt;
+    }
+
+    Next carry_out(const SleepUntil& sleep) {
+        if (sleep.subscribe) session_->subscription(hold_->key()).start();
+        until_ = sleep.until;
+        return pause();
+    }
+
+    Next pause() {
+        const LockTable::Pause pause = turn_->pause(*this, until_, is_stopped_);
+        if (!pause.ended) {
+            wait(Stage::pause, pause.wake_at);
+            return std::nullopt;
+        }
+        go_on();
+        return pause_ended(*pause.ended);
+    }
+
+    Next carry_out(const ReturnVotes& votes) {
+        session_->dismiss(*hold_);
+        send(
+            CommandRank::release, votes.answer_by, hold_,
+            [hold = hold_](bool) { return release_call(*hold, Clock::now()); },
+            [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
+                drive(machine_.votes_returned(masters));
+            });
+        return std::nullopt;
+    }
+
+    Next carry_out(const LetGo& let_go) {
+        this->let_go();
+        if (let_go.ask_again) {
+            enter();
+        } else {
+            result_.emplace(Unexpected{machine_.error()});
+        }
+        return std::nullopt;
+    }
+
+    NextNest carry_out(const SendNest& nest) {
+        send(
+            CommandRank::usual, nest.answer_by, hold_,
+            [hold = hold_, count = count_, ttl = hold_->server_ttl(nest.lease)](bool) {
+                return nest_call(*hold, count, ttl);
+            },
+            [this](const Expected<Reply, Fault>& reply, const MasterSets&, TimePoint sent) {
+                drive(nest_answered(reply, sent));
+            });
+        return std::nullopt;
+    }
+
+    NextNest carry_out(const NestSleep& sleep) {
+        until_ = sleep.until;
+        return pause_nesting();
+    }
+
+    NextNest pause_nesting() {
+        const auto pause = session_->locks().pause(*hold_, *this, until_, is_stopped_);
+        if (!pause.ended) {
+            wait(Stage::nesting_pause, pause.wake_at);
+            return std::nullopt;
+        }
+        go_on();
+        return nesting_->woken(*pause.ended, Clock::now(), hold_->valid_until());
+    }
+
+    struct Stop {
+        AcquireOperation* operation;
+        void operator()() const noexcept { operation->happens(stopped); }
+    };
+    using StopCallback = std::stop_callback<Stop>;
+
+    const std::stop_token stop_;
+    const std::shared_ptr<Hold> outer_;
+    std::unique_ptr<StopCallback> on_stop_{};
+    std::optional<AcquireRequest> asked_{};
+    TimePoint until_{};
+    Stage stage_ = Stage::nothing;
+    bool is_stopped_ = false;
+    bool is_complete_ = false;
+};
+
+}  // namespace redlatch::inline v0::detail

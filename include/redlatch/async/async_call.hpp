@@ -1,0 +1,165 @@
+#pragma once
+
+#include <redlatch/compilation.hpp>
+#include <redlatch/executor.hpp>
+#include <redlatch/net/process_id.hpp>
+#include <redlatch/result.hpp>
+
+#include <atomic>
+#include <coroutine>
+#include <memory>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// One asynchronous call, between those who made it and what carries it out: completes once, on an executor.
+/// It does not live in the caller's coroutine, which may be destroyed while it waits.
+class AsyncCall : public Executor::Task, public std::enable_shared_from_this<AsyncCall> {
+public:
+    /// What is to be done with the outcome, on the executor.
+    class Continuation {
+    public:
+        Continuation() = default;
+        Continuation(const Continuation&) = delete;
+        Continuation& operator=(const Continuation&) = delete;
+        virtual ~Continuation() = default;
+        virtual void resume(AsyncCall& call) = 0;
+    };
+
+    virtual ~AsyncCall() = default;
+
+    // By those who made it:
+
+    /// Where it completes. To be called before `await`.
+    void complete_on(Executor& executor) noexcept { executor_ = executor.share(); }
+
+    /// Begins, unless it has begun before. From now on it lives until it has completed. Does nothing in a
+    /// forked child.
+    void start() noexcept {
+        if (!is_ours() || (state_.fetch_or(has_started) & has_started) != 0) return;
+        self_ = shared_from_this();
+        begin();
+    }
+
+    /// Completes by resuming a coroutine, or by a continuation.
+    void await(std::coroutine_handle<> waiting) noexcept {
+        waiting_ = waiting;
+        await();
+    }
+    void await(std::unique_ptr<Continuation> continuation) noexcept {
+        continuation_ = std::move(continuation);
+        await();
+    }
+
+    /// Nobody waits for it any more. Only on the thread or strand where it would complete.
+    void abandon() noexcept {
+        if (!is_ours()) return;
+        const unsigned before = state_.fetch_or(is_abandoned);
+        if ((before & is_done) == 0) {
+            if ((before & has_started) != 0) cancel();
+        } else if ((before & is_awaited) == 0) {
+            end(&AsyncCall::drop);
+        }
+    }
+
+    // By the executor:
+
+    void run() noexcept final {
+        if (!is_ours()) return;
+        end((state_ & is_abandoned) != 0 ? &AsyncCall::drop : &AsyncCall::resume);
+    }
+    void discard() noexcept final {
+        if (!is_ours()) return;
+        continuation_ = nullptr;
+        end(&AsyncCall::drop);
+    }
+
+protected:
+    AsyncCall() = default;
+
+    /// Starts what there is to do. Any thread; does not complete inside this.
+    virtual void begin() noexcept = 0;
+
+    /// Nobody waits for it. Any thread.
+    virtual void cancel() noexcept = 0;
+
+    /// Nobody gets the outcome. Any thread.
+    virtual void drop() noexcept = 0;
+
+    void complete_on_default(const std::shared_ptr<Executor>& executor) noexcept {
+        if (executor_ == nullptr) executor_ = executor;
+    }
+
+    /// The outcome is there. May destroy this.
+    void finish() noexcept {
+        const unsigned before = state_.fetch_or(is_done);
+        if ((before & is_abandoned) != 0) {
+            end(&AsyncCall::drop);
+        } else if ((before & is_awaited) != 0) {
+            post();
+        }
+    }
+
+private:
+    enum State : unsigned { has_started = 1, is_awaited = 2, is_done = 4, is_abandoned = 8 };
+
+    /// As opposed to the process that this was forked from, where it goes on.
+    bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
+
+    void await() noexcept {
+        if ((state_.fetch_or(is_awaited) & is_done) != 0) post();
+    }
+
+    void post() noexcept {
+        const auto executor = executor_;  // this may be gone before that has returned
+        executor->post(*this);
+    }
+
+    void resume() noexcept {
+        if (continuation_ != nullptr) {
+            const auto continuation = std::move(continuation_);
+            continuation->resume(*this);
+        } else {
+            waiting_.resume();
+        }
+    }
+
+    /// Does the last thing with it.
+    void end(void (AsyncCall::*what)() noexcept) noexcept {
+        const auto self = std::move(self_);
+        (this->*what)();
+    }
+
+    const ::pid_t process_ = ProcessId::of_this_process();
+    std::atomic<unsigned> state_{0};
+    std::shared_ptr<Executor> executor_{};
+    std::coroutine_handle<> waiting_{};
+    std::unique_ptr<Continuation> continuation_{};
+    std::shared_ptr<AsyncCall> self_{};
+};
+
+/// One with an outcome of this type.
+template <class T>
+class AsyncCallFor : public AsyncCall {
+public:
+    /// The outcome, once, on the executor.
+    virtual Result<T> take() noexcept = 0;
+
+protected:
+    void drop() noexcept override {}
+};
+
+/// Calls `done` with the outcome.
+template <class T, class Done>
+class CallWith final : public AsyncCall::Continuation {
+public:
+    explicit CallWith(Done done) : done_(std::move(done)) {}
+    void resume(AsyncCall& call) override {
+        std::move(done_)(static_cast<AsyncCallFor<T>&>(call).take());
+    }
+
+private:
+    Done done_;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <redlatch/async/operation.hpp>
+#include <redlatch/service/shared_client.hpp>
+#include <redlatch/steps/extend.hpp>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// Sets a hold's lease anew without a thread that waits, as the extension machine decides.
+class ExtendOperation final : public AsyncCallFor<void>, private ExtensionSteps, private Operation {
+public:
+    ExtendOperation(std::shared_ptr<SharedClient> client, std::shared_ptr<Hold> hold, Lease lease)
+        : ExtensionSteps(client->session(), std::move(hold), lease),
+          Operation(*session_),
+          client_(std::move(client)) {}
+
+    Result<void> take() noexcept override { return std::move(outcome_); }
+
+private:
+    using Next = std::optional<Action>;  // nothing where it has to wait, and at the end
+
+    void begin() noexcept override {
+        complete_on_default(session_->completions());
+        if (!session_->engine().start()) return not_started();
+        happens(started);
+    }
+    void cancel() noexcept override {}
+    std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
+
+    void not_started() noexcept override {
+        outcome_ = outcome({Unexpected{no_engine(*session_)}});
+        finish();
+    }
+    void happened(unsigned) noexcept override { drive(ExtensionSteps::begin()); }
+    void time_is_over() noexcept override { drive(ExtensionSteps::begin()); }
+
+    void drive(Next action) {
+        while (action) {
+            action = std::visit([this](const auto& wanted) -> Next { return carry_out(wanted); },
+                                *action);
+        }
+    }
+
+    using ExtensionSteps::carry_out;
+
+    Next carry_out(const Machine::SendExtend& wanted) {
+        send(
+            CommandRank::extension, wanted.answer_by, hold_,
+            [hold = hold_, lease = wanted.lease](bool) { return extend_call(*hold, lease); },
+            [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
+                drive(answered(std::move(reply)));
+            });
+        return std::nullopt;
+    }
+
+    Next carry_out(const Machine::RetryAt& retry) {
+        set_timer(retry.time);
+        return std::nullopt;
+    }
+
+    Next carry_out(const Machine::Done& done) {
+        outcome_ = outcome(done);
+        finish();
+        return std::nullopt;
+    }
+
+    const std::shared_ptr<SharedClient> client_;
+    Result<void> outcome_{};
+};
+
+}  // namespace redlatch::inline v0::detail

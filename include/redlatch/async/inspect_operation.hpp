@@ -1,0 +1,57 @@
+#pragma once
+
+#include <redlatch/async/operation.hpp>
+#include <redlatch/service/shared_client.hpp>
+#include <redlatch/steps/inspect.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Asks the server who holds a lock, without a thread that waits.
+class InspectOperation final : public AsyncCallFor<LockInfo>, private Operation {
+public:
+    explicit InspectOperation(const LockSpec& spec)
+        : Operation(spec.client->session()), session_(&spec.client->session()), spec_(spec) {}
+
+    Result<LockInfo> take() noexcept override { return std::move(outcome_); }
+
+private:
+    void begin() noexcept override {
+        complete_on_default(session_->completions());
+        if (!session_->engine().start()) return not_started();
+        happens(started);
+    }
+    void cancel() noexcept override {}
+    std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
+
+    void not_started() noexcept override {
+        Error error = no_engine(*session_);
+        error.key = spec_.key();
+        outcome_ = Unexpected{std::move(error)};
+        finish();
+    }
+    void time_is_over() noexcept override {}
+
+    void happened(unsigned) noexcept override {
+        send(
+            CommandRank::usual, saturating_add(Clock::now(), session_->command_timeout()), nullptr,
+            [spec = spec_](bool) { return inspect_call(spec); },
+            [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
+                auto said = told(*session_, spec_, std::move(reply));
+                if (said) {
+                    outcome_ = lock_info(said->view());
+                } else {
+                    outcome_ = Unexpected{std::move(said).error()};
+                }
+                finish();
+            });
+    }
+
+    Session* session_;
+    const LockSpec spec_;
+    Result<LockInfo> outcome_ = LockInfo{};
+};
+
+}  // namespace redlatch::inline v0::detail

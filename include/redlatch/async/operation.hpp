@@ -1,0 +1,148 @@
+#pragma once
+
+#include <redlatch/async/async_call.hpp>
+#include <redlatch/core/attempts.hpp>
+#include <redlatch/net/order.hpp>
+#include <redlatch/service/engine.hpp>
+#include <redlatch/service/session.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// The part of an operation that lives on the engine's thread. What is called there is called one after the other.
+class Operation : private EngineTask, private EngineTimer {
+public:
+    Operation(const Operation&) = delete;
+    Operation& operator=(const Operation&) = delete;
+
+protected:
+    enum Event : unsigned { started = 1, woken = 2, stopped = 4 };
+
+    explicit Operation(Session& session) : engine_(&session.engine()) {}
+    ~Operation() = default;
+
+    /// Keeps it alive while one of its members runs.
+    virtual std::shared_ptr<const void> keep() const noexcept = 0;
+
+    /// One or more events have happened.
+    virtual void happened(unsigned events) noexcept = 0;
+
+    /// The time that was set has come.
+    virtual void time_is_over() noexcept = 0;
+
+    /// The engine has ended before it heard of the start. Any thread.
+    virtual void not_started() noexcept = 0;
+
+    /// Any thread: it happened. What happens after the start has no consequence where the engine has ended: by
+    /// then it has completed all that was started.
+    void happens(Event event) noexcept {
+        if (events_.fetch_or(event) != 0) return;
+        kept_ = keep();
+        if (engine_->post(*this)) return;
+        const auto kept = std::move(kept_);
+        if ((events_.exchange(0) & started) != 0) not_started();
+    }
+
+    // On the engine's thread:
+
+    /// Sends what `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
+    /// borrows from; null for nothing.
+    template <class Make, class Then>
+    void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
+              Then then) {
+        auto order = std::make_shared<OrderWith<Make, Then>>(*this, std::move(hold),
+                                                             std::move(make), std::move(then));
+        order->rank = rank;
+        order->answer_by = answer_by;
+        order_ = order.get();
+        engine_->submit(std::move(order));
+    }
+
+    bool is_sending() const noexcept { return order_ != nullptr; }
+
+    /// Waits no longer for the answer: goes on as with a fault.
+    void give_order_up() noexcept {
+        const std::shared_ptr<Order> order = order_->shared_from_this();
+        Fault fault = cancelled_fault();
+        fault.maybe_executed = engine_->abandon(*order);
+        order->answered(Unexpected{std::move(fault)}, {}, {});
+    }
+
+    void set_timer(TimePoint at) noexcept {
+        if (at == TimePoint::max()) return clear_timer();
+        engine_->set_timer(*this, at);
+    }
+    void clear_timer() noexcept { engine_->clear_timer(*this); }
+
+private:
+    class OperationOrder : public Order {
+    public:
+        OperationOrder(Operation& operation, std::shared_ptr<const Hold> hold)
+            : operation_(&operation), hold_(std::move(hold)) {}
+
+        std::string_view token() const noexcept final {
+            return hold_ == nullptr ? std::string_view{} : hold_->token().bytes;
+        }
+        void answered(Expected<Reply, Fault> reply, const MasterSets& masters,
+                      TimePoint sent) noexcept final {
+            const auto kept = operation_->keep();
+            operation_->order_ = nullptr;
+            then(std::move(reply), masters, sent);
+        }
+        /// Its token is cleaned up as one whose try got no answer.
+        void answered_late(const Expected<Reply, Fault>&, TimePoint) noexcept final {}
+
+    private:
+        virtual void then(Expected<Reply, Fault> reply, const MasterSets& masters,
+                          TimePoint sent) = 0;
+
+        Operation* operation_;
+        std::shared_ptr<const Hold> hold_;
+    };
+
+    template <class Make, class Then>
+    class OrderWith final : public OperationOrder {
+    public:
+        OrderWith(Operation& operation, std::shared_ptr<const Hold> hold, Make make, Then then)
+            : OperationOrder(operation, std::move(hold)),
+              make_(std::move(make)),
+              then_(std::move(then)) {}
+
+        Call call(bool again) const override { return make_(again); }
+
+    private:
+        void then(Expected<Reply, Fault> reply, const MasterSets& masters,
+                  TimePoint sent) override {
+            then_(std::move(reply), masters, sent);
+        }
+
+        Make make_;
+        Then then_;
+    };
+
+    void run() noexcept final {
+        const auto kept = std::move(kept_);
+        happened(events_.exchange(0));
+    }
+    void expired(TimePoint) noexcept final {
+        const auto kept = keep();
+        time_is_over();
+    }
+
+    Engine* engine_;
+    OperationOrder* order_ = nullptr;  // that waits for its answer
+    std::atomic<unsigned> events_{0};
+    std::shared_ptr<const void> kept_{};
+};
+
+/// Why the engine does not take an operation.
+inline Error no_engine(const Session& session) {
+    if (session.is_closed()) return {Errc::cancelled, {}, {}, cancelled_by_close, {}};
+    return {Errc::unavailable, {}, {}, "the system has no thread or descriptor to give", {}};
+}
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <redlatch/async/async_call.hpp>
+#include <redlatch/service/completion_threads.hpp>
+#include <redlatch/service/shared_client.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// A call whose outcome is known when it is made.
+template <class T>
+class ReadyCall final : public AsyncCallFor<T> {
+public:
+    /// `client`: null where there is none, as for a `Held` without a hold.
+    ReadyCall(const std::shared_ptr<SharedClient>& client, Result<T> outcome)
+        : outcome_(std::move(outcome)) {
+        this->complete_on_default(client != nullptr ? client->session().completions()
+                                                    : without_client());
+    }
+
+    Result<T> take() noexcept override { return std::move(outcome_); }
+
+private:
+    /// Never ended: a thread of it may be the last that runs.
+    static const std::shared_ptr<Executor>& without_client() {
+        static const auto* const threads =
+            new std::shared_ptr<Executor>{std::make_shared<CompletionThreads>()};
+        return *threads;
+    }
+
+    void begin() noexcept override { this->finish(); }
+    void cancel() noexcept override {}
+
+    Result<T> outcome_;
+};
+
+}  // namespace redlatch::inline v0::detail

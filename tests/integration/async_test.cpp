@@ -1,0 +1,472 @@
+// Asynchronous operations doing their job.
+
+#include "async_tools.hpp"
+#include "support/no_more_threads.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using AsyncTest = LockTest;
+
+template <class Policy>
+class Async : public LockTest {};
+using AsyncPolicies = ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>,
+                                       Fenced<Simple>, Watchdog<Fenced<Reentrant>>>;
+TYPED_TEST_SUITE(Async, AsyncPolicies);
+
+TYPED_TEST(Async, lock_is_taken_and_released) {
+    Lock<TypeParam> lock{this->client_, "key"};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback());
+    Result<Held> held = outcome.get();
+    ASSERT_TRUE(held);
+    EXPECT_TRUE(held->held());
+    EXPECT_FALSE(held->lost().stop_requested());
+    EXPECT_EQ(this->redis_.exists("key"), true);
+    EXPECT_EQ(held->fence() > 0, is_fenced<TypeParam>);
+
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_FALSE(held->held()) << "at the call";
+    EXPECT_EQ(released.get().value(), Release::released);
+    EXPECT_EQ(this->redis_.exists("key"), false);
+}
+
+TYPED_TEST(Async, destructor_posts_the_release) {
+    Lock<TypeParam> lock{this->client_, "key"};
+    { const Held held = take(lock); }
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("key"); }));
+    EXPECT_TRUE(lock.try_lock_for(10s)) << "and the next one has it";
+    lock.unlock();
+}
+
+TYPED_TEST(Async, waits_for_another_client_in_the_queue) {
+    Lock<TypeParam> theirs{this->other_client_, "key"};
+    Lock<TypeParam> lock{this->client_, "key"};
+    Result<Held> other = theirs.acquire();
+    ASSERT_TRUE(other);
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback());
+    ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
+    EXPECT_FALSE(outcome.is_there());
+    EXPECT_EQ(other->release().value(), Release::released);
+    EXPECT_TRUE(outcome.get());
+}
+
+Detached sell(Lock<Simple>& lock, int& coupons, std::atomic<int>& inside, std::atomic<int>& sold,
+              std::latch& done) {
+    Result<Held> held = co_await lock.async_acquire({.wait = 60s});
+    if (held) {
+        EXPECT_EQ(++inside, 1);
+        if (coupons > 0) {
+            --coupons;
+            ++sold;
+        }
+        --inside;
+        EXPECT_EQ((co_await held->async_release()).value(), Release::released);
+    }
+    done.count_down();
+}
+
+TEST_F(AsyncTest, fifty_coroutines_sell_fifty_coupons) {
+    Lock<Simple> lock{client_, "coupons"};
+    int coupons = 40;
+    std::atomic<int> inside{0};
+    std::atomic<int> sold{0};
+    std::latch done{50};
+    for (int i = 0; i < 50; ++i) sell(lock, coupons, inside, sold, done);
+    done.wait();
+    EXPECT_EQ(sold, 40);
+    EXPECT_EQ(coupons, 0);
+    EXPECT_EQ(redis_.exists("coupons"), false);
+}
+
+TEST_F(AsyncTest, threads_and_coroutines_wait_in_one_queue) {
+    Lock<Simple> lock{client_, "key"};
+    std::mutex mutex;
+    std::vector<int> order;
+    const auto note = [&](int who) {
+        const std::lock_guard guard{mutex};
+        order.push_back(who);
+    };
+    std::optional<Held> first = take(lock);
+    Outcome<Held> second;
+    lock.async_acquire({}, {}, [&](Result<Held> held) {
+        note(2);
+        EXPECT_TRUE(held);
+    });
+    std::jthread third{[&] {
+        EXPECT_TRUE(lock.try_lock_for(60s));
+        note(3);
+        lock.unlock();
+    }};
+    ASSERT_TRUE(stays([&] { return order.empty(); }, 50ms));
+    std::latch done{1};
+    lock.async_acquire({}, {}, [&](Result<Held> held) {
+        note(4);
+        EXPECT_TRUE(held);
+        done.count_down();
+    });
+    first.reset();
+    done.wait();
+    third.join();
+    EXPECT_EQ(order.front(), 2);
+    EXPECT_EQ(order.size(), 3U);
+}
+
+TEST_F(AsyncTest, completes_on_the_executor_that_is_given) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &loop);
+    EXPECT_TRUE(stays([&] { return !outcome.is_there(); }, 20ms));
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(outcome.thread(), std::this_thread::get_id());
+    EXPECT_TRUE(outcome.get());
+}
+
+Coroutine acquire_via(Lock<Simple>& lock, Executor& executor, std::optional<Result<Held>>& result,
+                      std::stop_token stop = {}) {
+    result.emplace(co_await lock.async_acquire({.wait = 60s}, std::move(stop)).via(executor));
+}
+
+TEST_F(AsyncTest, coroutine_goes_on_where_it_says) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    std::optional<Result<Held>> result;
+    const Coroutine coroutine = acquire_via(lock, loop, result);
+    ASSERT_TRUE(loop.run_until([&] { return result.has_value(); }));
+    EXPECT_TRUE(result->has_value());
+}
+
+TEST_F(AsyncTest, completes_on_the_clients_executor) {
+    Loop loop;
+    Client client{ClientOptions{.uris = {server_.uri()}, .completions = &loop}};
+    Lock<Simple> lock{client, "key"};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback());
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(outcome.thread(), std::this_thread::get_id());
+}
+
+TEST_F(AsyncTest, bad_lease_completes_like_all_else) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    Outcome<Held> outcome;
+    lock.async_acquire({.lease = 1ms}, {}, outcome.callback(), &loop);
+    EXPECT_FALSE(outcome.is_there()) << "not inside the call";
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::invalid_argument);
+}
+
+TEST_F(AsyncTest, times_out_when_another_client_holds_it) {
+    Lock<Simple> theirs{other_client_, "key"};
+    const Result<Held> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    Outcome<Held> waited;
+    Outcome<Held> tried;
+    lock.async_acquire({.wait = 50ms}, {}, waited.callback());
+    lock.async_acquire({.wait = Wait::none()}, {}, tried.callback());
+    EXPECT_EQ(code_of(waited.get()), Errc::timed_out);
+    EXPECT_EQ(code_of(tried.get()), Errc::timed_out);
+    EXPECT_TRUE(eventually([&] { return lock.inspect().value().waiters == 0; }));
+}
+
+TEST_F(AsyncTest, stop_ends_the_wait_wherever_it_waits) {
+    Lock<Simple> theirs{other_client_, "key"};
+    const Result<Held> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    std::stop_source stop;
+    Outcome<Held> front;
+    Outcome<Held> behind;
+    lock.async_acquire({}, stop.get_token(), front.callback());
+    lock.async_acquire({}, stop.get_token(), behind.callback());
+    ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
+    stop.request_stop();
+    EXPECT_EQ(code_of(front.get()), Errc::cancelled);
+    EXPECT_EQ(code_of(behind.get()), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return lock.inspect().value().waiters == 0; }));
+
+    Outcome<Held> late;
+    lock.async_acquire({}, stop.get_token(), late.callback());
+    EXPECT_EQ(code_of(late.get()), Errc::cancelled) << "one that was stopped before";
+}
+
+TEST_F(AsyncTest, cancel_races_with_success_and_nothing_is_left_behind) {
+    Lock<Simple> lock{client_, "key"};
+    for (int i = 0; i < 300; ++i) {
+        std::stop_source stop;
+        Outcome<Held> outcome;
+        lock.async_acquire({.wait = 60s}, stop.get_token(), outcome.callback());
+        std::jthread stopper{[&, i] {
+            const auto until = std::chrono::steady_clock::now() + (i % 30) * 10us;
+            while (std::chrono::steady_clock::now() < until) {
+            }
+            stop.request_stop();
+        }};
+        const Errc code = code_of(outcome.get());
+        EXPECT_TRUE(code == Errc{} || code == Errc::cancelled) << static_cast<int>(code);
+        EXPECT_EQ(outcome.calls(), 1);
+    }
+    EXPECT_TRUE(lock.try_lock_for(20s));
+    lock.unlock();
+    EXPECT_TRUE(stays([&] { return !redis_.exists("key"); }, 50ms));
+}
+
+TEST_F(AsyncTest, destroyed_coroutine_leaves_nothing_behind) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    for (int i = 0; i < 100; ++i) {
+        std::optional<Result<Held>> result;
+        {
+            const Coroutine coroutine = acquire_via(lock, loop, result);
+            if (i % 3 == 1) std::this_thread::sleep_for((i % 10) * 50us);
+            if (i % 3 == 2) (void)eventually([&] { return redis_.exists("key"); }, 20ms);
+        }
+        EXPECT_FALSE(result);
+    }
+    ASSERT_TRUE(loop.run_until([&] { return !redis_.exists("key"); }));
+    EXPECT_TRUE(lock.try_lock_for(20s));
+    lock.unlock();
+}
+
+TEST_F(AsyncTest, destroyed_coroutine_passes_on_what_it_waited_for) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    std::optional<Held> holder = take(lock);
+    std::optional<Result<Held>> result;
+    std::optional<Coroutine> first{acquire_via(lock, loop, result)};
+    Outcome<Held> second;
+    lock.async_acquire({}, {}, second.callback());
+    first.reset();
+    holder.reset();
+    EXPECT_TRUE(second.get());
+    EXPECT_FALSE(result);
+}
+
+TEST_F(AsyncTest, handle_may_be_destroyed_meanwhile) {
+    Lock<Simple> keeper{client_, "key"};
+    std::optional<Held> holder = take(keeper);
+    std::optional<Lock<Simple>> lock{std::in_place, client_, "key"};
+    Outcome<Held> outcome;
+    lock->async_acquire({}, {}, outcome.callback());
+    lock.reset();
+    EXPECT_TRUE(stays([&] { return !outcome.is_there(); }, 20ms));
+    holder.reset();
+    EXPECT_TRUE(outcome.get());
+}
+
+TEST_F(AsyncTest, closed_client_cancels_what_waits) {
+    Lock<Simple> theirs{other_client_, "key"};
+    const Result<Held> other = theirs.acquire();
+    std::optional<Client> client{std::in_place, server_.uri()};
+    Lock<Simple> lock{*client, "key"};
+    Outcome<Held> front;
+    Outcome<Held> behind;
+    lock.async_acquire({}, {}, front.callback());
+    lock.async_acquire({}, {}, behind.callback());
+    client.reset();
+    EXPECT_EQ(code_of(front.get()), Errc::cancelled);
+    EXPECT_EQ(code_of(behind.get()), Errc::cancelled);
+    Outcome<Held> after;
+    lock.async_acquire({}, {}, after.callback());
+    EXPECT_EQ(code_of(after.get()), Errc::cancelled);
+    EXPECT_EQ(theirs.inspect().value().waiters, 0U);
+}
+
+TEST_F(AsyncTest, success_that_is_not_delivered_is_cancelled_by_the_close) {
+    Loop loop;
+    std::optional<Client> client{std::in_place, server_.uri()};
+    Lock<Watchdog<Simple>> lock{*client, "key"};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &loop);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("key"); }));
+    client.reset();
+    EXPECT_FALSE(redis_.exists("key")) << "released";
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::cancelled);
+}
+
+TEST_F(AsyncTest, destroyed_queue_discards_what_completes) {
+    Lock<Simple> lock{client_, "key"};
+    Outcome<Held> pending;
+    Outcome<Held> waiting;
+    {
+        Loop loop;
+        lock.async_acquire({}, {}, pending.callback(), &loop);
+        lock.async_acquire({}, {}, waiting.callback(), &loop);
+        ASSERT_TRUE(eventually([&] { return redis_.exists("key"); }));
+    }
+    EXPECT_TRUE(lock.try_lock_for(20s)) << "nobody keeps it";
+    lock.unlock();
+    EXPECT_FALSE(pending.is_there());
+    EXPECT_FALSE(waiting.is_there());
+}
+
+TEST_F(AsyncTest, renewal_begins_at_delivery) {
+    Lock<Watchdog<Simple>> lock{client_, "key", {.lease = 300ms}};
+    Loop loop;
+    Outcome<Held> late;
+    lock.async_acquire({}, {}, late.callback(), &loop);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("key"); }));
+    ASSERT_TRUE(eventually([&] { return !redis_.exists("key"); })) << "not renewed before";
+    ASSERT_TRUE(loop.run_until([&] { return late.is_there(); }));
+    EXPECT_EQ(code_of(late.get()), Errc::lost);
+
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &loop);
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    Result<Held> held = outcome.get();
+    ASSERT_TRUE(held);
+    EXPECT_TRUE(stays([&] { return held->held(); }, 1s)) << "renewed since";
+}
+
+TEST_F(AsyncTest, loss_is_told) {
+    Lock<Simple> lock{client_, "key", {.lease = 100ms}};
+    const Held held = take(lock);
+    EXPECT_TRUE(fires(held.lost()));
+    EXPECT_EQ(held.state(), HoldState::lost);
+}
+
+TEST_F(AsyncTest, callback_that_sleeps_holds_up_nobody) {
+    Lock<Simple> lock{client_, "key"};
+    std::latch free{1};
+    std::latch slept{1};
+    lock.async_acquire({}, {}, [&](const Result<Held>&) {
+        free.wait();
+        slept.count_down();
+    });
+    Lock<Simple> other{client_, "other"};
+    for (int i = 0; i < 20; ++i) {
+        Held held = take(other);
+        Outcome<Release> released;
+        held.async_release(released.callback());
+        EXPECT_EQ(released.get().value(), Release::released);
+    }
+    free.count_down();
+    slept.wait();
+}
+
+TEST_F(AsyncTest, owner_is_the_acquisition) {
+    Lock<Reentrant> lock{client_, "key"};
+    Held held = take(lock);
+    Outcome<Held> second;
+    lock.async_acquire({.wait = 30ms}, {}, second.callback());
+    EXPECT_EQ(code_of(second.get()), Errc::timed_out) << "no nesting by accident";
+    EXPECT_FALSE(lock.held()) << "no thread's";
+    EXPECT_FALSE(lock.try_lock());
+    EXPECT_EQ(on_another_thread([&] { return held.release().value(); }), Release::released);
+}
+
+TEST_F(AsyncTest, nests_by_the_held_alone) {
+    Lock<Reentrant> lock{client_, "key"};
+    Held outer = take(lock);
+    Outcome<Held> nested;
+    outer.async_nest(nested.callback());
+    Result<Held> inner = nested.get();
+    ASSERT_TRUE(inner);
+    EXPECT_EQ(lock.inspect().value().hold_count, 2U);
+    Outcome<Release> first;
+    outer.async_release(first.callback());
+    EXPECT_EQ(first.get().value(), Release::still_held);
+    EXPECT_EQ(lock.inspect().value().hold_count, 1U);
+    Outcome<Release> last;
+    inner->async_release(last.callback());
+    EXPECT_EQ(last.get().value(), Release::released);
+
+    Outcome<Held> none;
+    outer.async_nest(none.callback());
+    EXPECT_EQ(code_of(none.get()), Errc::not_held);
+    Lock<Simple> simple{client_, "simple"};
+    Held held = take(simple);
+    Outcome<Held> refused;
+    held.async_nest(refused.callback());
+    EXPECT_EQ(code_of(refused.get()), Errc::invalid_argument);
+}
+
+TEST_F(AsyncTest, extends) {
+    Lock<Simple> lock{client_, "key", {.lease = 2s}};
+    Held held = take(lock);
+    Outcome<void> longer;
+    held.async_extend(60s, longer.callback());
+    EXPECT_TRUE(longer.get());
+    EXPECT_GT(held.remaining(), 30s);
+    Outcome<void> refused;
+    held.async_extend(1ms, refused.callback());
+    EXPECT_EQ(code_of(refused.get()), Errc::invalid_argument);
+    ASSERT_TRUE(redis_.del("key"));
+    Outcome<void> lost;
+    held.async_extend(60s, lost.callback());
+    EXPECT_EQ(code_of(lost.get()), Errc::lost);
+}
+
+TEST_F(AsyncTest, inspects) {
+    Lock<Simple> lock{client_, "key"};
+    const Held held = take(lock);
+    Outcome<LockInfo> seen;
+    lock.async_inspect(seen.callback());
+    const Result<LockInfo> info = seen.get();
+    ASSERT_TRUE(info);
+    EXPECT_TRUE(info->locked);
+    EXPECT_EQ(info->owner, held.token());
+}
+
+TEST_F(AsyncTest, one_without_a_hold_completes_too) {
+    Held none;
+    Outcome<Release> released;
+    none.async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::not_held);
+    Outcome<void> extended;
+    none.async_extend(10s, extended.callback());
+    EXPECT_EQ(code_of(extended.get()), Errc::not_held);
+}
+
+TEST_F(AsyncTest, server_that_is_not_there_is_unavailable) {
+    Client client{"redis://127.0.0.1:1"};
+    Lock<Simple> lock{client, "key"};
+    Outcome<Held> outcome;
+    lock.async_acquire({.wait = 50ms}, {}, outcome.callback());
+    EXPECT_EQ(code_of(outcome.get()), Errc::unavailable);
+}
+
+TEST_F(AsyncTest, release_that_nobody_awaits_is_on_its_way) {
+    Lock<Simple> lock{client_, "key"};
+    Held held = take(lock);
+    (void)held.async_release();
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
+}
+
+TEST_F(AsyncTest, acquisition_that_nobody_awaits_does_nothing) {
+    Lock<Simple> lock{client_, "key"};
+    (void)lock.async_acquire();
+    EXPECT_TRUE(stays([&] { return !redis_.exists("key"); }, 50ms));
+}
+
+TEST_F(AsyncTest, thousand_coroutines_pass_the_lock_on) {
+    Lock<Simple> lock{client_, "key"};
+    int coupons = 1000;
+    std::atomic<int> inside{0};
+    std::atomic<int> sold{0};
+    std::latch done{1000};
+    for (int i = 0; i < 1000; ++i) sell(lock, coupons, inside, sold, done);
+    done.wait();
+    EXPECT_EQ(sold, 1000);
+}
+
+}  // namespace
+}  // namespace redlatch::test

@@ -1,0 +1,106 @@
+#pragma once
+
+// What the tests of asynchronous operations have in common.
+
+#include "lock_test.hpp"
+
+#include <poll.h>
+
+#include <atomic>
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+
+/// A coroutine that begins at once. It ends by itself, or is destroyed with this where it has not.
+class Coroutine {
+public:
+    struct promise_type {
+        Coroutine get_return_object() {
+            return Coroutine{std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_never initial_suspend() noexcept { return {}; }
+        std::suspend_always final_suspend() noexcept { return {}; }
+        void return_void() {}
+        [[noreturn]] void unhandled_exception() { std::terminate(); }
+    };
+
+    Coroutine(Coroutine&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+    Coroutine& operator=(Coroutine&&) = delete;
+    ~Coroutine() {
+        if (handle_) handle_.destroy();
+    }
+
+private:
+    explicit Coroutine(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+
+    std::coroutine_handle<promise_type> handle_;
+};
+
+/// The same, and nobody destroys it: it ends by itself.
+struct Detached {
+    struct promise_type {
+        Detached get_return_object() { return {}; }
+        std::suspend_never initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() {}
+        [[noreturn]] void unhandled_exception() { std::terminate(); }
+    };
+};
+
+/// A queue that the test's own thread runs.
+class Loop : public CompletionQueue {
+public:
+    /// Runs completions until `done()`; false where that takes too long.
+    template <class Done>
+    [[nodiscard]] bool run_until(Done done) {
+        return eventually([&] {
+            pollfd entry{.fd = descriptor(), .events = POLLIN, .revents = 0};
+            ::poll(&entry, 1, 5);
+            run_ready();
+            return done();
+        });
+    }
+};
+
+/// The outcome of a call that completes by a callback.
+template <class T>
+class Outcome {
+public:
+    auto callback() {
+        return [this](Result<T> result) {
+            result_.emplace(std::move(result));
+            thread_ = std::this_thread::get_id();
+            ++calls_;
+        };
+    }
+    bool is_there() const { return calls_ > 0; }
+    int calls() const { return calls_; }
+    std::thread::id thread() const { return thread_; }
+
+    /// Waits for it.
+    Result<T> get() {
+        EXPECT_TRUE(eventually([this] { return is_there(); }));
+        return *std::exchange(result_, std::nullopt);
+    }
+
+private:
+    std::atomic<int> calls_{0};
+    std::thread::id thread_{};
+    std::optional<Result<T>> result_{};
+};
+
+/// The `Held` of an asynchronous acquisition that succeeds.
+template <class Policy>
+Held take(Lock<Policy>& lock, const AsyncOptions& options = {}) {
+    Outcome<Held> outcome;
+    lock.async_acquire(options, {}, outcome.callback());
+    return std::move(outcome.get()).value();
+}
+
+}  // namespace redlatch::test
