@@ -112,6 +112,19 @@ TEST(ClusterRedirection, repeats_nothing_elsewhere_that_may_have_been_executed) 
     EXPECT_TRUE(end->fault.maybe_executed);
 }
 
+TEST(ClusterRedirection, remembers_that_a_command_may_have_been_executed_before_it_was_sent_on) {
+    Machine machine{deadline};
+    machine.begin();
+    // Its first connection died, and over the second one came the redirection.
+    EXPECT_TRUE(
+        as<Machine::RefreshMap>(machine.failed(fault(Errc::protocol, "MOVED 7 b:2", true), start)));
+    EXPECT_TRUE(as<Machine::SendTo>(machine.map_settled(true, start)));
+    EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(unreachable(), start)));
+    const auto end = as<Machine::GiveUp>(machine.map_settled(true, start));
+    ASSERT_TRUE(end);
+    EXPECT_TRUE(end->fault.maybe_executed);
+}
+
 TEST(ClusterRedirection, leaves_keys_in_two_places_to_the_caller) {
     Machine machine{deadline};
     machine.begin();

@@ -63,6 +63,8 @@ public:
 
     /// The command met a fault where it was sent.
     Action failed(Fault fault, TimePoint now) {
+        unclear_ = unclear_ || fault.maybe_executed;
+        fault.maybe_executed = unclear_;
         fault_ = std::move(fault);
         to_ = redirection_of(*fault_);
         const bool may_go_on = to_ || puts_map_in_doubt(*fault_);
@@ -76,6 +78,9 @@ public:
         if (now >= deadline_) return give_up();
         return SendTo{*to_};
     }
+
+    /// A sending that got no answer may have been executed, where the key was before.
+    bool unclear() const noexcept { return unclear_; }
 
 private:
     static constexpr int most_hops = 8;
@@ -104,6 +109,7 @@ private:
 
     TimePoint deadline_;
     int sent_again_ = 0;
+    bool unclear_ = false;
     std::optional<Fault> fault_;     // the last one
     std::optional<Redirection> to_;  // what it says
 };

@@ -82,7 +82,10 @@ public:
                 const bool first = at == nullptr;
                 at = to == nullptr ? master.node : &node_of(to->to, *at);
                 auto reply = at->run(first ? call : again, again, limit, to && to->to.once);
-                if (reply) return reply;
+                if (reply) {
+                    reply->repeated = reply->repeated || redirection.unclear();
+                    return reply;
+                }
                 note_move(reply.error(), *at);
                 action = redirection.failed(std::move(reply).error(), Clock::now());
             }
