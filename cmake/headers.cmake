@@ -150,6 +150,16 @@ set(REDLATCH_HEADERS
 # The Lua that policy/lua.hpp includes: installed with the headers, and none of them.
 set(REDLATCH_LUA
     include/redlatch/lua/acquire.lua
+    include/redlatch/lua/claim_acquire.lua
+    include/redlatch/lua/claim_downgrade.lua
+    include/redlatch/lua/claim_extend.lua
+    include/redlatch/lua/claim_inspect.lua
+    include/redlatch/lua/claim_move.lua
+    include/redlatch/lua/claim_of.lua
+    include/redlatch/lua/claim_queue.lua
+    include/redlatch/lua/claim_release.lua
+    include/redlatch/lua/claim_set_permits.lua
+    include/redlatch/lua/claims.lua
     include/redlatch/lua/extend.lua
     include/redlatch/lua/fencing.lua
     include/redlatch/lua/force_unlock.lua

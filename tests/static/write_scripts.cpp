@@ -23,7 +23,9 @@ bool write(const std::filesystem::path& folder, const LockScripts& scripts) {
              Named{"acquire.lua", &scripts.acquire}, Named{"extend.lua", &scripts.extend},
              Named{"release.lua", &scripts.release}, Named{"inspect.lua", &scripts.inspect},
              Named{"force_unlock.lua", &scripts.force_unlock}, Named{"nest.lua", &scripts.nest},
-             Named{"move.lua", &scripts.move}, Named{"tombstone.lua", &scripts.tombstone}}) {
+             Named{"move.lua", &scripts.move}, Named{"tombstone.lua", &scripts.tombstone},
+             Named{"downgrade.lua", &scripts.downgrade},
+             Named{"set_permits.lua", &scripts.set_permits}}) {
         if (script->source().empty()) continue;
         written = bool{std::ofstream{folder / name} << script->source() << '\n'} && written;
     }
@@ -40,6 +42,8 @@ int main(int count, char** arguments) {
     const std::filesystem::path folder{arguments[1]};
     const bool written = write(folder / "string", redlatch::lua::on_string()) &&
                          write(folder / "hash", redlatch::lua::on_hash()) &&
-                         write(folder / "redisson", redlatch::lua::on_hash_for_redisson());
+                         write(folder / "redisson", redlatch::lua::on_hash_for_redisson()) &&
+                         write(folder / "shared", redlatch::lua::on_shared_claims()) &&
+                         write(folder / "permits", redlatch::lua::on_permits());
     return written ? 0 : 1;
 }

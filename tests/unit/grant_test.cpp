@@ -74,6 +74,28 @@ TEST(ParseGrant, understands_what_the_script_writes) {
     EXPECT_EQ(got->key, "key");
 }
 
+TEST(ParseGrant, a_claim_tells_its_kind_and_its_weight) {
+    const auto reader = parse_grant("30000 17 - shared:1 5 5 tokenkey");
+    ASSERT_TRUE(reader);
+    EXPECT_EQ(reader->key_type, 'z');
+    EXPECT_EQ(reader->kind, "shared");
+    EXPECT_EQ(reader->weight, 1);
+    EXPECT_EQ(reader->fence, 5U);
+    EXPECT_EQ(reader->token, "token");
+    const auto some = parse_grant("30000 17 - permits:1000000000 0 5 tokenkey");
+    ASSERT_TRUE(some);
+    EXPECT_EQ(some->kind, "permits");
+    EXPECT_EQ(some->weight, 1'000'000'000);
+    EXPECT_EQ(parse_grant("30000 17 - s 0 5 tokenkey")->weight, 0);
+}
+
+TEST(ParseGrant, a_claim_without_a_kind_or_a_weight_is_nothing) {
+    for (const std::string word : {"z", "shared", "permits", "shared:", "shared:0", "shared:-1",
+                                   "shared:x", ":1", "others:1", "s:1", "shared:1:1"}) {
+        EXPECT_FALSE(parse_grant("30000 17 - " + word + " 0 5 tokenkey")) << word;
+    }
+}
+
 TEST(ParseGrant, token_and_key_are_any_bytes) {
     const std::vector<std::string> texts{"a",         "a b",      " ",   "  s 3 ",    "\r\n"s,
                                          "\0"s,       "a\0b"s,    "\n",  "{a}",       "12 34 - s",

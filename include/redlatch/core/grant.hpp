@@ -19,10 +19,12 @@ struct Grant {
     std::chrono::milliseconds ttl;   ///< how long the server keeps the lock for it
     std::chrono::microseconds time;  ///< the server's clock when it gave the lock
     std::string server;              ///< the server's run id, `-` if unknown
-    char key_type;                   ///< `s` for a string, `h` for a hash; `-` in a notice
-    std::uint64_t fence = 0;         ///< the fencing token; 0 for a lock without
+    char key_type;  ///< `s` for a string, `h` for a hash, `z` for a sorted set; `-` in a notice
+    std::uint64_t fence = 0;  ///< the fencing token; 0 for a lock without
     std::string token;
     std::string key;
+    std::string kind{};       ///< of a claim in a sorted set: `shared` or `permits`
+    std::int64_t weight = 0;  ///< likewise: how much it takes
 
     /// The waiter has got nothing yet: the lock's end has changed, and it should ask for that.
     bool is_notice() const noexcept { return key_type == '-'; }
@@ -33,7 +35,8 @@ struct Grant {
 inline constexpr std::chrono::milliseconds longest_grant = 2 * Lease::max().duration();
 
 /// Takes a grant's message apart, `ttl time server key_type fence length token key`, of which the last two
-/// are any bytes, without a space between them. Nothing for what is none.
+/// are any bytes, without a space between them. A claim has `kind:weight` in the place of the key type.
+/// Nothing for what is none.
 inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto next_word = [&message] {
         const std::size_t space = std::min(message.find(' '), message.size());
@@ -41,31 +44,37 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
         message.remove_prefix(std::min(space + 1, message.size()));
         return word;
     };
-    const auto next_number = [&next_word]() -> std::optional<std::int64_t> {
-        const std::string_view word = next_word();
+    const auto number_in = [](std::string_view word) -> std::optional<std::int64_t> {
         std::int64_t number = 0;
         const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
         const bool whole = error == std::errc{} && end == word.data() + word.size();
         return whole && number >= 0 ? std::optional{number} : std::nullopt;
     };
+    const auto next_number = [&] { return number_in(next_word()); };
     const auto ttl = next_number();
     const auto time = next_number();
     const std::string_view server = next_word();
     const std::string_view key_type = next_word();
+    const std::size_t colon = std::min(key_type.find(':'), key_type.size());
+    const std::string_view kind = key_type.substr(0, colon);
+    const auto weight = number_in(key_type.substr(std::min(colon + 1, key_type.size())));
+    const bool is_claim = (kind == "shared" || kind == "permits") && weight && *weight > 0;
     const auto fence = next_number();
     const auto length = next_number();
     if (!ttl || *ttl > longest_grant.count()) return std::nullopt;
-    const bool known = key_type == "s" || key_type == "h" || key_type == "-";
+    const bool known = is_claim || key_type == "s" || key_type == "h" || key_type == "-";
     if (!time || !known || !fence || !length) return std::nullopt;
     const auto token_size = static_cast<std::size_t>(*length);
     if (token_size == 0 || token_size >= message.size()) return std::nullopt;
     return Grant{.ttl = std::chrono::milliseconds{*ttl},
                  .time = std::chrono::microseconds{*time},
                  .server = std::string{server},
-                 .key_type = key_type.front(),
+                 .key_type = is_claim ? 'z' : key_type.front(),
                  .fence = static_cast<std::uint64_t>(*fence),
                  .token = std::string{message.substr(0, token_size)},
-                 .key = std::string{message.substr(token_size)}};
+                 .key = std::string{message.substr(token_size)},
+                 .kind = std::string{is_claim ? kind : ""},
+                 .weight = is_claim ? *weight : 0};
 }
 
 /// One moment on two clocks: what the server's showed when it answered, and ours just before the

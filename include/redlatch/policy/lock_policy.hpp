@@ -11,14 +11,16 @@ struct LockScripts;
 
 /// The Redis type of the key that a lock lives in. One name has one at a time.
 enum class KeyType {
-    string,  ///< the owner's token
-    hash,    ///< the owner's token → its hold count
+    string,      ///< the owner's token
+    hash,        ///< the owner's token → its hold count
+    sorted_set,  ///< each holder's claim → the end of its lease
 };
 
 namespace detail {
 
 /// The server's word for the type of such a key.
 constexpr std::string_view type_of(KeyType key_type) noexcept {
+    if (key_type == KeyType::sorted_set) return "zset";
     return key_type == KeyType::string ? "string" : "hash";
 }
 
@@ -48,8 +50,17 @@ template <class P>
     }
 inline constexpr bool is_fenced<P> = P::fenced;
 
-/// What `Lock` asks of its policy: a plain type with four static members, and a fifth, `fenced`, if
-/// it likes. `Simple`, `Reentrant`, `Watchdog<P>` and `Fenced<P>` are examples; to change one thing,
+/// Whether several may hold the lock for reading. Not for a policy that does not say so.
+template <class P>
+inline constexpr bool is_shared = false;
+template <class P>
+    requires requires {
+        P::shared;
+    }
+inline constexpr bool is_shared<P> = P::shared;
+
+/// What `Lock` asks of its policy: a plain type with four static members, and two more, `fenced` and
+/// `shared`, if it likes. `Simple`, `Reentrant`, `Watchdog<P>` and `Fenced<P>` are examples; to change one thing,
 /// derive from a policy and redeclare it:
 ///
 ///     struct Audited : redlatch::Simple {
@@ -69,6 +80,7 @@ struct PolicyTraits {
     const LockScripts* scripts;
     bool can_move = false;  ///< one of them gives the lock to a next token
     bool can_keep = false;  ///< one of them keeps the lock from everybody after a release
+    bool shared = false;
 };
 
 template <LockPolicy P>
@@ -79,7 +91,8 @@ PolicyTraits traits_of() {
             .fenced = is_fenced<P>,
             .scripts = &P::scripts(),
             .can_move = !P::scripts().move.source().empty(),
-            .can_keep = !P::scripts().tombstone.source().empty()};
+            .can_keep = !P::scripts().tombstone.source().empty(),
+            .shared = is_shared<P>};
 }
 
 }  // namespace detail

@@ -55,6 +55,29 @@ inline constexpr std::string_view notify_redisson =
 #include <redlatch/lua/notify_redisson.lua>
     ;
 
+// For locks with claims.
+inline constexpr std::string_view claim_acquire =
+#include <redlatch/lua/claim_acquire.lua>
+    ;
+inline constexpr std::string_view claim_extend =
+#include <redlatch/lua/claim_extend.lua>
+    ;
+inline constexpr std::string_view claim_release =
+#include <redlatch/lua/claim_release.lua>
+    ;
+inline constexpr std::string_view claim_inspect =
+#include <redlatch/lua/claim_inspect.lua>
+    ;
+inline constexpr std::string_view claim_move =
+#include <redlatch/lua/claim_move.lua>
+    ;
+inline constexpr std::string_view claim_downgrade =
+#include <redlatch/lua/claim_downgrade.lua>
+    ;
+inline constexpr std::string_view claim_set_permits =
+#include <redlatch/lua/claim_set_permits.lua>
+    ;
+
 // What several scripts include.
 inline constexpr std::string_view fencing =
 #include <redlatch/lua/fencing.lua>
@@ -64,6 +87,15 @@ inline constexpr std::string_view queue =
     ;
 inline constexpr std::string_view only_on_master =
 #include <redlatch/lua/only_on_master.lua>
+    ;
+inline constexpr std::string_view claims =
+#include <redlatch/lua/claims.lua>
+    ;
+inline constexpr std::string_view claim_of =
+#include <redlatch/lua/claim_of.lua>
+    ;
+inline constexpr std::string_view claim_queue =
+#include <redlatch/lua/claim_queue.lua>
     ;
 
 }  // namespace files
@@ -78,17 +110,25 @@ inline void include(std::string& script, std::string_view name, std::string_view
     script.replace(line, at + mark.size() - line, text);
 }
 
-/// A script for locks of one key type: `key_type` is `s` there for a string, `h` for a hash. A branch on it
-/// costs nothing that could be measured beside a command.
-inline Script compose(KeyType key_type, std::string_view file, std::string_view inside = {}) {
-    std::string script = "local key_type = '";
-    script += key_type == KeyType::string ? 's' : 'h';
-    script.append("'").append(file);
+/// A script behind a line that says for which locks it is. A branch on that costs nothing that could be
+/// measured beside a command.
+inline Script compose(std::string_view line, std::string_view file, std::string_view inside = {}) {
+    std::string script{line};
+    script.append(file);
     include(script, "script", inside);
     include(script, "fencing.lua", files::fencing);
     include(script, "queue.lua", files::queue);
+    include(script, "claims.lua", files::claims);
+    include(script, "claim_of.lua", files::claim_of);
+    include(script, "claim_queue.lua", files::claim_queue);
     include(script, "only_on_master.lua", files::only_on_master);
     return Script{std::move(script)};
+}
+
+/// For locks of one key type: `key_type` is `s` there for a string, `h` for a hash.
+inline Script compose(KeyType key_type, std::string_view file, std::string_view inside = {}) {
+    return compose(key_type == KeyType::string ? "local key_type = 's'" : "local key_type = 'h'",
+                   file, inside);
 }
 
 template <KeyType Type>
@@ -101,6 +141,30 @@ LockScripts compose_all() {
             .nest = Type == KeyType::hash ? compose(Type, files::nest) : Script{""},
             .move = compose(Type, files::move),
             .tombstone = compose(Type, files::tombstone, files::release)};
+}
+
+/// For locks with claims: `line` says of which kind.
+inline LockScripts compose_all_of_claims(std::string_view line) {
+    return {.acquire = compose(line, files::claim_acquire),
+            .extend = compose(line, files::claim_extend),
+            .release = compose(line, files::claim_release),
+            .inspect = compose(line, files::claim_inspect),
+            .force_unlock = compose(line, files::claim_release),
+            .move = compose(line, files::claim_move)};
+}
+
+inline LockScripts compose_all_shared() {
+    constexpr std::string_view line = "local kind = 'shared'";
+    LockScripts scripts = compose_all_of_claims(line);
+    scripts.downgrade = compose(line, files::claim_downgrade);
+    return scripts;
+}
+
+inline LockScripts compose_all_permits() {
+    constexpr std::string_view line = "local kind = 'permits'";
+    LockScripts scripts = compose_all_of_claims(line);
+    scripts.set_permits = compose(line, files::claim_set_permits);
+    return scripts;
 }
 
 /// `release` or `force_unlock`, which then tells those who wait for the lock with Redisson.
@@ -131,6 +195,18 @@ inline const LockScripts& on_string() {
 inline const LockScripts& on_hash() {
     static constinit std::atomic<const LockScripts*> scripts{nullptr};
     return built_once(scripts, &compose_all<KeyType::hash>);
+}
+
+/// A sorted set of readers' and writers' claims.
+inline const LockScripts& on_shared_claims() {
+    static constinit std::atomic<const LockScripts*> scripts{nullptr};
+    return built_once(scripts, &compose_all_shared);
+}
+
+/// A sorted set of claims to permits.
+inline const LockScripts& on_permits() {
+    static constinit std::atomic<const LockScripts*> scripts{nullptr};
+    return built_once(scripts, &compose_all_permits);
 }
 
 inline LockScripts compose_all_for_redisson() {

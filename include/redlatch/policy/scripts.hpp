@@ -69,6 +69,34 @@ namespace redlatch::inline v0 {
 /// `last_fence` stores that one if it is greater than what it finds: each has given its own, and the
 /// greatest counts.
 ///
+/// Claims: a lock of `KeyType::sorted_set` may have several holders, each with a claim of a weight. A
+/// reader weighs 1, a writer 1,000,000,000, who has k permits k. What the table says holds for such a
+/// lock too, but for these rows. W is a hash as before; the fourth key of all scripts is F, or P, the
+/// number of permits that was set.
+///
+/// | script  | KEYS  | further ARGV       | reply                | run again         | run late (token dead)   |
+/// |---------|-------|--------------------|----------------------|-------------------|-------------------------|
+/// | acquire | Q W F | …, weight, limit   | as above             | the same          | the same                |
+/// | move    | Q W F | …, weight,         | as above             | the same          | the same                |
+/// |         |       | next_weight        |                      |                   |                         |
+/// | extend  | Q W F | lease, last_fence, | 1 done, 0 not ours;  | never shorter     | nothing                 |
+/// |         |       | weight, asks       | asked, with waiting  |                   |                         |
+/// | release | Q W F | server, weight     | as above             | 0                 | as above                |
+/// | inspect | Q W F | – (token is empty) | {'', claims, ttl,    | reads only        | reads only              |
+/// |         |       |                    |  waiting, limit set  |                   |                         |
+/// |         |       |                    |  or -1, claim, ttl …}|                   |                         |
+/// | force_  | Q W F | server, weight     | as release           | 0                 | as release              |
+/// | unlock  |       | (of one claim)     |                      |                   |                         |
+/// | down-   | Q W F | server             | 1 a reader now,      | 1                 | nothing                 |
+/// | grade   |       |                    | 0 not ours           |                   |                         |
+/// | set_    | Q W P | server, number,    | 1 set, 0 a later one | the same          | nothing: error LATE, or |
+/// | permits |       | issued, deadline   | counts; issued 0: the|                   | 0                       |
+/// |         |       |                    | time to issue it with|                   |                         |
+///
+/// `limit` is how much there may be of all, as the client knows, where nobody has set it. A claim that began
+/// as a writer's is found in both forms by all of them. `extend` as a reader's makes it one. They need
+/// all their keys, and Q and W of their own types.
+///
 /// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
 /// and {0, ttl}: its waiters ask again and again, and it cannot be `Fenced`.
 struct LockScripts {
@@ -79,7 +107,9 @@ struct LockScripts {
     Script force_unlock;
     Script nest{""};  ///< only for a policy that is reentrant
     Script move{""};  ///< gives the lock to another token; without it every release frees the lock
-    Script tombstone{""};  ///< a release that keeps the lock from all; without it no `min_hold`
+    Script tombstone{""};    ///< a release that keeps the lock from all; without it no `min_hold`
+    Script downgrade{""};    ///< only for a policy that is shared
+    Script set_permits{""};  ///< only for a semaphore's
 };
 
 }  // namespace redlatch::inline v0

@@ -1,0 +1,47 @@
+--R"lua(
+-- Lets the token's claim last for the lease at least, from now. Takes none that is not there.
+--
+-- KEYS  lock, queue, waiters, and fence or permits
+-- ARGV  token, lease, last_fence, weight, asks. A last_fence above 0 is a fencing token that
+--       another master has given. One that `asks` is told how many wait.
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local fence, permits = kind == 'shared' and KEYS[4], kind == 'permits' and KEYS[4]
+local token, lease, last_fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local weight, asks = tonumber(ARGV[4]), ARGV[5] == '1'
+local server = '-'
+
+-- #include "fencing.lua"
+-- #include "claims.lua"
+-- #include "claim_of.lua"
+-- #include "claim_queue.lua"
+
+local foreign, freed = count()
+if foreign then
+  return foreign
+end
+local ours, its_end = claim_of(token, weight)
+if not ours or tonumber(its_end) <= clock() then
+  pcall(grant)  -- what has run out, nobody has given to them
+  local key_type = 'z'
+  -- #include "only_on_master.lua"
+  return asks and {0, redis.call('ZCARD', queue)} or 0
+end
+
+hold(ours, lease, its_end)
+if weight == 1 and ours ~= weight .. ' ' .. token then
+  -- A reader by now, and the server has not heard of it.
+  redis.call('ZREM', lock, ours)
+  redis.call('ZADD', lock, exact(math.max(clock() + lease * 1000, its_end)), '1 ' .. token)
+  add(1 - all)
+  freed = true
+end
+if freed then
+  pcall(grant)
+end
+if fence and last_fence > 0 and last_fence > (tonumber(redis.pcall('GET', fence)) or 0) then
+  store_fencing_token(last_fence, true, lease)
+elseif fence and redis.call('EXISTS', fence) == 1 then
+  store_fencing_token(0, false, lease)
+end
+return asks and {1, redis.call('ZCARD', queue)} or 1
+--)lua"_lua

@@ -1,0 +1,32 @@
+--R"lua(
+-- Gives the token's claim back, or its place in the queue. Those who wait are let in.
+--
+-- KEYS  lock, queue, waiters, and fence or permits
+-- ARGV  token, server, weight
+local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+local fence, permits = kind == 'shared' and KEYS[4], kind == 'permits' and KEYS[4]
+local token, server, weight = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- #include "fencing.lua"
+-- #include "claims.lua"
+-- #include "claim_of.lua"
+-- #include "claim_queue.lua"
+
+local foreign = count()
+local ours = not foreign and claim_of(token, weight)
+if ours then
+  drop(ours)
+else
+  -- On a replica this fails, and says nothing about whose the lock is.
+  redis.call('ZREM', foreign and queue or lock, '')
+  if redis.pcall('ZREM', queue, token) == 1 then
+    redis.pcall('HDEL', waiters, token)
+  end
+end
+if foreign then
+  return foreign
+end
+-- Who leaves the queue may have stood in front of those behind.
+local done, _, _, _, unseen = pcall(grant, nil, token)
+return done and unseen and 2 or ours and 1 or 0
+--)lua"_lua
