@@ -65,6 +65,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/call.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/wake_descriptor.hpp
+    include/redlatch/net/background_call.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/pending_replies.hpp
     include/redlatch/net/stream.hpp
@@ -109,6 +110,12 @@ set(REDLATCH_HEADERS
     include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp
+<<<<<<< HEAD
+=======
+    include/redlatch/service/order_route.hpp
+    include/redlatch/service/quorum_route.hpp
+    include/redlatch/service/engine.hpp
+>>>>>>> b0f7435 (Engine: orders in a Cluster, to Sentinel's master, and to several masters)
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp
     include/redlatch/service/shared_client.hpp

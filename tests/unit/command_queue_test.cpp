@@ -114,6 +114,12 @@ TEST_F(ACommandQueue, takes_out_what_is_unwritten_of_a_token_before_its_release)
     EXPECT_EQ(take_failed(), "axbd");
 }
 
+TEST_F(ACommandQueue, takes_it_out_also_where_nothing_was_ever_written) {
+    add("a", CommandRank::usual, "mine");
+    add("r", CommandRank::release, "mine");
+    EXPECT_EQ(write(), "r");
+}
+
 TEST_F(ACommandQueue, leaves_a_release_alone_when_an_extension_of_its_token_comes) {
     add("r", CommandRank::release, "mine");
     add("x", CommandRank::extension, "mine");

@@ -74,12 +74,14 @@ TEST_F(ATimerWheel, forgets_a_timer_that_is_cleared) {
 
 TEST_F(ATimerWheel, sets_a_timer_anew) {
     wheel_.set(a_, now_ + 10ms);
+    wheel_.set(b_, now_ + 10ms);
     wheel_.set(a_, now_ + 50ms);
     now_ += 20ms;
-    EXPECT_EQ(expire(), "");
+    EXPECT_EQ(expire(), "b");
     wheel_.set(a_, now_ + 5ms);
     now_ += 5ms;
     EXPECT_EQ(expire(), "a");
+    EXPECT_EQ(wheel_.next_due(), TimePoint::max());
 }
 
 TEST_F(ATimerWheel, has_room_for_any_time) {

@@ -25,6 +25,8 @@ class QueuedCommand : public IntrusiveList<QueuedCommand>::Node {
 public:
     Command command{ReplyUse::pipelined};
 
+    bool is_queued() const noexcept { return stage_ != Stage::outside; }
+
     /// Nobody waits for its answer any more.
     bool is_abandoned() const noexcept { return abandoned_; }
 
@@ -88,6 +90,9 @@ public:
         const bool full = written_count_ >= limits_.written || bytes >= limits_.bytes;
         return full ? nullptr : next();
     }
+
+    /// It is not written after all.
+    void take_out(QueuedCommand& command) noexcept { take(command); }
 
     void written(QueuedCommand& command, TimePoint now) noexcept {
         take(command);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/command_queue.hpp>
+#include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/node.hpp>
 
@@ -25,6 +26,13 @@ public:
 
     /// How long its answer is waited for.
     virtual TimePoint answer_by() const noexcept = 0;
+
+    /// It is about to be written over that connection, maybe once more. False takes it out again.
+    virtual bool admit(const Connection& connection, TimePoint now) {
+        static_cast<void>(connection);
+        static_cast<void>(now);
+        return true;
+    }
 
     /// Told once: the answer, or why there is none. The link does not touch it any more, and may be given
     /// other commands.
@@ -72,11 +80,13 @@ public:
 
     void connected(Connection connection) {
         connection_.emplace(std::move(connection));
+        trouble_.reset();
         ++number_;
     }
 
     /// There will be no connection: what is unwritten has failed.
     void not_connected(const Fault& fault) {
+        trouble_ = fault;
         queue_.not_connected();
         end_failed(fault);
     }
@@ -84,6 +94,7 @@ public:
     /// `token` is borrowed. A release takes out what is unwritten of its token.
     void add(LinkCommand& command, CommandRank rank, std::string_view token) {
         command.connection_ = 0;
+        if (wanted_since_ == TimePoint::min()) wanted_since_ = Clock::now();
         queue_.add(command, rank, token);
     }
 
@@ -133,9 +144,16 @@ public:
         scripts_written_.clear();
         if (fault.error.node.empty()) fault.error.node = node_->name();
         node_->note(Expected<void, Fault>{Unexpected{fault}});
-        fault_ = fault;
+        fault_ = trouble_ = fault;
         queue_.disconnected({.disconnected = fault.disconnected, .maybe_executed = true});
         end_failed(fault);
+    }
+
+    /// Whether there will be a connection, where there is none.
+    ConnectStatus status() const {
+        if (trouble_) return {ConnectStatus::Kind::doubtful, *trouble_};
+        const bool first = number_ == 0;
+        return {ConnectStatus::Kind::coming, {}, first ? wanted_since_ : TimePoint::min()};
     }
 
     /// Why it broke last, once; nothing where it did not.
@@ -147,6 +165,14 @@ public:
     static Fault silent() { return io_fault("no answer in time"); }
 
 private:
+    /// Stands in front of a command; whether it was allowed, the answer to that one tells.
+    class Asking final : public LinkCommand {
+    public:
+        Call call(bool) const override { return Call::plain({"ASKING"}); }
+        TimePoint answer_by() const noexcept override { return TimePoint::max(); }
+        void ended(Expected<Reply, Fault>, CommandStep::Next) noexcept override { delete this; }
+    };
+
     static Fault moved() {
         Fault fault = io_fault("another server is the master");
         fault.disconnected = true;
@@ -163,8 +189,21 @@ private:
         written_ = 0;
         const TimePoint now = Clock::now();
         while (QueuedCommand* const next = queue_.next_to_write(out_.size())) {
-            encode(static_cast<LinkCommand&>(*next), now);
+            auto& command = static_cast<LinkCommand&>(*next);
+            if (!command.admit(*connection_, now)) {
+                queue_.take_out(command);
+                continue;
+            }
+            if (command.asking) encode_asking(now);
+            encode(command, now);
         }
+    }
+
+    void encode_asking(TimePoint now) {
+        auto* const asking = new Asking;  // destroys itself, with its answer
+        queue_.add(*asking, CommandRank::usual, {});
+        queue_.written(*asking, now);
+        asking->call(false).append_to(out_);
     }
 
     void encode(LinkCommand& command, TimePoint now) {
@@ -239,7 +278,7 @@ private:
         Fault& fault = reply.error();
         fault.maybe_executed = unclear;
         if (fault.error.node.empty()) fault.error.node = connection_->node();
-        explain(fault, command.call(unclear));
+        if (!command.is_abandoned()) explain(fault, command.call(unclear));
     }
 
     void end_failed(const Fault& fault) {
@@ -257,6 +296,8 @@ private:
     CommandQueue queue_;
     std::optional<Connection> connection_;
     std::optional<Fault> fault_;
+    std::optional<Fault> trouble_;  // the last one, while there is no connection
+    TimePoint wanted_since_ = TimePoint::min();
     unsigned number_ = 0;  // of the connection
     std::string out_;      // stays as it is until all of it is written: TLS wants that
     std::size_t written_ = 0;

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace redlatch::inline v0::detail {
 
@@ -16,13 +17,26 @@ namespace redlatch::inline v0::detail {
 /// last answer has come.
 class Order : public std::enable_shared_from_this<Order> {
 public:
-    /// On its way through an engine.
+    /// On its way to the servers, and what comes back.
     class Route {
     public:
         Route() = default;
         Route(const Route&) = delete;
         Route& operator=(const Route&) = delete;
         virtual ~Route() = default;
+
+        virtual void begin() = 0;
+
+        /// As `Engine::abandon`.
+        virtual bool abandon() noexcept = 0;
+
+    protected:
+        /// The way is over: destroys this.
+        static std::shared_ptr<Order> end(std::shared_ptr<Order>& its) noexcept {
+            std::shared_ptr<Order> order = std::move(its);
+            order->route_.reset();
+            return order;
+        }
     };
 
     Order() = default;

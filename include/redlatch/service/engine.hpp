@@ -1,10 +1,14 @@
 #pragma once
 
+#include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/timer_wheel.hpp>
+#include <redlatch/net/background_call.hpp>
 #include <redlatch/net/link.hpp>
 #include <redlatch/net/order.hpp>
 #include <redlatch/net/service_thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/service/order_route.hpp>
+#include <redlatch/service/quorum_route.hpp>
 #include <redlatch/topology/background_connect.hpp>
 #include <redlatch/topology/topology.hpp>
 
@@ -19,7 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <stop_token>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -43,19 +47,10 @@ private:
     std::atomic<bool> posted_{false};
 };
 
-/// A deadline on the engine's thread.
-class EngineTimer : public TimerWheel::Timer {
-public:
-    virtual void expired(TimePoint now) noexcept = 0;
-
-protected:
-    ~EngineTimer() = default;
-};
-
 /// One thread that serves all asynchronous operations of a client: it runs their tasks and timers, and carries
 /// out their orders over one link to each master. No user's code runs there, and it never blocks but to
 /// wait for all of them at once.
-class Engine {
+class Engine final : private RouteServices {
 public:
     Engine(Topology& topology, std::chrono::milliseconds command_timeout)
         : topology_(&topology), command_timeout_(command_timeout) {}
@@ -89,6 +84,11 @@ public:
         return true;
     }
 
+    /// Any thread. Has it find out that another server is the master.
+    void master_moved() const noexcept {
+        if (running_) wake_.ring();
+    }
+
     /// What is posted before still runs; then every order fails with `Errc::cancelled`, and each timer that
     /// is set expires. Blocks until the thread has ended, which waits for nobody.
     void close() {
@@ -103,16 +103,14 @@ public:
     /// Has it carried out. It is answered at a later turn of the thread.
     void submit(std::shared_ptr<Order> order) {
         Order& submitted = *order;
-        auto route = std::make_unique<SingleRoute>(*this, std::move(order));
-        SingleRoute& begun = *route;
-        submitted.route_ = std::move(route);
-        begun.begin();
+        submitted.route_ = route_of(std::move(order));
+        submitted.route_->begin();
     }
 
     /// `answered` will not come. True where it may be carried out all the same: then `answered_late`
     /// will tell.
     bool abandon(Order& order) noexcept {
-        return order.route_ != nullptr && static_cast<SingleRoute&>(*order.route_).abandon();
+        return order.route_ != nullptr && order.route_->abandon();
     }
 
     /// Sets it anew where it is set. Expires at a later turn of the thread.
@@ -202,64 +200,51 @@ private:
         Link link;
     };
 
-    /// An order at one master.
-    class SingleRoute final : public Order::Route, public LinkCommand, public EngineTimer {
-    public:
-        SingleRoute(Engine& engine, std::shared_ptr<Order> order)
-            : engine_(&engine), order_(std::move(order)) {}
-
-        void begin() {
-            if (order_->answer_by != TimePoint::max()) {
-                engine_->set_timer(*this, order_->answer_by);
-            }
-            const Call call = order_->call(false);
-            link_ = &engine_->link_to(engine_->topology_->master_of(call.key()));
-            link_->add(*this, order_->rank, order_->token());
+    std::unique_ptr<Order::Route> route_of(std::shared_ptr<Order> order) {
+        RouteServices& services = *this;
+        if (topology_->voters() > 1) {
+            return std::make_unique<QuorumRoute>(services, std::move(order));
         }
-
-        bool abandon() noexcept {
-            engine_->clear_timer(*this);
-            if (link_->abandon(*this)) return true;
-            finish();
-            return false;
+        if (topology_->redirects()) {
+            return std::make_unique<ClusterRoute>(services, std::move(order));
         }
+        return std::make_unique<SingleRoute>(services, std::move(order));
+    }
 
-        Call call(bool again) const override { return order_->call(again); }
-        TimePoint answer_by() const noexcept override { return order_->answer_by; }
+    // What routes need:
 
-        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept override {
-            engine_->clear_timer(*this);
-            const bool late = is_abandoned();
-            const TimePoint first_sent = sent();
-            const std::shared_ptr<Order> order = finish();
-            if (late) {
-                order->answered_late(reply, first_sent);
-            } else {
-                order->answered(std::move(reply), {}, first_sent);
-            }
+    Topology& topology() noexcept override { return *topology_; }
+    TimerWheel& timers() noexcept override { return wheel_; }
+    Link& link_to(Node& node) override {
+        return ways_.try_emplace(&node, *this, node).first->second.link;
+    }
+    Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
+    void await_map(MapWaiter& waiter) override { waiting_for_map_.push_back(waiter); }
+    void forget(MapWaiter& waiter) noexcept override { waiting_for_map_.remove(waiter); }
+
+    /// Has the topology asked for its map where somebody waits for that.
+    void refresh_map() {
+        if (refresh_.take()) settle_map();
+        if (waiting_for_map_.empty() || refresh_.under_way()) return;
+        const TimePoint until = saturating_add(Clock::now(), command_timeout_ / 2);
+        refresh_.begin(
+            [topology = topology_, until](const std::stop_token& stop) {
+                topology->refresh({until, stop});
+                return true;
+            },
+            wake_);
+    }
+
+    /// Those that wait again are told the next time.
+    void settle_map() {
+        std::size_t count = 0;
+        waiting_for_map_.for_each([&count](MapWaiter&) { ++count; });
+        for (; count != 0 && !waiting_for_map_.empty(); --count) {
+            MapWaiter& waiter = *waiting_for_map_.front();
+            waiting_for_map_.remove(waiter);
+            waiter.map_settled();
         }
-
-        void expired(TimePoint) noexcept override {
-            Fault fault = Link::silent();
-            fault.error.node = link_->node().name();
-            fault.maybe_executed = link_->abandon(*this);
-            const TimePoint first_sent = sent();
-            const std::shared_ptr<Order> order = fault.maybe_executed ? order_ : finish();
-            order->answered(Unexpected{std::move(fault)}, {}, first_sent);
-        }
-
-    private:
-        /// Destroys this.
-        std::shared_ptr<Order> finish() {
-            std::shared_ptr<Order> order = std::move(order_);
-            order->route_.reset();
-            return order;
-        }
-
-        Engine* engine_;
-        std::shared_ptr<Order> order_;
-        Link* link_ = nullptr;
-    };
+    }
 
     static Fault closed() {
         return {.error = {Errc::cancelled, {}, {}, "the client was closed", {}},
@@ -285,8 +270,6 @@ private:
         return true;
     }
 
-    Link& link_to(Node& node) { return ways_.try_emplace(&node, *this, node).first->second.link; }
-
     void run() {
         do {
             wait();
@@ -294,6 +277,7 @@ private:
             wheel_.expire(Clock::now(), [now = Clock::now()](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(now);
             });
+            refresh_map();
             write();
         } while (!closing_);
         end();
@@ -350,17 +334,20 @@ private:
         EngineTask* none = nullptr;
         do {
             run_posted();
+            settle_map();
             for (auto& [node, way] : ways_) way.end();
             wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(Clock::now());
             });
             none = nullptr;
-        } while (has_unwritten() || !posted_.compare_exchange_strong(none, end_of_posts()));
+        } while (has_orders() || !posted_.compare_exchange_strong(none, end_of_posts()));
         ways_.clear();
     }
 
-    bool has_unwritten() const {
-        return std::any_of(ways_.begin(), ways_.end(),
+    /// That no link has written.
+    bool has_orders() const {
+        return !waiting_for_map_.empty() ||
+               std::any_of(ways_.begin(), ways_.end(),
                            [](const auto& way) { return way.second.link.has_unwritten(); });
     }
 
@@ -377,6 +364,8 @@ private:
     bool more_to_write_ = false;
     TimerWheel wheel_{Clock::now()};
     std::map<Node*, Way> ways_;
+    IntrusiveList<MapWaiter> waiting_for_map_;
+    BackgroundCall<bool> refresh_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -244,7 +244,10 @@ private:
             use.on_keys_denied = [this](const std::string& node) { tell_unordered(node); };
         }
         const auto on_reconnect = [this](const std::string& node) { tell_reconnected(node); };
-        const auto on_move = [this] { subscriptions_.reconnect(); };
+        const auto on_move = [this] {
+            subscriptions_.reconnect();
+            engine_.master_moved();
+        };
         if (setup.is(UriParts::Kind::cluster)) {
             const UriParts& uri = setup.uris.front();
             return std::make_unique<Cluster>(

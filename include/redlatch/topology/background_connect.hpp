@@ -1,76 +1,50 @@
 #pragma once
 
-#include <redlatch/net/thread.hpp>
-#include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/net/background_call.hpp>
 #include <redlatch/topology/topology.hpp>
 
-#include <atomic>
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <stop_token>
-#include <thread>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
 
-/// Connects to one master on a thread of its own, so that a master that is hard to reach does not
-/// hold up a thread that has others to serve. One thread uses it.
+/// Connects to one master in the background. One thread uses it.
 class BackgroundConnect {
 public:
     using Outcome = Expected<Connection, Fault>;
 
-    BackgroundConnect() = default;
-    BackgroundConnect(const BackgroundConnect&) = delete;
-    BackgroundConnect& operator=(const BackgroundConnect&) = delete;
-
-    /// Ends an attempt that is under way.
-    ~BackgroundConnect() {
-        stop_.request_stop();
-        if (thread_.joinable()) thread_.join();
-    }
-
-    bool under_way() const noexcept { return under_way_; }
+    bool under_way() const noexcept { return call_.under_way(); }
     TimePoint begun() const noexcept { return begun_; }
 
     /// Begins; none may be under way. `before`: a fault that the topology has to hear of first. Rings
     /// when `take` has something to give. Borrows the references.
     void begin(Topology& topology, Node& node, std::optional<Fault> before,
                const WakeDescriptor& wake) {
-        under_way_ = true;
         begun_ = Clock::now();
-        const Limit limit{saturating_add(begun_, node.command_timeout()), stop_.get_token()};
-        const auto work = [this, &topology, &node, &wake, before = std::move(before), limit] {
+        const TimePoint until = saturating_add(begun_, node.command_timeout());
+        const auto connect = [&topology, &node, before = std::move(before),
+                              until](const std::stop_token& stop) {
+            const Limit limit{until, stop};
             if (before) topology.failed(node, *before, limit.within(time_to_look_around));
-            outcome_.emplace(topology.connect(node, limit));
-            if (!*outcome_ && !limit.cancelled()) {
-                topology.failed(node, outcome_->error(), limit.within(time_to_look_around));
+            Outcome outcome = topology.connect(node, limit);
+            if (!outcome && !limit.cancelled()) {
+                topology.failed(node, outcome.error(), limit.within(time_to_look_around));
             }
-            done_.store(true, std::memory_order_release);
-            wake.ring();
+            return outcome;
         };
-        thread_ = start_service_thread(work);
-        if (!thread_.joinable()) work();  // slower, and no less right
+        call_.begin(connect, wake);
     }
 
     /// What came of it; nothing while it is under way, or where there was none.
-    std::optional<Outcome> take() {
-        if (!under_way_ || !done_.load(std::memory_order_acquire)) return std::nullopt;
-        if (thread_.joinable()) thread_.join();
-        under_way_ = false;
-        done_ = false;
-        return std::exchange(outcome_, std::nullopt);
-    }
+    std::optional<Outcome> take() { return call_.take(); }
 
 private:
     static constexpr std::chrono::milliseconds time_to_look_around{200};
 
-    std::stop_source stop_;
-    std::optional<Outcome> outcome_;  // of the thread until it is done
-    std::atomic<bool> done_{false};
-    bool under_way_ = false;
+    BackgroundCall<Outcome> call_;
     TimePoint begun_{};
-    std::thread thread_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -92,6 +92,38 @@ public:
         }
     }
 
+    bool redirects() const noexcept override { return true; }
+
+    Node* known_master_of(std::string_view key) override {
+        const Master master = look_up(key, Purpose::new_command);
+        return master.is_certain ? master.node : nullptr;
+    }
+
+    /// Returns once the map has been asked for, by this thread or another one, or need not be.
+    void refresh(const Limit& limit) override {
+        using Turn = SlotMapRefresh::Turn;
+        std::unique_lock lock{mutex_};
+        Turn turn = refreshes_.wanted(Clock::now());
+        while (turn == Turn::wait) {
+            if (!wait_for_refresh(lock, limit)) return;
+            turn = refreshes_.waited(Clock::now());
+        }
+        if (turn == Turn::skip) return;
+        const std::vector<ServerAddress> serving = map_.serving();
+        const std::optional<ServerAddress> last = informant_;
+        lock.unlock();
+        const auto outcome = ask_for_map({map_informants(seeds_, serving, last), limit.at}, limit);
+        lock.lock();
+        refreshes_.ended(outcome, Clock::now());
+        lock.unlock();
+        refreshed_.notify_all();
+    }
+
+    void suspect_map() override {
+        const std::lock_guard lock{mutex_};
+        refreshes_.suspect();
+    }
+
     void failed(Node& node, const Fault& fault, const Limit& limit) override {
         note_move(fault, node);
         if (puts_map_in_doubt(fault)) refresh(limit);
@@ -137,11 +169,6 @@ private:
         return number ? Master{masters_[*number], !suspect} : Master{anybody_, false};
     }
 
-    void suspect_map() {
-        const std::lock_guard lock{mutex_};
-        refreshes_.suspect();
-    }
-
     void note_move(const Fault& fault, Node& from) {
         const auto to = redirection_of(fault);
         if (!to || to->once) return;
@@ -149,26 +176,6 @@ private:
         Node& node = node_at(address);
         const std::lock_guard lock{mutex_};
         if (map_.moved(to->slot, address) == masters_.size()) masters_.push_back(&node);
-    }
-
-    /// Returns once the map has been asked for, by this thread or another one, or need not be.
-    void refresh(const Limit& limit) {
-        using Turn = SlotMapRefresh::Turn;
-        std::unique_lock lock{mutex_};
-        Turn turn = refreshes_.wanted(Clock::now());
-        while (turn == Turn::wait) {
-            if (!wait_for_refresh(lock, limit)) return;
-            turn = refreshes_.waited(Clock::now());
-        }
-        if (turn == Turn::skip) return;
-        const std::vector<ServerAddress> serving = map_.serving();
-        const std::optional<ServerAddress> last = informant_;
-        lock.unlock();
-        const auto outcome = ask_for_map({map_informants(seeds_, serving, last), limit.at}, limit);
-        lock.lock();
-        refreshes_.ended(outcome, Clock::now());
-        lock.unlock();
-        refreshed_.notify_all();
     }
 
     /// False where the caller's time is over, or it is cancelled.

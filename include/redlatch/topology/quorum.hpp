@@ -58,6 +58,10 @@ public:
         return decision;
     }
 
+    QuorumRules rules_for(ReplyShape answer) const noexcept override {
+        return {subject_of(answer), terms_.node_timeout, terms_.longest_lease};
+    }
+
     /// One that is known to be out of reach is not waited for.
     Expected<Connection, Fault> connect(Node& node, const Limit& limit) override {
         Master& master = master_at(node);
@@ -82,10 +86,6 @@ public:
     }
 
 private:
-    QuorumRules rules_for(ReplyShape answer) const noexcept {
-        return {subject_of(answer), terms_.node_timeout, terms_.longest_lease};
-    }
-
     Master& master_at(const Node& node) {
         return **std::find_if(masters_.begin(), masters_.end(),
                               [&node](const auto& master) { return &master->node() == &node; });

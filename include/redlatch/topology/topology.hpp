@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/master_sets.hpp>
+#include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/net/node.hpp>
 
@@ -53,6 +54,18 @@ public:
         return true;
     }
 
+    /// Whether a command may be sent on to another server than `master_of` its key, as a Cluster does.
+    virtual bool redirects() const noexcept { return false; }
+
+    /// The same as `master_of` for a new command; null where it first has to be asked for, by `refresh`.
+    virtual Node* known_master_of(std::string_view key) { return &master_of(key); }
+
+    /// Asks which server is whose master. Blocks.
+    virtual void refresh(const Limit& limit) { static_cast<void>(limit); }
+
+    /// What is known of that may be wrong: the next command has to ask first.
+    virtual void suspect_map() {}
+
     /// All that decide about `key`.
     virtual std::vector<Node*> masters_of(std::string_view key) { return {&master_of(key)}; }
 
@@ -62,6 +75,12 @@ public:
                                                   const Limit& limit, QuorumProgress& progress) {
         static_cast<void>(progress);
         return master_of(call.key()).run(call, again, limit);
+    }
+
+    /// How several decide about a command that has such an answer.
+    virtual QuorumRules rules_for(ReplyShape answer) const noexcept {
+        static_cast<void>(answer);
+        return {};
     }
 
     /// A connection of the caller's own to one of the masters.

@@ -1,0 +1,215 @@
+// The engine where other servers than one decide: Sentinel's master, a Cluster, several masters.
+
+#include "engine_tools.hpp"
+#include "fault_tools.hpp"
+#include "support/cluster.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include "support/sentinels.hpp"
+#include <redlatch/core/slot.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+using detail::slot_of;
+
+void submit(detail::Session& session, const OrderPtr& what) {
+    on_engine(session.engine(), [&] { session.engine().submit(what); });
+}
+
+std::string answer(detail::Session& session, const OrderPtr& what) {
+    submit(session, what);
+    const Outcome outcome = what->wait();
+    return outcome.answered() ? outcome.value : outcome.fault.error.message;
+}
+
+detail::ClientSetup setup_for(const std::vector<std::string>& uris,
+                              std::chrono::milliseconds timeout = 10s) {
+    ClientOptions options = options_for(uris.front(), timeout);
+    options.uris.clear();
+    for (const std::string& uri : uris) options.uris.emplace_back(uri);
+    options.node_timeout = timeout;
+    options.longest_lease = 0ms;
+    return detail::check(std::move(options)).value();
+}
+
+// --- A Cluster
+
+class AnEngineInACluster : public ::testing::Test {
+protected:
+    static std::string name_on(std::size_t master) {
+        for (int i = 0;; ++i) {
+            const std::string name = "key" + std::to_string(i);
+            if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
+        }
+    }
+
+    ClusterGroup group_;
+    detail::Session session_{setup_for({group_.uri(0)})};
+};
+
+TEST_F(AnEngineInACluster, sends_each_order_to_the_master_of_its_key) {
+    std::vector<OrderPtr> orders;
+    for (const std::size_t master : {0U, 1U, 2U}) {
+        orders.push_back(order({"SET", name_on(master), "1"}));
+    }
+    on_engine(session_.engine(), [&] {
+        for (const OrderPtr& each : orders) session_.engine().submit(each);
+    });
+    for (const OrderPtr& each : orders) EXPECT_EQ(each->wait().value, "OK");
+    for (const std::size_t master : {0U, 1U, 2U}) {
+        EXPECT_EQ(RawRedis{group_.server(master)}.get(name_on(master)), "1");
+    }
+}
+
+TEST_F(AnEngineInACluster, follows_a_slot_that_has_moved_and_one_that_is_moving) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    EXPECT_EQ(answer(session_, order({"SET", name, "1"})), "OK");
+    group_.begin_to_move(slot, 0, 1);
+    group_.move_key(name, 0, 1);
+    EXPECT_EQ(answer(session_, order({"GET", name})), "1") << "by ASK";
+    const Script script{"return redis.call('INCR', KEYS[1])"};
+    EXPECT_EQ(answer(session_, order(script, name)), "2");
+    group_.finish_move(slot, 0, 1);
+    EXPECT_EQ(answer(session_, order({"GET", name})), "2") << "by MOVED";
+    EXPECT_EQ(answer(session_, order(script, name)), "3");
+}
+
+TEST_F(AnEngineInACluster, goes_on_where_a_replica_has_become_the_master) {
+    const std::string name = name_on(0);
+    EXPECT_EQ(answer(session_, order({"SET", name, "1"})), "OK");
+    group_.server(0).kill();
+    ASSERT_TRUE(group_.becomes_master(3));
+    EXPECT_TRUE(eventually([&] { return answer(session_, order({"SET", name, "2"})) == "OK"; }));
+    EXPECT_EQ(RawRedis{group_.server(3)}.get(name), "2");
+}
+
+TEST_F(AnEngineInACluster, closes_while_orders_wait_for_the_map) {
+    const OrderPtr first = order({"SET", name_on(1), "1"});
+    submit(session_, first);
+    session_.engine().close();
+    const Outcome outcome = first->wait();
+    EXPECT_TRUE(outcome.answered() || outcome.fault.error.code == Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return first.use_count() == 1; }));
+}
+
+// --- Sentinel
+
+TEST(AnEngineWithSentinels, follows_the_master) {
+    SentinelGroup group;
+    detail::Session session{setup_for({group.uri()})};
+    EXPECT_EQ(answer(session, order({"SET", "a", "1"})), "OK");
+    ASSERT_TRUE(group.switch_master());
+    EXPECT_TRUE(eventually([&] { return answer(session, order({"SET", "a", "2"})) == "OK"; }));
+    EXPECT_EQ(RawRedis{group.second()}.get("a"), "2");
+}
+
+// --- Several masters
+
+class AnEngineForSeveralMasters : public ::testing::Test {
+protected:
+    /// An order that a majority has to say yes to.
+    static OrderPtr set(std::string key) {
+        OrderPtr made = order({"SETNX", std::move(key), "1"});
+        made->shape = detail::ReplyShape::integer;
+        return made;
+    }
+
+    /// How many masters have the key.
+    int count(const std::string& key) {
+        int masters = 0;
+        for (RedisServer& server : servers_) masters += RawRedis{server}.exists(key) ? 1 : 0;
+        return masters;
+    }
+
+    std::array<RedisServer, 3> servers_;
+    std::array<Proxy, 3> proxies_{Proxy{servers_[0].uri()}, Proxy{servers_[1].uri()},
+                                  Proxy{servers_[2].uri()}};
+    detail::Session session_{setup_for({proxies_[0].uri(), proxies_[1].uri(), proxies_[2].uri()})};
+};
+
+TEST_F(AnEngineForSeveralMasters, asks_all_and_decides_by_the_majority) {
+    const OrderPtr first = set("a");
+    EXPECT_EQ(answer(session_, first), "1");
+    EXPECT_TRUE(eventually([&] { return count("a") == 3; }));
+    EXPECT_EQ(first->wait().masters.asked, 7U);
+    EXPECT_GE(std::popcount(first->wait().masters.agreed), 2);
+    EXPECT_EQ(answer(session_, set("a")), "0");
+    EXPECT_NE(first->wait().sent, detail::TimePoint::min());
+    EXPECT_TRUE(eventually([&] { return first.use_count() == 1; }));
+}
+
+TEST_F(AnEngineForSeveralMasters, needs_no_answer_of_one_and_hears_it_late) {
+    ASSERT_EQ(answer(session_, set("a")), "1");
+    ASSERT_TRUE(eventually([&] { return count("a") == 3; }));
+    proxies_[1].hold_replies();
+    const OrderPtr second = set("b");
+    EXPECT_EQ(answer(session_, second), "1");
+    EXPECT_EQ(second->wait().masters.late, 2U);
+    EXPECT_TRUE(second->late().empty());
+    proxies_[1].pass();
+    ASSERT_TRUE(eventually([&] { return second->late().size() == 1; }));
+    EXPECT_EQ(second->late().front().value, "1");
+    EXPECT_TRUE(eventually([&] { return second.use_count() == 1; }));
+}
+
+TEST_F(AnEngineForSeveralMasters, does_without_one_that_is_not_there) {
+    proxies_[2].refuse();
+    EXPECT_EQ(answer(session_, set("a")), "1");
+    EXPECT_EQ(count("a"), 2);
+}
+
+TEST_F(AnEngineForSeveralMasters, says_why_there_is_no_majority) {
+    proxies_[0].refuse();
+    proxies_[2].refuse();
+    const OrderPtr lonely = set("a");
+    submit(session_, lonely);
+    const Outcome outcome = lonely->wait();
+    EXPECT_EQ(outcome.fault.error.code, Errc::no_quorum);
+    EXPECT_EQ(outcome.fault.error.causes.size(), 2U);
+    for (const Error& cause : outcome.fault.error.causes) EXPECT_FALSE(cause.node.empty());
+}
+
+TEST_F(AnEngineForSeveralMasters, takes_an_order_back_that_is_abandoned) {
+    ASSERT_EQ(answer(session_, set("a")), "1");
+    ASSERT_TRUE(eventually([&] { return count("a") == 3; }));
+    for (Proxy& proxy : proxies_) proxy.hold_replies();
+    const OrderPtr second = set("b");
+    submit(session_, second);
+    ASSERT_TRUE(eventually([&] { return count("b") == 3; }));
+    bool maybe_executed = false;
+    on_engine(session_.engine(), [&] { maybe_executed = session_.engine().abandon(*second); });
+    EXPECT_TRUE(maybe_executed);
+    for (Proxy& proxy : proxies_) proxy.pass();
+    EXPECT_TRUE(eventually([&] { return second->late().size() == 3; }));
+    EXPECT_EQ(second->times_told(), 0);
+    EXPECT_TRUE(eventually([&] { return second.use_count() == 1; }));
+}
+
+TEST_F(AnEngineForSeveralMasters, closes_with_orders_under_way) {
+    ASSERT_EQ(answer(session_, set("a")), "1");
+    for (Proxy& proxy : proxies_) proxy.hold_replies();
+    const OrderPtr second = set("b");
+    submit(session_, second);
+    session_.engine().close();
+    EXPECT_EQ(second->wait().fault.error.code, Errc::cancelled);
+    EXPECT_EQ(second->times_told(), 1);
+    EXPECT_EQ(second.use_count(), 1);
+}
+
+}  // namespace

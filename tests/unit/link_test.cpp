@@ -1,0 +1,351 @@
+// A link, and the other end of its connections.
+
+#include "service_tools.hpp"
+#include "support/socket.hpp"
+#include <redlatch/net/link.hpp>
+
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::detail;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+
+class ALink : public ::testing::Test {
+protected:
+    struct Told final : LinkCommand {
+        Told(ALink& its, std::string what, const Script* text)
+            : test(&its), name(std::move(what)), script(text) {}
+
+        Call call(bool again) const override {
+            if (script != nullptr) return {*script, {name}, {}};
+            return Call::plain({again ? "AGAIN" : "DO", name}, shape);
+        }
+        TimePoint answer_by() const noexcept override { return TimePoint::max(); }
+        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept override {
+            std::string& to = is_abandoned() ? test->late_ : test->answers_;
+            to += name + "=";
+            if (reply) {
+                to += std::to_string(reply->view().integer().value_or(-1));
+            } else {
+                to += std::string{reply.error().maybe_executed ? "unclear" : "not done"};
+                last_fault = reply.error().error;
+            }
+            to += " ";
+        }
+
+        ALink* test;
+        std::string name;
+        const Script* script;
+        ReplyShape shape = ReplyShape::integer;
+        Error last_fault{};
+    };
+
+    ALink() { connect(link_); }
+
+    Told& add(std::string name, CommandRank rank = CommandRank::usual, std::string_view token = {},
+              const Script* script = nullptr) {
+        Told& command = commands_.emplace_back(*this, std::move(name), script);
+        link_.add(command, rank, token);
+        return command;
+    }
+
+    void connect(Link& link) {
+        std::array<int, 2> ends{};
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) throw std::runtime_error{"no"};
+        server_ = UniqueFd{ends[1]};
+        answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
+        auto connection =
+            Connection::adopt(ContextPtr{redisConnectFd(ends[0])}, "here", nullptr, Limit::in(20s));
+        sent();
+        link.connected(*std::move(connection));
+    }
+
+    void answer(std::string_view bytes) {
+        if (::write(server_.get(), bytes.data(), bytes.size()) != std::ssize(bytes)) {
+            throw std::runtime_error{"write"};
+        }
+    }
+
+    void hang_up() { server_ = {}; }
+
+    /// What the server has been sent since it was asked last.
+    std::string sent() {
+        std::string all;
+        std::array<char, 4096> buffer{};
+        for (;;) {
+            const ssize_t n = ::recv(server_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+            if (n <= 0) return all;
+            all.append(buffer.data(), static_cast<std::size_t>(n));
+        }
+    }
+
+    /// What commands were told since it was asked last.
+    std::string told() { return std::exchange(answers_, {}); }
+    std::string told_late() { return std::exchange(late_, {}); }
+
+    static int count(std::string_view text, std::string_view part) {
+        int times = 0;
+        for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+        return times;
+    }
+
+    std::atomic<int> asked_{0};
+    Node node_{std::make_unique<RefusingDialer>(asked_),
+               {.command_timeout = 1s, .max_connections = 1},
+               {}};
+    std::deque<Told> commands_;
+    UniqueFd server_;
+    std::string answers_;
+    std::string late_;
+    Link link_{node_, {.command_timeout = 1s}};
+};
+
+TEST_F(ALink, writes_all_that_there_is_in_one_go_and_matches_the_answers) {
+    add("a");
+    add("b");
+    EXPECT_FALSE(link_.write());
+    EXPECT_EQ(count(sent(), "DO"), 2);
+    answer(":1\r\n:2\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "a=1 b=2 ");
+}
+
+TEST_F(ALink, lets_no_more_be_written_at_a_time_than_the_limits_say) {
+    Link narrow{node_, {.command_timeout = 1s, .written = 1000, .bytes = 30}};
+    connect(narrow);
+    for (const char* name : {"a", "b", "c"}) {
+        narrow.add(commands_.emplace_back(*this, name, nullptr), CommandRank::usual, {});
+    }
+    EXPECT_TRUE(narrow.write()) << "there is more for the next turn";
+    EXPECT_EQ(count(sent(), "DO"), 2);
+    EXPECT_FALSE(narrow.write());
+    EXPECT_EQ(count(sent(), "DO"), 1);
+}
+
+TEST_F(ALink, blocks_for_no_server_that_does_not_read) {
+    const std::string name(100'000, 'x');
+    for (int i = 0; i < 30; ++i) add(name);
+    while (link_.write()) {
+    }
+    EXPECT_NE(link_.awaits().events & POLLOUT, 0);
+    std::size_t arrived = 0;
+    while ((link_.awaits().events & POLLOUT) != 0 || link_.has_unwritten()) {
+        arrived += sent().size();
+        link_.write();
+    }
+    arrived += sent().size();
+    EXPECT_GT(arrived, 30 * name.size());
+}
+
+TEST_F(ALink, takes_answers_that_come_byte_by_byte) {
+    add("a");
+    add("b");
+    link_.write();
+    for (const char byte : std::string{":1\r\n:2\r\n"}) {
+        answer({&byte, 1});
+        link_.read();
+    }
+    EXPECT_EQ(told(), "a=1 b=2 ");
+}
+
+TEST_F(ALink, does_not_know_what_became_of_what_is_written_wherever_it_is_cut) {
+    const std::string answers = ":1\r\n:22\r\n:3\r\n";
+    for (std::size_t bytes = 0; bytes <= answers.size(); ++bytes) {
+        SCOPED_TRACE(bytes);
+        for (const char* name : {"a", "b", "c"}) add(name);
+        link_.write();
+        answer(answers.substr(0, bytes));
+        add("d");
+        hang_up();
+        link_.read();
+        EXPECT_FALSE(link_.is_connected());
+        const std::string a = bytes >= 4 ? "a=1 " : "a=unclear ";
+        const std::string b = bytes >= 9 ? "b=22 " : "b=unclear ";
+        const std::string c = bytes >= 13 ? "c=3 " : "c=unclear ";
+        EXPECT_EQ(told(), a + b + c);
+        connect(link_);
+        link_.write();
+        EXPECT_EQ(count(sent(), "DO"), 1) << "the next connection takes what was unwritten";
+        link_.break_off({});
+        told();
+        connect(link_);
+    }
+}
+
+TEST_F(ALink, breaks_off_at_garbage_at_any_place) {
+    const std::string answers = ":1\r\n:2\r\n";
+    for (std::size_t place = 0; place < answers.size(); ++place) {
+        SCOPED_TRACE(place);
+        std::string garbled = answers;
+        garbled[place] = '?';
+        add("a");
+        add("b");
+        link_.write();
+        answer(garbled);
+        link_.read();
+        link_.pass_time(
+            link_.gone_at());  // of an end of line that is not there the rest is awaited
+        const bool first_is_whole = place >= 4;
+        EXPECT_EQ(told(), first_is_whole ? "a=1 b=unclear " : "a=unclear b=unclear ");
+        EXPECT_FALSE(link_.is_connected());
+        connect(link_);
+    }
+}
+
+TEST_F(ALink, breaks_off_at_an_answer_of_another_shape_and_at_one_to_nothing) {
+    add("a");
+    Told& b = add("b");
+    link_.write();
+    answer("+OK\r\n:2\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "a=unclear b=unclear ") << "answers and commands do not match any more";
+    EXPECT_EQ(b.last_fault.code, Errc::protocol);
+    connect(link_);
+    answer(":1\r\n");
+    link_.read();
+    EXPECT_FALSE(link_.is_connected());
+}
+
+TEST_F(ALink, gives_up_a_server_that_is_silent_and_not_before) {
+    add("a");
+    EXPECT_EQ(link_.gone_at(), TimePoint::max());
+    link_.write();
+    const TimePoint gone = link_.gone_at();
+    link_.pass_time(gone - 1ns);
+    EXPECT_TRUE(link_.is_connected());
+    link_.pass_time(gone);
+    EXPECT_FALSE(link_.is_connected());
+    EXPECT_EQ(told(), "a=unclear ");
+    EXPECT_TRUE(link_.take_fault());
+    EXPECT_FALSE(link_.take_fault());
+}
+
+TEST_F(ALink, has_the_answer_to_what_was_abandoned_told_late) {
+    Told& a = add("a");
+    add("b");
+    link_.write();
+    EXPECT_TRUE(link_.abandon(a));
+    answer(":1\r\n:2\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "b=2 ");
+    EXPECT_EQ(told_late(), "a=1 ");
+}
+
+TEST_F(ALink, takes_out_what_is_unwritten_of_a_token_that_is_released) {
+    Told& stale = add("a", CommandRank::extension, "t");
+    add("b", CommandRank::usual, "u");
+    add("r", CommandRank::release, "t");
+    EXPECT_EQ(told(), "") << "at once";
+    link_.write();
+    EXPECT_EQ(told(), "a=not done ");
+    EXPECT_EQ(stale.last_fault.code, Errc::cancelled);
+    EXPECT_EQ(count(sent(), "DO"), 2);
+}
+
+TEST_F(ALink, sends_a_script_whole_to_each_connection_until_it_has_run_there) {
+    const Script script{"return 1"};
+    const auto add_script = [&] { return &add("k", CommandRank::usual, {}, &script); };
+    add_script();
+    add_script();
+    link_.write();
+    EXPECT_EQ(count(sent(), "EVALSHA"), 1) << "the second";
+    answer("-OOM no\r\n-NOSCRIPT no\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "k=not done ");
+    link_.write();
+    std::string text = sent();
+    EXPECT_EQ(count(text, "EVALSHA"), 0) << "what did not know it is sent whole";
+    EXPECT_EQ(count(text, "EVAL"), 1);
+    answer(":1\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "k=1 ");
+    add_script();
+    link_.write();
+    EXPECT_EQ(count(sent(), "EVALSHA"), 1);
+    link_.break_off({});
+    told();
+    connect(link_);
+    add_script();
+    link_.write();
+    text = sent();
+    EXPECT_EQ(count(text, "EVALSHA"), 0);
+    answer("-OOM no\r\n");
+    link_.read();
+    add_script();
+    link_.write();
+    EXPECT_EQ(count(sent(), "EVALSHA"), 0) << "it was refused unseen";
+}
+
+TEST_F(ALink, sends_an_asking_in_front_and_takes_its_answer_for_nobodys) {
+    Told& a = commands_.emplace_back(*this, "a", nullptr);
+    a.asking = true;
+    link_.add(a, CommandRank::usual, {});
+    add("b");
+    link_.write();
+    const std::string text = sent();
+    EXPECT_LT(text.find("ASKING"), text.find("DO"));
+    EXPECT_EQ(count(text, "ASKING"), 1);
+    answer("+OK\r\n:1\r\n:2\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "a=1 b=2 ");
+}
+
+TEST_F(ALink, leaves_a_server_that_is_a_replica) {
+    add("a");
+    link_.write();
+    answer("-READONLY no\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "a=not done ");
+    add("b");
+    link_.write();
+    EXPECT_FALSE(link_.is_connected());
+    EXPECT_TRUE(link_.has_unwritten());
+}
+
+TEST_F(ALink, sends_what_may_have_met_a_dead_connection_once_more_and_otherwise) {
+    add("a");
+    link_.write();
+    answer(":1\r\n");
+    link_.read();
+    add("b");
+    link_.write();
+    sent();
+    hang_up();
+    link_.read();
+    EXPECT_EQ(told(), "a=1 ");
+    connect(link_);
+    link_.write();
+    EXPECT_EQ(count(sent(), "AGAIN"), 1);
+    answer(":2\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "b=2 ");
+}
+
+TEST_F(ALink, ends_what_is_unwritten_where_there_is_no_connection) {
+    link_.break_off({});
+    add("a");
+    EXPECT_FALSE(link_.write());
+    link_.not_connected({});
+    EXPECT_EQ(told(), "a=not done ");
+    EXPECT_FALSE(link_.has_unwritten());
+}
+
+}  // namespace
