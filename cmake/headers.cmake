@@ -40,6 +40,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/intrusive_list.hpp
+    include/redlatch/core/command_queue.hpp
+    include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/acquisition.hpp
@@ -77,6 +79,8 @@ set(REDLATCH_HEADERS
     include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
+    include/redlatch/net/order.hpp
+    include/redlatch/net/link.hpp
     # topology: which server for this key
     include/redlatch/topology/topology.hpp
     include/redlatch/topology/background_connect.hpp
@@ -110,12 +114,9 @@ set(REDLATCH_HEADERS
     include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp
-<<<<<<< HEAD
-=======
     include/redlatch/service/order_route.hpp
     include/redlatch/service/quorum_route.hpp
     include/redlatch/service/engine.hpp
->>>>>>> b0f7435 (Engine: orders in a Cluster, to Sentinel's master, and to several masters)
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp
     include/redlatch/service/shared_client.hpp

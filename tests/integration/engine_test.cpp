@@ -2,6 +2,7 @@
 
 #include "engine_tools.hpp"
 #include "fault_tools.hpp"
+#include "support/process.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -185,6 +186,48 @@ TEST_F(AnEngine, does_not_know_what_became_of_orders_whose_link_was_cut) {
     EXPECT_FALSE(two->asked_again) << "nothing is sent again that was given up";
     proxy_.pass();
     EXPECT_EQ(answer(order({"PING"})), "PONG");
+}
+
+TEST_F(AnEngine, connects_anew_where_the_server_has_become_a_replica_and_a_master_again) {
+    ASSERT_EQ(answer(order({"SET", "a", "1"})), "OK");
+    redis_.command({"REPLICAOF", "127.0.0.1", "1"});
+    EXPECT_NE(answer(order({"SET", "a", "2"})).find("READONLY"), std::string::npos);
+    redis_.command({"REPLICAOF", "NO", "ONE"});
+    EXPECT_EQ(answer(order({"SET", "a", "3"})), "OK") << "though nothing but that happens";
+    EXPECT_EQ(proxy_.counts().connections, 2);
+}
+
+class AnEngineInAHurry : public AnEngine {
+protected:
+    AnEngineInAHurry() : AnEngine(2s) {}
+};
+
+TEST_F(AnEngineInAHurry, gives_up_a_link_to_a_server_that_is_silent) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.black_hole();
+    const OrderPtr swallowed = order({"INCR", "n"});
+    const Stopwatch watch;
+    submit(swallowed);
+    EXPECT_EQ(swallowed->wait().fault.error.code, Errc::unavailable);
+    EXPECT_TRUE(swallowed->wait().fault.maybe_executed);
+    EXPECT_GE(watch.elapsed(), 1900ms);
+    EXPECT_LT(watch.elapsed(), generous_limit) << "long before its own deadline";
+    proxy_.pass();
+    EXPECT_EQ(answer(order({"PING"})), "PONG") << "over another one";
+    EXPECT_EQ(redis_.get("n"), std::nullopt) << "nothing was sent again";
+}
+
+TEST_F(AnEngine, goes_on_where_a_forked_child_has_its_sockets) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    ChildProcess child{[](LineChannel& parent) {
+        parent.read_line();
+        return 0;
+    }};
+    proxy_.cut();
+    EXPECT_EQ(answer(order({"PING"})), "PONG");
+    EXPECT_EQ(answer(order({"SET", "a", "1"})), "OK");
+    EXPECT_EQ(proxy_.counts().connections, 2);
+    child.write_line("end");
 }
 
 TEST_F(AnEngine, runs_what_was_posted_before_it_closes_and_fails_all_orders) {

@@ -15,6 +15,7 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -106,6 +107,21 @@ TEST_F(AnEngineInACluster, closes_while_orders_wait_for_the_map) {
     const Outcome outcome = first->wait();
     EXPECT_TRUE(outcome.answered() || outcome.fault.error.code == Errc::cancelled);
     EXPECT_TRUE(eventually([&] { return first.use_count() == 1; }));
+}
+
+TEST_F(AnEngineInACluster, serves_asynchronous_acquisitions) {
+    Client client{options_for(group_.uri(0), 10s)};
+    for (const std::size_t master : {0U, 1U, 2U}) {
+        Lock<Watchdog<Reentrant>> lock{client, name_on(master)};
+        std::promise<Result<Held>> acquired;
+        lock.async_acquire({}, {}, [&](Result<Held> held) { acquired.set_value(std::move(held)); });
+        Result<Held> held = acquired.get_future().get();
+        ASSERT_TRUE(succeeds(held));
+        EXPECT_TRUE(RawRedis{group_.server(master)}.exists(name_on(master)));
+        std::promise<Result<Release>> released;
+        held->async_release([&](Result<Release> outcome) { released.set_value(outcome); });
+        EXPECT_TRUE(is_outcome(released.get_future().get(), Release::released));
+    }
 }
 
 // --- Sentinel

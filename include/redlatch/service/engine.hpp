@@ -130,23 +130,11 @@ private:
 
         void expired(TimePoint now) noexcept override { link.pass_time(now); }
 
-        /// Has the link connected where that is needed.
-        void connect() {
-            if (auto made = connect_.take()) {
-                if (*made) {
-                    link.connected(**std::move(made));
-                } else {
-                    link.not_connected(made->error());
-                }
-            }
-            if (link.is_connected() || !link.has_unwritten() || connect_.under_way()) return;
-            connect_.begin(*engine_->topology_, link.node(), link.take_fault(), engine_->wake_);
-        }
-
         /// Whether there is more to write.
         bool write() {
-            connect();
+            if (auto made = connect_.take()) take_up(*std::move(made));
             const bool more = link.write();
+            connect();
             watch();
             if (!is_set() && link.gone_at() != TimePoint::max()) {
                 engine_->set_timer(*this, link.gone_at());
@@ -184,6 +172,19 @@ private:
         }
 
     private:
+        void take_up(BackgroundConnect::Outcome made) {
+            if (made) {
+                link.connected(*std::move(made));
+            } else {
+                link.not_connected(made.error());
+            }
+        }
+
+        void connect() {
+            if (link.is_connected() || !link.has_unwritten() || connect_.under_way()) return;
+            connect_.begin(*engine_->topology_, link.node(), link.take_fault(), engine_->wake_);
+        }
+
         void forget() {
             ::epoll_ctl(poller(), EPOLL_CTL_DEL, watched_.get(), nullptr);
             watched_ = {};
@@ -216,10 +217,14 @@ private:
     Topology& topology() noexcept override { return *topology_; }
     TimerWheel& timers() noexcept override { return wheel_; }
     Link& link_to(Node& node) override {
+        is_busy_ = true;
         return ways_.try_emplace(&node, *this, node).first->second.link;
     }
     Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
-    void await_map(MapWaiter& waiter) override { waiting_for_map_.push_back(waiter); }
+    void await_map(MapWaiter& waiter) override {
+        is_busy_ = true;
+        waiting_for_map_.push_back(waiter);
+    }
     void forget(MapWaiter& waiter) noexcept override { waiting_for_map_.remove(waiter); }
 
     /// Has the topology asked for its map where somebody waits for that.
@@ -300,7 +305,7 @@ private:
 
     /// How long to sleep, in milliseconds. The sleep stops with the machine, due times don't.
     int timeout() {
-        if (more_to_write_) return 0;
+        if (is_busy_) return 0;
         asleep_ = true;
         if (posted_.load() != nullptr || closing_) return 0;
         const TimePoint due = wheel_.next_due();
@@ -326,8 +331,10 @@ private:
     }
 
     void write() {
-        more_to_write_ = false;
-        for (auto& [node, way] : ways_) more_to_write_ = way.write() || more_to_write_;
+        is_busy_ = false;
+        for (auto& [node, way] : ways_) {
+            if (way.write()) is_busy_ = true;
+        }
     }
 
     void end() {
@@ -361,7 +368,7 @@ private:
     std::atomic<EngineTask*> posted_{nullptr};  // the newest first
     ServiceThread thread_;
     // Of the thread:
-    bool more_to_write_ = false;
+    bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
     std::map<Node*, Way> ways_;
     IntrusiveList<MapWaiter> waiting_for_map_;

@@ -131,7 +131,6 @@ inline Result<void> check_for_several(const LockSpec& spec) {
 /// Whether an asynchronous call can be made.
 inline Result<Lease> check_asynchronous(const LockSpec& spec) {
     const char* const what = spec.client->has_quorum()                   ? "several masters"
-                             : spec.client->has_slots()                  ? "a Cluster"
                              : spec.options.replicas != Replicas::none() ? "replicas"
                                                                          : nullptr;
     if (what == nullptr) return spec.options.lease;
