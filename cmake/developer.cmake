@@ -12,11 +12,14 @@ target_link_libraries(redlatch_compiled PRIVATE redlatch_developer)
 
 # What is read here; installed are all.
 set(checked_headers ${REDLATCH_HEADERS})
+set(all_of_redlatch redlatch)
 if(TARGET redlatch_tls)
     list(APPEND checked_headers ${REDLATCH_TLS_HEADERS})
-    set(all_of_redlatch redlatch redlatch_tls)
-else()
-    set(all_of_redlatch redlatch)
+    list(APPEND all_of_redlatch redlatch_tls)
+endif()
+if(TARGET redlatch_asio)
+    list(APPEND checked_headers ${REDLATCH_ASIO_HEADERS})
+    list(APPEND all_of_redlatch redlatch_asio)
 endif()
 
 # Each header alone in a translation unit, with the warnings above, as a part of the default build. (The

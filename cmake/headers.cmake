@@ -185,3 +185,8 @@ set(REDLATCH_LUA
 set(REDLATCH_TLS_HEADERS
     include/redlatch/tls.hpp
 )
+
+# The one that needs Asio: likewise.
+set(REDLATCH_ASIO_HEADERS
+    include/redlatch/asio.hpp
+)

@@ -36,6 +36,7 @@ install(FILES
     "${PROJECT_BINARY_DIR}/redlatch-config.cmake"
     "${PROJECT_BINARY_DIR}/redlatch-config-version.cmake"
     cmake/FindHiredis.cmake
+    cmake/redlatch-asio.cmake
     cmake/redlatch-compiled.cmake
     DESTINATION "${package_dir}")
 install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" DESTINATION "${pkgconfig_dir}")

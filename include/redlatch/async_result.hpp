@@ -64,6 +64,12 @@ struct AsyncAccess {
         return AsyncResult<T>{std::move(call)};
     }
 
+    /// What is awaited, for one who completes it in another way.
+    template <class T>
+    static std::shared_ptr<AsyncCallFor<T>> call_of(AsyncResult<T> awaitable) {
+        return std::exchange(awaitable.call_, nullptr);
+    }
+
     /// Has `done` called with the outcome.
     template <class T, class Done>
     static void call_back(const std::shared_ptr<AsyncCallFor<T>>& call, Done done,

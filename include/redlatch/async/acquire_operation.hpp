@@ -45,6 +45,8 @@ public:
         result_.emplace(Unexpected{std::move(refused)});
     }
 
+    ~AcquireOperation() override { drop(); }
+
     Result<Held> take() noexcept override;
 
 private:
@@ -87,9 +89,10 @@ private:
     void not_started() noexcept override { refuse(no_engine(*session_)); }
     void cancel() noexcept override { happens(stopped); }
     void drop() noexcept override {
-        if (!result_ || !*result_) return;
-        if (outer_ == nullptr) (*result_)->hold->drop_min_hold();
-        post_release(lock.client, **result_);
+        const auto result = std::exchange(result_, std::nullopt);
+        if (!result || !*result || !(*result)->is_ours()) return;
+        if (outer_ == nullptr) (*result)->hold->drop_min_hold();
+        post_release(lock.client, **result);
     }
 
     void refuse(Error why) {

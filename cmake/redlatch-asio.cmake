@@ -1,0 +1,21 @@
+# redlatch::asio, for those who include <redlatch/asio.hpp>: with standalone Asio where that is installed, else with
+# Boost.Asio. Read by the project and by its installed package; there is no such target where neither is found.
+
+if(NOT TARGET redlatch::asio)
+    find_path(REDLATCH_ASIO_INCLUDE_DIR asio/version.hpp)
+    mark_as_advanced(REDLATCH_ASIO_INCLUDE_DIR)
+    if(NOT REDLATCH_ASIO_INCLUDE_DIR)
+        find_package(Boost 1.81 QUIET)
+    endif()
+    if(REDLATCH_ASIO_INCLUDE_DIR OR TARGET Boost::headers)
+        add_library(redlatch_asio INTERFACE)
+        add_library(redlatch::asio ALIAS redlatch_asio)
+        target_link_libraries(redlatch_asio INTERFACE redlatch::redlatch)
+        if(REDLATCH_ASIO_INCLUDE_DIR)
+            target_include_directories(redlatch_asio INTERFACE "${REDLATCH_ASIO_INCLUDE_DIR}")
+        else()
+            target_link_libraries(redlatch_asio INTERFACE Boost::headers)
+            target_compile_definitions(redlatch_asio INTERFACE REDLATCH_BOOST_ASIO)
+        endif()
+    endif()
+endif()

@@ -1,0 +1,262 @@
+#pragma once
+
+// Asynchronous operations with Asio's completion tokens: `asio::use_awaitable`, a callback, `asio::deferred` and so on. For
+// standalone Asio (1.22 or newer), or with REDLATCH_BOOST_ASIO defined for Boost.Asio (Boost 1.81 or newer). The CMake
+// target redlatch::asio finds one of them and sets this.
+
+#include <redlatch/completion_queue.hpp>
+#include <redlatch/held.hpp>
+#include <redlatch/lock.hpp>
+
+#if defined(REDLATCH_BOOST_ASIO)
+#include <boost/version.hpp>
+#if BOOST_VERSION < 108100
+#error "<redlatch/asio.hpp> needs Boost 1.81 or newer: older ones have no cancellation slots"
+#include "see the error above"
+#endif
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/system_executor.hpp>
+#else
+#if !__has_include(<asio/version.hpp>)
+#error \
+    "<redlatch/asio.hpp> needs standalone Asio (Debian: libasio-dev), or REDLATCH_BOOST_ASIO defined for Boost.Asio"
+#include "see the error above"
+#endif
+#include <asio/version.hpp>
+#if ASIO_VERSION < 102200
+#error "<redlatch/asio.hpp> needs Asio 1.22 or newer"
+#include "see the error above"
+#endif
+#include <asio/any_io_executor.hpp>
+#include <asio/associated_cancellation_slot.hpp>
+#include <asio/associated_executor.hpp>
+#include <asio/async_result.hpp>
+#include <asio/execution/context.hpp>
+#include <asio/execution_context.hpp>
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/post.hpp>
+#include <asio/query.hpp>
+#include <asio/strand.hpp>
+#include <asio/system_executor.hpp>
+#endif
+
+#include <fcntl.h>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <system_error>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+
+#if defined(REDLATCH_BOOST_ASIO)
+inline namespace with_boost_asio {
+namespace net = boost::asio;
+using AsioError = boost::system::error_code;
+#else
+inline namespace with_asio {
+namespace net = ::asio;
+using AsioError = std::error_code;
+#endif
+
+/// Where a context's completions are waited for: on no strand, as one whose code blocks would hold up the others.
+template <class Any>
+net::any_io_executor without_strand(const Any& executor) {
+    return executor;
+}
+template <class Inner>
+net::any_io_executor without_strand(const net::strand<Inner>& strand) {
+    return without_strand(strand.get_inner_executor());
+}
+inline net::any_io_executor without_strand(const net::any_io_executor& executor) {
+#if defined(__cpp_rtti)
+    using Strand = net::strand<net::io_context::executor_type>;
+    if (executor.target_type() == typeid(Strand)) return without_strand(*executor.target<Strand>());
+    using Erased = net::strand<net::any_io_executor>;
+    if (executor.target_type() == typeid(Erased)) return without_strand(*executor.target<Erased>());
+#endif
+    return executor;
+}
+
+/// Waits for completions on one execution context, as long as operations are under way there, and has them go on. What
+/// is pending when the context goes is discarded: operations may complete after that.
+class AsioCompletions final : public net::execution_context::service {
+public:
+    using key_type = AsioCompletions;
+
+    static inline net::execution_context::id id;
+
+    explicit AsioCompletions(net::execution_context& context)
+        : net::execution_context::service(context) {}
+    ~AsioCompletions() override = default;
+
+    /// Where an operation completes that begins now; `executor`: of its context.
+    Executor& begin(const net::any_io_executor& executor) {
+        const std::lock_guard lock{mutex_};
+        ++under_way_;
+        if (!descriptor_) {
+            const int own = ::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0);
+            if (own < 0) throw std::system_error{errno, std::system_category(), "dup"};
+            descriptor_.emplace(executor, own);
+        }
+        if (!is_waiting_) wait();
+        return *queue_;
+    }
+
+    void end() noexcept {
+        const std::lock_guard lock{mutex_};
+        --under_way_;
+    }
+
+private:
+    void shutdown() override { queue_.reset(); }
+
+    void wait() {
+        is_waiting_ = true;
+        descriptor_->async_wait(net::posix::stream_descriptor::wait_read,
+                                [this](const AsioError& error) {
+                                    if (error) return;
+                                    queue_->run_ready();
+                                    const std::lock_guard lock{mutex_};
+                                    is_waiting_ = false;
+                                    if (under_way_ > 0) wait();
+                                });
+    }
+
+    std::unique_ptr<CompletionQueue> queue_ = std::make_unique<CompletionQueue>();
+    std::mutex mutex_;
+    std::optional<net::posix::stream_descriptor> descriptor_;
+    std::size_t under_way_ = 0;
+    bool is_waiting_ = false;
+};
+
+/// Calls Asio's handler with the outcome, on the handler's executor. That has work until then.
+template <class T, class Handler>
+class AsioContinuation final : public AsyncCall::Continuation {
+    using HandlersExecutor = net::associated_executor_t<Handler, net::system_executor>;
+
+    // As opposed to one of no context, as that of a future: then the client's own threads post to it.
+    static constexpr bool has_context =
+        net::can_query<HandlersExecutor, net::execution::context_t>::value &&
+        std::is_convertible_v<HandlersExecutor, net::any_io_executor>;
+
+public:
+    explicit AsioContinuation(Handler handler)
+        : handler_(std::move(handler)),
+          work_(net::get_associated_executor(handler_, net::system_executor{})) {}
+
+    /// To be called once, at last.
+    void begin(AsyncCall& call) {
+        if constexpr (has_context) {
+            const net::any_io_executor executor = without_strand(work_.get_executor());
+            net::execution_context& context = net::query(executor, net::execution::context);
+            completions_ = &net::use_service<AsioCompletions>(context);
+            call.complete_on(completions_->begin(executor));
+        }
+    }
+
+    void cancel_by(std::stop_source stop) {
+        auto slot = net::get_associated_cancellation_slot(handler_);
+        if (!slot.is_connected()) return;
+        slot.assign([stop = std::move(stop)](net::cancellation_type type) mutable {
+            if (type != net::cancellation_type::none) stop.request_stop();
+        });
+    }
+
+    /// What the handler throws comes out of `run()`, as everywhere in Asio.
+    void resume(AsyncCall& call) override {
+        if (completions_ != nullptr) completions_->end();
+        const HandlersExecutor executor = work_.get_executor();
+        net::post(executor, [call = call.shared_from_this(), work = std::move(work_),
+                             handler = std::move(handler_)]() mutable {
+            auto slot = net::get_associated_cancellation_slot(handler);
+            if (slot.is_connected()) slot.clear();
+            work.reset();
+            std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
+        });
+    }
+
+private:
+    Handler handler_;
+    net::executor_work_guard<HandlersExecutor> work_;
+    AsioCompletions* completions_ = nullptr;
+};
+
+/// Completes `awaitable` by a completion token.
+template <class T, class Token>
+auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
+    return net::async_initiate<Token, void(Result<T>)>(
+        [call = AsyncAccess::call_of(std::move(awaitable)),
+         stop = std::move(stop)](auto handler) mutable {
+            using Continuation = AsioContinuation<T, decltype(handler)>;
+            auto continuation = std::make_unique<Continuation>(std::move(handler));
+            continuation->cancel_by(std::move(stop));
+            continuation->begin(*call);
+            call->await(std::move(continuation));
+            call->start();
+        },
+        token);
+}
+
+}  // namespace with_asio or with_boost_asio
+}  // namespace detail
+
+/// `Lock::async_acquire()` with a completion token: completes with `Result<Held>` on the handler's executor, which has
+/// work until then. Any kind of Asio's cancellation ends the wait with `Errc::cancelled`; a lock that was
+/// acquired before is delivered.
+template <class Policy, class Token>
+auto async_acquire(Lock<Policy>& lock, const AsyncOptions& options, Token&& token) {
+    std::stop_source stop;
+    auto acquiring = lock.async_acquire(options, stop.get_token());
+    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+}
+
+/// `Lock::async_inspect()` with a completion token: completes with `Result<LockInfo>`.
+template <class Policy, class Token>
+auto async_inspect(const Lock<Policy>& lock, Token&& token) {
+    return detail::complete_with(lock.async_inspect(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+
+/// `Held::async_release()` with a completion token: completes with `Result<Release>`. The hold ends at the call.
+template <class Token>
+auto async_release(Held& held, Token&& token) {
+    return detail::complete_with(held.async_release(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+
+/// `Held::async_extend()` with a completion token: completes with `Result<void>`.
+template <class Token>
+auto async_extend(Held& held, Lease lease, Token&& token) {
+    return detail::complete_with(held.async_extend(lease), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+
+/// `Held::async_nest()` with a completion token: completes with `Result<Held>`.
+template <class Token>
+auto async_nest(Held& held, Token&& token) {
+    return detail::complete_with(held.async_nest(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+
+}  // namespace redlatch::inline v0
