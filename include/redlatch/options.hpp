@@ -239,7 +239,7 @@ struct ClientOptions {
 
     /// Where asynchronous operations complete that no other executor is given for. It has to outlive them, or be a
     /// `CompletionQueue`. Default (null): threads of the client's own.
-    Executor* completions = nullptr;
+    Executor* completions{};
 
     /// Is told what happens to locks, on a thread of the client's own. Default: nobody.
     std::shared_ptr<Observer> observer{};
