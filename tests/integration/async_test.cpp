@@ -2,6 +2,7 @@
 
 #include "async_tools.hpp"
 #include "support/no_more_threads.hpp"
+#include "support/process.hpp"
 
 #include <gtest/gtest.h>
 
@@ -455,6 +456,72 @@ TEST_F(AsyncTest, acquisition_that_nobody_awaits_does_nothing) {
     Lock<Simple> lock{client_, "key"};
     (void)lock.async_acquire();
     EXPECT_TRUE(stays([&] { return !redis_.exists("key"); }, 50ms));
+}
+
+TEST_F(AsyncTest, system_without_a_thread_to_give_is_unavailable) {
+    Lock<Simple> lock{client_, "key"};
+    Loop loop;
+    Outcome<Held> outcome;
+    {
+        const NoMoreThreads none;
+        lock.async_acquire({}, {}, outcome.callback(), &loop);
+    }
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::unavailable);
+    Outcome<Held> later;
+    lock.async_acquire({}, {}, later.callback(), &loop);
+    ASSERT_TRUE(loop.run_until([&] { return later.is_there(); }));
+    EXPECT_TRUE(later.get());
+}
+
+TEST_F(AsyncTest, held_goes_to_whoever_comes_next_without_a_command) {
+    Lock<Simple> lock{client_, "key"};
+    std::optional<Held> first = take(lock);
+    Outcome<Held> second;
+    lock.async_acquire({}, {}, second.callback());
+    ASSERT_TRUE(stays([&] { return !second.is_there(); }, 20ms));
+    first.reset();
+    const Result<Held> held = second.get();
+    ASSERT_TRUE(held);
+    EXPECT_TRUE(held->held());
+    EXPECT_EQ(redis_.get("key"), held->token());
+}
+
+TEST_F(AsyncTest, child_leaves_alone_what_its_parent_has_begun) {
+    Lock<Simple> lock{client_, "key"};
+    Lock<Simple> other{client_, "other"};
+    std::optional<Held> holder = take(lock);
+    const std::string token = holder->token();
+    std::optional<Loop> loop{std::in_place};
+    std::optional<Result<Held>> pending;
+    std::optional<Coroutine> waiting{acquire_via(lock, *loop, pending)};
+    Outcome<Held> completed;
+    other.async_acquire({}, {}, completed.callback(), &*loop);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("other"); }));
+
+    ChildProcess child{[&](LineChannel& parent) {
+        const bool nothing = loop->run_ready() == 0 && !completed.is_there() && !holder->held();
+        (void)holder->async_release();
+        holder.reset();
+        waiting.reset();
+        loop.reset();
+        Loop own;
+        Lock<Simple> mine{client_, "child's"};
+        Outcome<Held> outcome;
+        mine.async_acquire({.wait = 20s}, {}, outcome.callback(), &own);
+        const bool works = own.run_until([&] { return outcome.is_there(); }) && outcome.get();
+        parent.write_line(nothing && works ? "ok" : "wrong");
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "ok");
+    EXPECT_TRUE(child.wait());
+
+    EXPECT_EQ(redis_.get("key"), token);
+    ASSERT_TRUE(loop->run_until([&] { return completed.is_there(); }));
+    EXPECT_TRUE(completed.get());
+    holder.reset();
+    ASSERT_TRUE(loop->run_until([&] { return pending.has_value(); }));
+    EXPECT_TRUE(*pending);
 }
 
 TEST_F(AsyncTest, thousand_coroutines_pass_the_lock_on) {
