@@ -80,7 +80,7 @@ public:
     LockOwner owner() const noexcept { return owner_; }
     const LockScripts& scripts() const noexcept { return *terms_.traits.scripts; }
 
-    Phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
+    Phase phase() const noexcept { return phase_.load(); }
     bool in(Phase phase) const noexcept { return this->phase() == phase; }
 
     /// Goes from one phase to another; false where it is in a third one by now.
@@ -173,9 +173,7 @@ public:
     std::stop_token lost_token() { return loss().get_token(); }
 
     /// Whether anybody has asked for `lost_token`. Who asks after the loss sees that it is lost.
-    bool loss_is_awaited() const noexcept {
-        return loss_.load(std::memory_order_acquire) != nullptr;
-    }
+    bool loss_is_awaited() const noexcept { return loss_.load() != nullptr; }
 
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
     void tell_lost() { loss().request_stop(); }
@@ -206,12 +204,13 @@ public:
     std::atomic<bool> watched_by_notifier = false;
 
 private:
-    /// Made for the first who asks.
+    /// Made for the first who asks. In one order with the phase: of one who asks and then looks whether
+    /// it is lost, and one who declares that and then looks whether anybody asks, one sees the other.
     std::stop_source& loss() {
-        std::stop_source* there = loss_.load(std::memory_order_acquire);
+        std::stop_source* there = loss_.load();
         if (there != nullptr) return *there;
         auto made = std::make_unique<std::stop_source>();
-        if (!loss_.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) {
+        if (!loss_.compare_exchange_strong(there, made.get())) {
             return *there;  // another thread was faster
         }
         return *made.release();
