@@ -51,6 +51,23 @@ TEST_F(LostLock, fires_when_a_fixed_lease_runs_out) {
     }
 }
 
+TEST_F(LostLock, is_free_for_the_next_one_though_the_server_would_keep_it_for_longer) {
+    ASSERT_TRUE(foreign_set(redis_, "job"));
+    Lock<Simple> lock{client_, "job", {.lease = 500ms}};
+    auto waiter = std::async(std::launch::async, [&] { return lock.acquire(); });
+    const std::string queue = "redlatch:queue:{job}";
+    ASSERT_TRUE(eventually([&] { return redis_.command({"ZCARD", queue}).integer == 1; }));
+    const std::string token = redis_.command({"ZRANGE", queue, "0", "0"}).elements.at(0).text;
+    redis_.del(queue);
+    // As if one with that lease had passed the place on, the server had not heard of it before the lock
+    // was released, and the message had been lost.
+    redis_.command({"SET", "job", token, "PX", "3600000"});
+    const Held held = waiter.get().value();
+    EXPECT_LE(held.remaining(), 500ms);
+    ASSERT_TRUE(eventually([&] { return !held.held(); }));
+    EXPECT_TRUE(lock.try_lock_for(generous_limit));
+}
+
 TEST_F(LostLock, fires_for_a_reentrant_nest_as_a_whole) {
     Lock<Reentrant> lock{client_, "job", {.lease = 200ms}};
     const Held outer = lock.acquire().value();

@@ -245,6 +245,17 @@ TEST(Acquisition, uncontended_is_one_plain_set) {
     EXPECT_EQ(contender.machine.tries(), 1U);
 }
 
+TEST(Acquisition, tells_of_a_lock_that_the_server_keeps_for_longer_than_was_asked) {
+    AcquisitionPlan delayed = plan();
+    delayed.lock_delay = 5s;
+    for (const auto& [ttl, prolonged] : {std::pair{35000ms, false}, std::pair{35001ms, true}}) {
+        Contender contender{delayed, true};
+        AcquireAnswer answer = ours();
+        answer.ttl = ttl;
+        EXPECT_EQ(as<KeepHold>(contender.machine.answered(answer, start)).prolonged, prolonged);
+    }
+}
+
 TEST(Acquisition, plain_set_that_is_refused_is_followed_by_the_script_at_once) {
     Contender contender;
     const auto script = as<SendScript>(contender.machine.answered({.kind = Kind::no}, start + 5ms));

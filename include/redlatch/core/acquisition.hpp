@@ -60,6 +60,9 @@ struct AcquireAnswer {
     std::int64_t replicas_wanted = 0;
     std::string node{};  ///< where not replicated: which master
 
+    // Where ours:
+    std::chrono::milliseconds ttl{0};  ///< how long the server keeps it; 0 for as long as was asked
+
     // Where not ours:
     Refusal refusal{};                  ///< its place counts only where `will_be_told`
     bool will_be_told = false;          ///< a message will come as soon as the lock is ours
@@ -114,6 +117,7 @@ struct KeepHold {
     std::uint64_t fence;
     bool unclear;  ///< a try with the token may be carried out yet
     bool others_wait;
+    bool prolonged;  ///< the server keeps it for longer, as an earlier waiter with the token wanted
 };
 /// It was acquired.
 struct AcquisitionDone {
@@ -212,6 +216,7 @@ public:
         if (answer.kind == Kind::no && is_plain_) return send_script(now);
         sent_ = answer.sent;
         others_wait_ = answer.others_wait;
+        prolonged_ = answer.ttl > ttl();
         switch (answer.kind) {
             case Kind::ours: return ours(answer.fence, now);
             case Kind::not_ours: return not_ours(answer, now);
@@ -295,11 +300,17 @@ private:
         return send(std::get<SendTry>(next), now);
     }
 
+    /// How long the server is asked to keep the lock.
+    std::chrono::milliseconds ttl() const noexcept {
+        return plan_.attempts.lease.duration() + plan_.lock_delay;
+    }
+
     AcquisitionAction keep(const Acquired& ours) const {
         return KeepHold{.since = ours.since,
                         .fence = fence_,
                         .unclear = token_.unclear(),
-                        .others_wait = others_wait_};
+                        .others_wait = others_wait_,
+                        .prolonged = prolonged_};
     }
 
     /// A dead token is given up before the pause, and a new one made ready.
@@ -356,6 +367,7 @@ private:
         fault_ = nullptr;
         fence_ = grant->fence;
         others_wait_ = true;  // as they did when we began to; the next command will tell
+        prolonged_ = false;
         sent_ = *since;
         return acquired(now);
     }
@@ -383,7 +395,7 @@ private:
             may_be_told_ = true;
             token_.refused(answer.place, {.sent = sent_,
                                           .time = answer.time,
-                                          .ttl = plan_.attempts.lease.duration() + plan_.lock_delay,
+                                          .ttl = ttl(),
                                           .server = std::move(answer.server)});
             if (answer.will_be_told) answer.refusal.place = answer.place;
         }
@@ -487,6 +499,7 @@ private:
     std::chrono::milliseconds queue_ttl_{0};
     std::uint64_t fence_ = 0;   // of the lock that was taken; 0 without one
     bool others_wait_ = false;  // other processes, as the server said last
+    bool prolonged_ = false;    // it is kept for longer than we asked
 
     std::shared_ptr<const Error> fault_{};       // of the last try
     std::shared_ptr<const Error> told_fault_{};  // what was told of that

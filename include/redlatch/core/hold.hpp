@@ -187,8 +187,8 @@ public:
     // Likewise: its fencing token; 0 without one.
     std::uint64_t fence = 0;
 
-    /// A command that makes the lock last longer got no answer: the server may have it for longer than
-    /// the validity tells.
+    /// The server may have the lock for longer than the validity tells: a command that makes it last
+    /// longer got no answer, or an earlier waiter with the token has asked for more.
     std::atomic<bool> may_be_prolonged = false;
 
     /// Which commands with its token may be carried out after its release.

@@ -129,6 +129,7 @@ protected:
 
     Next carry_out(const KeepHold& keep) {
         hold_->open_tries.unclear = keep.unclear;
+        if (keep.prolonged) hold_->may_be_prolonged = true;
         hold_->nest.push_back(acquisition_);
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
@@ -291,6 +292,7 @@ protected:
             answer.kind = Kind::ours;
         } else if (view.is_taken(ReplyShape::acquired)) {
             answer.kind = Kind::ours;
+            answer.ttl = std::chrono::milliseconds{*view[1].integer()};
             answer.others_wait = view.size() > 2U && view[2].integer() > 0;
             answer.fence = view.size() == 5U ? number(view[4]) : 0;
         } else if (view.is_nil()) {
