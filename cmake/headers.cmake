@@ -50,6 +50,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/renewal.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp
+    include/redlatch/core/set_acquisition.hpp
     include/redlatch/core/transfer.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
@@ -133,6 +134,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/transferring.hpp
     include/redlatch/steps/lost.hpp
+    include/redlatch/steps/acquire_set.hpp
     include/redlatch/steps/inspect.hpp
     # async: the same without a thread that waits
     include/redlatch/async/async_call.hpp
@@ -147,6 +149,7 @@ set(REDLATCH_HEADERS
     include/redlatch/held.hpp
     include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp
+    include/redlatch/lock_set.hpp
     include/redlatch/lock_guard.hpp
     include/redlatch/completion_queue.hpp
     include/redlatch/metrics.hpp

@@ -85,18 +85,7 @@ REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
 REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
-    // Nested holds end with one command, the last one's: it says how many are left.
-    LockTable::Ending last;
-    for (;;) {
-        auto ending = session->locks().end_one_through(spec_.key(), this);
-        if (ending.hold != last.hold) {
-            Releasing{*session}.end(last, spec_.options.release_mode);
-        } else if (last.watched) {
-            session->renewal().dismiss_one(*last.hold);
-        }
-        if (ending.kind == LockTable::Ending::Kind::nothing) return;
-        last = std::move(ending);
-    }
+    end_all_through(*session, spec_.key(), this, spec_.options.release_mode);
 }
 
 REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {

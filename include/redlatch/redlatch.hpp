@@ -1,6 +1,7 @@
 #pragma once
 
-// Distributed locks on Redis. Everything that most programs need; `<redlatch/metrics.hpp>` is apart.
+// Distributed locks on Redis. Everything that most programs need; `<redlatch/lock_set.hpp>` and
+// `<redlatch/metrics.hpp>` are apart.
 
 #include <redlatch/client.hpp>
 #include <redlatch/completion_queue.hpp>

@@ -11,4 +11,5 @@
 #endif
 #define REDLATCH_SOURCE
 
+#include <redlatch/lock_set.hpp>
 #include <redlatch/redlatch.hpp>

@@ -156,6 +156,11 @@ public:
         observe([error](Observer& observer) { observer.error(error); });
     }
 
+    /// Destroys it on a callback thread, as that may wait for somebody's callback.
+    void destroy_later(std::shared_ptr<void> object) {
+        notifier_.post([object = std::move(object)] {});
+    }
+
     /// From now on tells of a loss by the time validity ends, whatever the server does.
     void watch_clock(const std::shared_ptr<Hold>& hold) {
         if (!hold->watched_by_notifier.exchange(true)) notifier_.watch(hold);

@@ -5,6 +5,7 @@
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/check_lock.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -24,12 +25,14 @@ protected:
     using Machine = ExtensionMachine;
     using Action = Machine::Action;
 
-    ExtensionSteps(Session& session, std::shared_ptr<Hold> hold, Lease lease)
+    ExtensionSteps(Session& session, std::shared_ptr<Hold> hold, Lease lease,
+                   TimePoint give_up_at = TimePoint::max())
         : session_(&session),
           hold_(std::move(hold)),
           machine_({.lease = lease,
                     .last_end = hold_->last_end(),
-                    .give_up_at = saturating_add(Clock::now(), session.command_timeout())}) {}
+                    .give_up_at = std::min(
+                        give_up_at, saturating_add(Clock::now(), session.command_timeout()))}) {}
 
     ~ExtensionSteps() = default;
 
@@ -80,8 +83,8 @@ protected:
 /// `command_timeout`.
 class Extending : private ExtensionSteps {
 public:
-    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease)
-        : ExtensionSteps(session, std::move(hold), lease) {}
+    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease, TimePoint give_up_at)
+        : ExtensionSteps(session, std::move(hold), lease, give_up_at) {}
 
     Result<void> run() {
         Action action = begin();
@@ -116,9 +119,10 @@ inline Result<void> check_extension(const Session& session, const Hold& hold, Le
     return fits;
 }
 
-inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease) {
+inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease,
+                                TimePoint give_up_at = TimePoint::max()) {
     if (auto fits = check_extension(session, *hold, lease); !fits) return fits;
-    return Extending{session, hold, lease}.run();
+    return Extending{session, hold, lease, give_up_at}.run();
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -4,6 +4,7 @@
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -24,13 +25,16 @@ protected:
     using Machine = ReleaseMachine;
     using Action = Machine::Action;
 
-    explicit ReleaseSteps(Session& session) : session_(&session) {}
+    /// `give_up_at`: where several are to end within one `command_timeout`.
+    explicit ReleaseSteps(Session& session, TimePoint give_up_at = TimePoint::max())
+        : session_(&session), give_up_at_(give_up_at) {}
     ~ReleaseSteps() = default;
 
     Action begin(const LockTable::Ending& ending, ReleaseMode mode) {
         hold_ = ending.hold;
         const TimePoint now = Clock::now();
-        const TimePoint give_up_at = saturating_add(now, session_->command_timeout());
+        const TimePoint give_up_at =
+            std::min(give_up_at_, saturating_add(now, session_->command_timeout()));
         return machine_.begin(how(ending, mode, give_up_at), now);
     }
 
@@ -163,6 +167,7 @@ protected:
     }
 
     Session* session_;
+    TimePoint give_up_at_;
     ReleaseMachine machine_{};
     std::shared_ptr<Hold> hold_{};
     std::shared_ptr<Hold> to_{};  // to whose token the lock moves

@@ -15,7 +15,8 @@ namespace redlatch::inline v0::detail {
 /// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`.
 class Releasing : private ReleaseSteps {
 public:
-    explicit Releasing(Session& session) : ReleaseSteps(session) {}
+    explicit Releasing(Session& session, TimePoint give_up_at = TimePoint::max())
+        : ReleaseSteps(session, give_up_at) {}
 
     Result<Release> end(const LockTable::Ending& ending) {
         return run(ending, ReleaseMode::confirmed).value_or(Release::not_held);
@@ -123,5 +124,22 @@ private:
 
     std::uint64_t told_ = 0;  // of several masters, those that have heard the last command, or will
 };
+
+/// Ends all that was taken through one handle and not returned.
+inline void end_all_through(Session& session, const std::string& key, const void* through,
+                            ReleaseMode mode, TimePoint give_up_at = TimePoint::max()) {
+    // Nested holds end with one command, the last one's: it says how many are left.
+    LockTable::Ending last;
+    for (;;) {
+        auto ending = session.locks().end_one_through(key, through);
+        if (ending.hold != last.hold) {
+            Releasing{session, give_up_at}.end(last, mode);
+        } else if (last.watched) {
+            session.renewal().dismiss_one(*last.hold);
+        }
+        if (ending.kind == LockTable::Ending::Kind::nothing) return;
+        last = std::move(ending);
+    }
+}
 
 }  // namespace redlatch::inline v0::detail

@@ -38,8 +38,8 @@ public:
     /// The last action, `Moved` or `Failed`.
     Action run() {
         Action action = machine_.begin(Clock::now());
-        while (const auto next =
-                   std::visit([this](const auto& wanted) { return carry_out(wanted); }, action)) {
+        while (const auto next = std::visit(
+                   [this](const auto& wanted) { return this->carry_out(wanted); }, action)) {
             action = *next;
         }
         if (auto* failed = std::get_if<Machine::Failed>(&action)) {

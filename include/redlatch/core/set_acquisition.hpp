@@ -1,0 +1,114 @@
+#pragma once
+
+#include <redlatch/clock.hpp>
+#include <redlatch/core/attempts.hpp>
+#include <redlatch/core/handoff.hpp>
+#include <redlatch/error.hpp>
+#include <redlatch/types.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+#include <variant>
+
+namespace redlatch::inline v0::detail {
+
+/// Takes several locks, one after the other in one order for all, within one wait: event in, action out.
+/// Knows no server and reads no clock.
+class SetAcquisition {
+public:
+    // The actions.
+
+    /// Take this one, and have those before renewed meanwhile. A loss of one of those ends the wait. Then
+    /// `taken()` or `refused()`.
+    struct Take {
+        std::size_t member;
+        Wait wait;
+    };
+    /// Give a full lease to those that got theirs before `since`. Then `refreshed()`.
+    struct Refresh {
+        TimePoint since;
+        TimePoint answer_by;
+    };
+    /// Give back all that were taken. Then `given_back()`.
+    struct GiveBack {};
+    /// All are held.
+    struct Done {};
+    /// None is, for that error.
+    struct Failed {
+        Error error;
+    };
+    using Action = std::variant<Take, Refresh, GiveBack, Done, Failed>;
+
+    SetAcquisition(std::size_t members, Wait wait, Lease lease, TimePoint now)
+        : members_(members),
+          wait_(wait),
+          lease_(lease),
+          deadline_(saturating_add(now, std::max(wait.duration(), Clock::duration::zero()))) {}
+
+    Action begin(TimePoint now) { return take(now); }
+
+    /// `all_held`: those that were taken before are not lost. `oldest`: when the first of them got its lease.
+    Action taken(bool all_held, TimePoint oldest, TimePoint now) {
+        ++taken_;
+        if (!all_held) return lost(now);
+        if (taken_ < members_) return take(now);
+        const auto longest =
+            std::min<Clock::duration>(longest_unrefreshed, Clock::duration{lease_.duration()} / 3);
+        const TimePoint since = saturating_add(now, -longest);
+        if (oldest >= since) return Done{};
+        return Refresh{since, wait_.is_none() ? TimePoint::max()
+                                              : saturating_add(deadline_, last_answer_slack)};
+    }
+
+    /// `by_loss`: its wait was cut short as one of those before was lost.
+    Action refused(Error why, bool by_loss, TimePoint now) {
+        if (by_loss) return lost(now);
+        return give_up(std::move(why));
+    }
+
+    Action refreshed(bool all_held, TimePoint now) {
+        if (all_held) return Done{};
+        return lost(now);
+    }
+
+    Action given_back(TimePoint now) {
+        taken_ = 0;
+        if (over_) return Failed{std::move(error_)};
+        return take(now);
+    }
+
+private:
+    bool is_over(TimePoint now) const noexcept { return wait_.is_none() || now >= deadline_; }
+
+    Action take(TimePoint now) {
+        if (wait_.is_none() || wait_.is_unlimited()) return Take{taken_, wait_};
+        if (taken_ > 0 && now >= deadline_)
+            return give_up(out_of_time("not all were free in time"));
+        return Take{taken_, std::max(saturating_sub(deadline_, now), Clock::duration::zero())};
+    }
+
+    Action lost(TimePoint now) {
+        if (is_over(now)) return give_up(out_of_time("one was lost while others were waited for"));
+        return GiveBack{};
+    }
+
+    Action give_up(Error why) {
+        over_ = true;
+        error_ = std::move(why);
+        return GiveBack{};
+    }
+
+    static Error out_of_time(const char* why) { return {Errc::timed_out, {}, {}, why, {}}; }
+
+    std::size_t members_;
+    Wait wait_;
+    Lease lease_;
+    TimePoint deadline_;
+    std::size_t taken_ = 0;
+    bool over_ = false;
+    Error error_{};
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,410 @@
+#pragma once
+
+#include <redlatch/client.hpp>
+#include <redlatch/compilation.hpp>
+#include <redlatch/held.hpp>
+#include <redlatch/options.hpp>
+#include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/policy/scripts.hpp>
+#include <redlatch/policy/simple.hpp>
+#include <redlatch/policy/watchdog.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/types.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <ranges>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/steps/acquire_set.hpp>
+#include <redlatch/steps/thread_serial.hpp>
+
+#include <algorithm>
+#endif
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+class LockSetImpl;
+class HoldsOfSet;
+}  // namespace detail
+
+/// The name of a lock in a `LockSet`: bytes of any kind.
+class LockName {
+public:
+    /// Throws `LockError` with `Errc::invalid_argument` for a null pointer.
+    LockName(const char* text) : text_(detail::string_of(text, "the lock's name")) {}
+    LockName(std::string text) : text_(std::move(text)) {}
+    LockName(std::string_view text) : text_(text) {}
+
+    const std::string& text() const noexcept { return text_; }
+
+private:
+    std::string text_;
+};
+
+/// All locks of a `LockSet`, held as one, and released together at the end of its life. It is held as long as
+/// all of them are. As a `Held` it belongs to its acquisition: any thread may release it, it outlives its
+/// `LockSet`, and in a forked child it holds nothing.
+///
+/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and `fence()`.
+class [[nodiscard]] HeldSet {
+public:
+    /// Holds nothing.
+    HeldSet() = default;
+    HeldSet(HeldSet&&) = default;
+    HeldSet& operator=(HeldSet&& other) noexcept {
+        if (this != &other) {
+            end();
+            holds_ = std::move(other.holds_);
+        }
+        return *this;
+    }
+    /// Releases all, as `release()` does, and waits as `LockOptions::release_mode` says.
+    ~HeldSet() { end(); }
+
+    /// Releases all. Blocks for at most `command_timeout` in all. Whatever the outcome, nothing is held
+    /// afterwards. `expired` where one was gone before, `still_held` where one was nested.
+    ///
+    /// Errors: those of `Held::release()`, of the first that has one.
+    Result<Release> release() noexcept;
+
+    /// Makes all last `lease` from now on, one after the other; the validity is the least of theirs. Blocks for
+    /// at most `command_timeout` in all.
+    ///
+    /// Errors: those of `Held::extend()`. The first ends it, so that others may last longer.
+    Result<void> extend(Lease lease) noexcept;
+
+    /// Whether the validity of all is running now. No I/O.
+    bool held() const noexcept;
+
+    /// How much is left of the one that ends first, rounded down. No I/O.
+    std::chrono::milliseconds remaining() const noexcept;
+
+    /// The worst of theirs. No I/O.
+    HoldState state() const noexcept;
+
+    /// Fires with the first that is lost; see `Held::lost()`.
+    std::stop_token lost() const;
+
+    /// The fencing token of one of them; 0 for a name that is not there, and where the policy is not `Fenced`.
+    std::uint64_t fence(std::string_view name) const noexcept;
+
+private:
+    friend detail::LockSetImpl;
+
+    explicit HeldSet(std::shared_ptr<detail::HoldsOfSet> holds) : holds_(std::move(holds)) {}
+
+    void end() noexcept;
+
+    std::shared_ptr<detail::HoldsOfSet> holds_;
+};
+
+namespace detail {
+
+/// What a `LockSet` does, whatever its policy.
+class LockSetImpl {
+public:
+    LockSetImpl(const Client& client, std::vector<std::string> names, const LockOptions& options,
+                const PolicyTraits& traits);
+    LockSetImpl(const LockSetImpl&) = delete;
+    LockSetImpl& operator=(const LockSetImpl&) = delete;
+    ~LockSetImpl();
+
+    void take(const AcquireOptions& options);
+    bool try_take(const AcquireOptions& options);
+    void unlock() noexcept;
+    Result<HeldSet> acquire(const AcquireOptions& options) noexcept;
+
+private:
+    std::vector<LockSpec> specs_;  // in the order of their names' bytes
+};
+
+}  // namespace detail
+
+/// Several locks of one policy, taken as one: all or none. They are taken one after the other in the order of
+/// their names' bytes, so sets never wait for each other in a circle, whatever the order in which they name
+/// their locks. (A set and single locks that are taken in another order may.) While a later one is waited
+/// for, those before are renewed; if one is lost meanwhile, all are given back, and the set begins anew within
+/// its wait. In the end all have their whole lease.
+///
+/// Models Lockable and TimedLockable. What `lock()` and `try_lock()` took belongs to the calling thread, and
+/// is ended by its `unlock()`, or when the set is destroyed. All members may be called from any thread.
+template <LockPolicy Policy = Watchdog<Simple>>
+class LockSet {
+public:
+    using policy_type = Policy;
+
+    /// No I/O. Throws `LockError` with `Errc::invalid_argument` for no name, one that is there twice, and what a
+    /// `Lock` refuses.
+    LockSet(Client& client, std::initializer_list<LockName> names, LockOptions options = {})
+        : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
+
+    /// The same for a range of strings.
+    template <std::ranges::input_range Names>
+        requires std::constructible_from<LockName, std::ranges::range_reference_t<const Names>>
+        LockSet(Client& client, const Names& names, LockOptions options = {})
+            : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
+
+        LockSet(const LockSet&) = delete;
+        LockSet& operator=(const LockSet&) = delete;
+        /// Ends what `lock()` and `try_lock()` took and nobody unlocked, as `unlock()` does.
+        ~LockSet() = default;
+
+        /// Waits without limit for all; throws as `Lock::lock()` does.
+        void lock() {
+            impl_.take({});
+        }
+        void lock(Lease lease) {
+            impl_.take({.lease = lease});
+        }
+
+        /// Tries each once. May fail beside another set although all become free together.
+        [[nodiscard]] bool try_lock() {
+            return impl_.try_take({.wait = Wait::none()});
+        }
+
+        /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
+        /// `Lock::try_lock_for()` does.
+        [[nodiscard]] bool try_lock_for(Wait wait) {
+            return impl_.try_take({.wait = wait});
+        }
+        [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
+            return impl_.try_take({.wait = wait, .lease = lease});
+        }
+        template <class AnyClock, class Duration>
+        [[nodiscard]] bool try_lock_until(
+            const std::chrono::time_point<AnyClock, Duration>& deadline) {
+            using Wide = std::chrono::duration<long double, std::nano>;
+            const Wide left =
+                Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
+            return impl_.try_take({.wait = left});
+        }
+
+        /// Ends the calling thread's innermost hold of each. Waits as `LockOptions::release_mode` says, for at most
+        /// `command_timeout` in all. The outcomes go to the observer.
+        void unlock() noexcept {
+            impl_.unlock();
+        }
+
+        /// Takes all as one object. Never throws.
+        [[nodiscard]] Result<HeldSet> acquire(const AcquireOptions& options = {}) noexcept {
+            return impl_.acquire(options);
+        }
+
+    private:
+        LockSet(Client& client, std::vector<std::string> names, const LockOptions& options,
+                const detail::PolicyTraits& traits)
+            : impl_(client, std::move(names), options, traits) {}
+
+        template <class Names>
+        static std::vector<std::string> texts_of(const Names& names) {
+            std::vector<std::string> texts;
+            for (const auto& name : names) texts.push_back(LockName{name}.text());
+            return texts;
+        }
+
+        detail::LockSetImpl impl_;
+};
+
+#if REDLATCH_DEFINITIONS
+
+namespace detail {
+
+/// The holds of one acquisition of a set.
+class HoldsOfSet {
+public:
+    HoldsOfSet(std::shared_ptr<SharedClient> client, std::vector<HoldRef> refs,
+               ReleaseMode release_mode)
+        : client_(std::move(client)), refs_(std::move(refs)), release_mode_(release_mode) {}
+
+    bool are_ours() const noexcept { return refs_.front().is_ours(); }
+    const std::vector<HoldRef>& refs() const noexcept { return refs_; }
+    Session& session() const { return client_->session(); }
+    ReleaseMode release_mode() const noexcept { return release_mode_; }
+
+    std::stop_token lost() {
+        const std::lock_guard lock{mutex_};
+        if (loss_ == nullptr) {
+            loss_ = std::make_shared<AnyStop>();
+            for (const HoldRef& ref : refs_) loss_->add(lost_token(session(), ref.hold));
+        }
+        return loss_->token();
+    }
+
+    /// Nobody is told of a loss any more.
+    void forget_loss() {
+        if (loss_ != nullptr) session().destroy_later(std::move(loss_));
+    }
+
+private:
+    std::shared_ptr<SharedClient> client_;
+    std::vector<HoldRef> refs_;
+    ReleaseMode release_mode_;
+    std::mutex mutex_;
+    std::shared_ptr<AnyStop> loss_;  // made for the first who asks
+};
+
+/// What is worth telling of two outcomes.
+inline Result<Release> worse(Result<Release> a, Result<Release> b) {
+    if (!a || !b) return a ? std::move(b) : std::move(a);
+    for (const Release outcome : {Release::expired, Release::not_held, Release::still_held}) {
+        if (*a == outcome || *b == outcome) return outcome;
+    }
+    return Release::released;
+}
+
+REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::string> names,
+                                         const LockOptions& options, const PolicyTraits& traits) {
+    if (names.empty()) throw LockError{invalid("a set of locks needs a name")};
+    std::ranges::sort(names);
+    if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+        Error error = invalid("the name is there twice in a set of locks");
+        error.key = *twice;
+        throw LockError{std::move(error)};
+    }
+    for (std::string& name : names) {
+        specs_.push_back(check(LockSpec{.client = Access::shared(client),
+                                        .keys = std::make_shared<const LockKeys>(std::move(name)),
+                                        .traits = traits,
+                                        .options = options})
+                             .value());
+    }
+}
+
+REDLATCH_INLINE LockSetImpl::~LockSetImpl() {
+    if (specs_.empty()) return;
+    Session* const session = specs_.front().client->existing_session();
+    if (session == nullptr) return;
+    const TimePoint end = saturating_add(Clock::now(), session->command_timeout());
+    for (auto spec = specs_.rbegin(); spec != specs_.rend(); ++spec) {
+        end_all_through(*session, spec->key(), this, spec->options.release_mode, end);
+    }
+}
+
+REDLATCH_INLINE void LockSetImpl::take(const AcquireOptions& options) {
+    auto refs = AcquiringSet{specs_.front().client->session(), specs_, options, this}.run();
+    if (!refs) throw LockError{std::move(refs).error()};
+}
+
+REDLATCH_INLINE bool LockSetImpl::try_take(const AcquireOptions& options) {
+    auto refs = AcquiringSet{specs_.front().client->session(), specs_, options, this}.run();
+    if (!refs && refs.error().code != Errc::timed_out) throw LockError{std::move(refs).error()};
+    return refs.has_value();
+}
+
+REDLATCH_INLINE void LockSetImpl::unlock() noexcept {
+    Session& session = specs_.front().client->session();
+    const TimePoint end = saturating_add(Clock::now(), session.command_timeout());
+    for (auto spec = specs_.rbegin(); spec != specs_.rend(); ++spec) {
+        const auto ending = session.locks().end_innermost(spec->key(), this_thread());
+        if (ending.kind == LockTable::Ending::Kind::nothing) {
+            Releasing{session}.tell_not_held(spec->key());
+        } else {
+            Releasing{session, end}.end(ending, spec->options.release_mode);
+        }
+    }
+}
+
+REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire(const AcquireOptions& options) noexcept {
+    const LockSpec& first = specs_.front();
+    auto refs = AcquiringSet{first.client->session(), specs_, options, nullptr}.run();
+    if (!refs) return Unexpected{std::move(refs).error()};
+    return HeldSet{
+        std::make_shared<HoldsOfSet>(first.client, *std::move(refs), first.options.release_mode)};
+}
+
+}  // namespace detail
+
+REDLATCH_INLINE Result<Release> HeldSet::release() noexcept {
+    const auto holds = std::move(holds_);
+    if (holds == nullptr || !holds->are_ours()) return Release::not_held;
+    holds->forget_loss();
+    detail::Session& session = holds->session();
+    const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
+    Result<Release> outcome = Release::released;
+    for (auto ref = holds->refs().rbegin(); ref != holds->refs().rend(); ++ref) {
+        outcome = detail::worse(std::move(outcome),
+                                detail::Releasing{session, end}.end(
+                                    session.locks().end_acquisition(*ref->hold, ref->id)));
+    }
+    return outcome;
+}
+
+REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
+    if (holds_ == nullptr || !holds_->are_ours()) {
+        return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    }
+    detail::Session& session = holds_->session();
+    const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
+    for (const auto& ref : holds_->refs()) {
+        auto done = detail::extend_hold(session, ref.hold, lease, end);
+        if (!done) return done;
+    }
+    return {};
+}
+
+REDLATCH_INLINE bool HeldSet::held() const noexcept {
+    if (holds_ == nullptr || !holds_->are_ours()) return false;
+    return std::ranges::all_of(
+        holds_->refs(), [now = Clock::now()](const auto& ref) { return ref.hold->valid(now); });
+}
+
+REDLATCH_INLINE std::chrono::milliseconds HeldSet::remaining() const noexcept {
+    if (holds_ == nullptr || !holds_->are_ours()) return std::chrono::milliseconds::zero();
+    auto least = std::chrono::milliseconds::max();
+    for (const auto& ref : holds_->refs()) {
+        least = std::min(least, ref.hold->remaining(Clock::now()));
+    }
+    return least;
+}
+
+REDLATCH_INLINE HoldState HeldSet::state() const noexcept {
+    if (holds_ == nullptr || !holds_->are_ours()) return HoldState::none;
+    const auto now = Clock::now();
+    HoldState worst = HoldState::held;
+    for (const auto& ref : holds_->refs()) {
+        const HoldState state = ref.hold->state(now);
+        if (state == HoldState::lost || state == HoldState::none) return HoldState::lost;
+        if (state == HoldState::uncertain) worst = state;
+    }
+    return worst;
+}
+
+REDLATCH_INLINE std::stop_token HeldSet::lost() const {
+    if (holds_ == nullptr || !holds_->are_ours()) return detail::stopped_token();
+    return holds_->lost();
+}
+
+REDLATCH_INLINE std::uint64_t HeldSet::fence(std::string_view name) const noexcept {
+    if (holds_ == nullptr || !holds_->are_ours()) return 0;
+    for (const auto& ref : holds_->refs()) {
+        if (ref.hold->key() == name) return ref.hold->fence;
+    }
+    return 0;
+}
+
+REDLATCH_INLINE void HeldSet::end() noexcept {
+    const auto holds = std::move(holds_);
+    if (holds == nullptr || !holds->are_ours()) return;
+    holds->forget_loss();
+    detail::Session& session = holds->session();
+    const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
+    for (auto ref = holds->refs().rbegin(); ref != holds->refs().rend(); ++ref) {
+        detail::Releasing{session, end}.end(session.locks().end_acquisition(*ref->hold, ref->id),
+                                            holds->release_mode());
+    }
+}
+
+#endif
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,254 @@
+// `LockSet`: several locks taken and held as one.
+
+#include "lock_test.hpp"
+#include "support/proxy.hpp"
+#include <redlatch/lock_set.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+template <class Policy>
+class SetOf : public LockTest {
+protected:
+    LockSet<Policy> set_{client_, {"b", "a"}};
+    Lock<Policy> a_{other_client_, "a"};
+    Lock<Policy> b_{other_client_, "b"};
+
+    bool nothing_left() {
+        return eventually([&] { return redis_.keys().empty(); });
+    }
+};
+TYPED_TEST_SUITE(SetOf, AllPolicies);
+
+TYPED_TEST(SetOf, holds_all_its_locks) {
+    auto held = this->set_.acquire();
+    ASSERT_TRUE(held.has_value()) << held.error().describe();
+    EXPECT_EQ(this->redis_.keys(), (std::vector<std::string>{"a", "b"}));
+    EXPECT_FALSE(this->a_.try_lock());
+    EXPECT_FALSE(this->b_.try_lock());
+    EXPECT_TRUE(held->held());
+    EXPECT_EQ(held->state(), HoldState::held);
+    EXPECT_GT(held->remaining(), 20s);
+    EXPECT_FALSE(held->lost().stop_requested());
+    EXPECT_EQ(held->release().value(), Release::released);
+    EXPECT_TRUE(this->redis_.keys().empty());
+    EXPECT_FALSE(held->held());
+    EXPECT_EQ(held->state(), HoldState::none);
+    EXPECT_EQ(held->remaining(), 0ms);
+    EXPECT_TRUE(held->lost().stop_requested());
+    EXPECT_EQ(held->release().value(), Release::not_held);
+    EXPECT_EQ(code_of(held->extend(10s)), Errc::not_held);
+}
+
+TYPED_TEST(SetOf, is_held_by_all_or_by_none) {
+    const auto other = this->b_.acquire();
+    EXPECT_FALSE(this->set_.try_lock());
+    EXPECT_FALSE(this->set_.try_lock_for(20ms));
+    EXPECT_EQ(code_of(this->set_.acquire({.wait = 20ms})), Errc::timed_out);
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("a"); }));
+    EXPECT_EQ(this->redis_.type("b") == "none", false);
+}
+
+TYPED_TEST(SetOf, works_with_the_standard_guards) {
+    { const std::lock_guard scope{this->set_}; }
+    {
+        const std::unique_lock scope{this->set_, 30s};
+        ASSERT_TRUE(scope.owns_lock());
+        EXPECT_TRUE(this->redis_.exists("a") && this->redis_.exists("b"));
+    }
+    EXPECT_TRUE(this->redis_.keys().empty());
+    {
+        LockSet<TypeParam> forgetful{this->client_, std::vector<std::string>{"a", "c"}};
+        forgetful.lock();
+        EXPECT_TRUE(this->redis_.exists("c"));
+    }
+    EXPECT_TRUE(this->redis_.keys().empty()) << "what nobody unlocked";
+}
+
+TYPED_TEST(SetOf, waits_for_each_of_them) {
+    auto other = this->b_.acquire();
+    auto held = std::async(std::launch::async, [&] { return this->set_.acquire(); });
+    ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
+    EXPECT_TRUE(this->redis_.exists("a")) << "taken in the order of their bytes";
+    static_cast<void>(other->release());
+    EXPECT_TRUE(held.get()->held());
+}
+
+TYPED_TEST(SetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 3s}};
+    auto other = this->b_.acquire();
+    auto held = std::async(std::launch::async, [&] { return set.acquire(); });
+    ASSERT_TRUE(eventually([&] {
+        const auto ttl = this->redis_.pttl("a");
+        return ttl > 0 && ttl < 2500;
+    }));
+    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 2600; })) << "renewed";
+    static_cast<void>(other->release());
+    auto all = held.get();
+    ASSERT_TRUE(all.has_value()) << all.error().describe();
+    EXPECT_GT(all->remaining(), 1500ms);
+}
+
+TYPED_TEST(SetOf, begins_anew_where_one_is_lost_while_another_is_waited_for) {
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 3s}};
+    auto other = this->b_.acquire();
+    auto held = std::async(std::launch::async, [&] { return set.acquire(); });
+    ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
+    const std::string first = this->a_.inspect().value().owner;
+    this->redis_.del("a");
+    ASSERT_TRUE(eventually([&] {
+        const auto owner = this->a_.inspect().value().owner;
+        return !owner.empty() && owner != first;
+    })) << "by another token";
+    static_cast<void>(other->release());
+    EXPECT_TRUE(held.get()->held());
+}
+
+TYPED_TEST(SetOf, is_lost_with_the_first_of_them) {
+    auto held = this->set_.acquire();
+    const std::stop_token lost = held->lost();
+    EXPECT_EQ((Lock<TypeParam>{this->client_, "b"}.force_unlock().value()), Forced::removed);
+    EXPECT_TRUE(fires(lost));
+    EXPECT_FALSE(held->held());
+    EXPECT_EQ(held->state(), HoldState::lost);
+    EXPECT_EQ(held->remaining(), 0ms);
+    EXPECT_EQ(code_of(held->extend(10s)), Errc::lost);
+    EXPECT_EQ(held->release().value(), Release::expired);
+    EXPECT_TRUE(this->redis_.keys().empty());
+}
+
+TYPED_TEST(SetOf, lasts_longer_where_all_do) {
+    auto held = this->set_.acquire();
+    EXPECT_TRUE(held->extend(90s).has_value());
+    EXPECT_GT(held->remaining(), 60s);
+    EXPECT_EQ(code_of(held->extend(1ms)), Errc::invalid_argument);
+}
+
+TYPED_TEST(SetOf, is_cancelled_by_a_stop) {
+    const auto other = this->b_.acquire();
+    std::stop_source stop;
+    auto held = std::async(std::launch::async,
+                           [&] { return code_of(this->set_.acquire({.stop = stop.get_token()})); });
+    ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
+    stop.request_stop();
+    EXPECT_EQ(held.get(), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("a"); }));
+}
+
+TYPED_TEST(SetOf, may_be_released_by_any_thread_and_outlives_its_set) {
+    auto set = std::make_unique<LockSet<TypeParam>>(this->client_,
+                                                    std::initializer_list<LockName>{"a", "b"});
+    auto held = set->acquire({.owner = Owner::hold});
+    set.reset();
+    HeldSet moved = *std::move(held);
+    EXPECT_TRUE(moved.held());
+    on_another_thread([&] { return moved.release().value(); });
+    EXPECT_TRUE(this->redis_.keys().empty());
+}
+
+TYPED_TEST(SetOf, that_is_given_up_leaves_no_tombstone) {
+    const auto other = this->b_.acquire();
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.min_hold = 1h}};
+    EXPECT_FALSE(set.try_lock());
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("a"); }));
+}
+
+TYPED_TEST(SetOf, with_a_min_hold_leaves_a_tombstone_of_each) {
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.min_hold = 1h}};
+    { const std::lock_guard scope{set}; }
+    for (const char* const name : {"a", "b"}) {
+        EXPECT_TRUE(
+            Lock<TypeParam>(this->client_, name).inspect().value().owner.ends_with(":min_hold"));
+    }
+}
+
+using LocksAsOne = LockTest;
+
+TEST_F(LocksAsOne, wait_for_each_other_in_no_circle) {
+    constexpr int rounds = 40;
+    Lock<> check{client_, "x"};
+    std::atomic<int> inside{0};
+    std::atomic<int> done{0};
+    const std::vector<std::vector<std::string>> orders{
+        {"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"c", "b"}};
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < 8; ++i) {
+        threads.emplace_back([&, i] {
+            LockSet<Simple> set{i % 2 == 0 ? client_ : other_client_, orders[i % orders.size()]};
+            for (int round = 0; round < rounds; ++round) {
+                const auto held = set.acquire({.wait = 60s});
+                if (!held) return;
+                EXPECT_EQ(++inside, 1) << "b is in all of them";
+                --inside;
+                ++done;
+            }
+        });
+    }
+    threads.clear();
+    EXPECT_EQ(done, 8 * rounds);
+}
+
+TEST_F(LocksAsOne, nest_in_what_their_thread_holds) {
+    Lock<Reentrant> a{client_, "a"};
+    LockSet<Reentrant> set{client_, {"a", "b"}};
+    const std::lock_guard outer{a};
+    auto held = set.acquire();
+    ASSERT_TRUE(held.has_value());
+    EXPECT_EQ(a.inspect().value().hold_count, 2U);
+    EXPECT_EQ(held->release().value(), Release::still_held);
+    EXPECT_FALSE(redis_.exists("b"));
+    EXPECT_TRUE(a.held());
+}
+
+TEST_F(LocksAsOne, are_a_deadlock_where_their_thread_holds_one_already) {
+    Lock<Simple> b{client_, "b"};
+    LockSet<Simple> set{client_, {"a", "b"}};
+    const std::lock_guard outer{b};
+    EXPECT_EQ(code_of(set.acquire()), Errc::deadlock);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("a"); }));
+    EXPECT_TRUE(b.held());
+}
+
+TEST_F(LocksAsOne, have_a_fencing_token_each) {
+    LockSet<Fenced<Simple>> set{client_, {"a", "b"}};
+    const auto held = set.acquire();
+    EXPECT_EQ(std::to_string(held->fence("a")), redis_.get("redlatch:fence:{a}"));
+    EXPECT_EQ(std::to_string(held->fence("b")), redis_.get("redlatch:fence:{b}"));
+    EXPECT_EQ(held->fence("c"), 0U);
+}
+
+TEST_F(LocksAsOne, with_bad_names_are_refused_before_any_io) {
+    const auto refused = [&](const std::vector<std::string>& names) {
+        try {
+            const LockSet<> set{client_, names};
+        } catch (const LockError& error) {
+            return error.error().code == Errc::invalid_argument;
+        }
+        return false;
+    };
+    EXPECT_TRUE(refused({}));
+    EXPECT_TRUE(refused({"a", "b", "a"}));
+    EXPECT_TRUE(refused({"a", ""}));
+    EXPECT_TRUE(refused({"redlatch:a"}));
+    EXPECT_EQ(client_.ping().has_value(), true);
+}
+
+TEST_F(LocksAsOne, are_released_within_one_command_timeout) {
+    Proxy proxy{server_.uri()};
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 500ms}};
+    LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f", "g", "h"}};
+    auto held = set.acquire();
+    ASSERT_TRUE(held.has_value()) << held.error().describe();
+    proxy.black_hole();
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(held->release().has_value());
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 2500ms) << "and not eight times as long";
+}
+
+}  // namespace
+}  // namespace redlatch::test
