@@ -31,6 +31,7 @@ else()
 endif()
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 configure_file(cmake/redlatch.pc.in redlatch.pc @ONLY)
+configure_file(cmake/redlatch-tls.pc.in redlatch-tls.pc @ONLY)
 
 install(FILES
     "${PROJECT_BINARY_DIR}/redlatch-config.cmake"
@@ -39,5 +40,6 @@ install(FILES
     cmake/redlatch-asio.cmake
     cmake/redlatch-compiled.cmake
     DESTINATION "${package_dir}")
-install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" DESTINATION "${pkgconfig_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" "${PROJECT_BINARY_DIR}/redlatch-tls.pc"
+    DESTINATION "${pkgconfig_dir}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
