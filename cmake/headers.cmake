@@ -69,12 +69,14 @@ set(REDLATCH_HEADERS
     include/redlatch/net/socket.hpp
     include/redlatch/net/wake_descriptor.hpp
     include/redlatch/net/background_call.hpp
+    include/redlatch/net/detached_calls.hpp
     include/redlatch/net/resolve.hpp
     include/redlatch/net/pending_replies.hpp
     include/redlatch/net/stream.hpp
     include/redlatch/net/tls_layer.hpp
     include/redlatch/net/connection.hpp
     include/redlatch/net/pipeline.hpp
+    include/redlatch/net/log_in.hpp
     include/redlatch/net/dialer.hpp
     include/redlatch/net/own_connection.hpp
     include/redlatch/net/exchange.hpp

@@ -187,6 +187,15 @@ struct ConnectionFactory {
     std::string name = "own connection";
 };
 
+/// What a connection logs in with. Without a user: as the default one; without both: not at all.
+struct Credentials {
+    std::string user{};
+    std::string password{};
+};
+
+/// Gives them. See `ClientOptions::credentials`.
+using CredentialsFunction = std::function<Credentials()>;
+
 /// How a `Client` reaches its servers. Checked when the `Client` is made.
 struct ClientOptions {
     /// The server, here or in `factories`; or several masters that know nothing of each other, best
@@ -214,6 +223,14 @@ struct ClientOptions {
     /// new ones; a longer lease is refused. 0: every restart keeps all data (`appendfsync always`), or
     /// takes longer than any lease. Default: 30 s.
     std::chrono::milliseconds longest_lease{std::chrono::seconds{30}};
+
+    /// How to log in, for passwords that expire; in place of a user or password in the URI. Is called for the
+    /// first connection, and again when a server has refused what it gave last: only if that is
+    /// refused too, the error is `Errc::denied`. What it throws is taken for `Errc::unavailable`, and never
+    /// quoted. It runs on a thread of its own with no mutex held; who needs a connection waits for
+    /// `connect_timeout` at most. It may still run when the client is gone, so it has to own what it needs.
+    /// It is not for the Sentinels themselves, nor for `factories`. Default: the URI says it.
+    CredentialsFunction credentials{};
 
     /// With `redis+sentinel://`: how to log in to the Sentinels themselves. The URI's own user and
     /// password are for the master. Default: not at all.

@@ -4,6 +4,7 @@
 #include <redlatch/net/connection.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
+#include <redlatch/net/log_in.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -87,12 +88,42 @@ struct DialOptions {
     std::shared_ptr<const TlsLayer> tls;  ///< null where no endpoint wants it
     Examine examine;                      ///< may be empty
     std::shared_ptr<Resolver> resolver;
+    std::shared_ptr<LogIn> log_in;  ///< null where the endpoints say how to log in
 
     Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
         const Limit own = limit.within(connect_timeout);
-        auto connection = Connection::open(endpoint, client_name, tls.get(), *resolver, own);
+        return log_in == nullptr ? open(endpoint, own) : open_with_log_in(endpoint, own);
+    }
+
+    /// The same, logging in as the endpoint says.
+    Expected<Connection, Fault> connect_as_given(const Endpoint& endpoint,
+                                                 const Limit& limit) const {
+        return open(endpoint, limit.within(connect_timeout));
+    }
+
+private:
+    Expected<Connection, Fault> open(const Endpoint& endpoint, const Limit& limit) const {
+        auto connection = Connection::open(endpoint, client_name, tls.get(), *resolver, limit);
         return endpoint.any_role ? std::move(connection)
-                                 : examined(std::move(connection), examine, own);
+                                 : examined(std::move(connection), examine, limit);
+    }
+
+    /// What was refused may have expired: there is one more try with what is given then.
+    Expected<Connection, Fault> open_with_log_in(Endpoint endpoint, const Limit& limit) const {
+        for (bool again = false;; again = true) {
+            auto given = log_in->get(limit);
+            if (!given) {
+                given.error().error.node = endpoint.name();
+                return Unexpected{std::move(given).error()};
+            }
+            const auto& [user, password] = **given;
+            if (!user.empty()) endpoint.user = user;
+            if (!password.empty()) endpoint.password = password;
+            auto connection = open(endpoint, limit);
+            if (connection || connection.error().error.code != Errc::denied) return connection;
+            log_in->refused(*given);
+            if (again) return connection;
+        }
     }
 };
 

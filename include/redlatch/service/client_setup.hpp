@@ -58,6 +58,23 @@ inline Result<UriParts> locate(const Uri& text, const ClientOptions& options) {
     return uri;
 }
 
+/// Whether nobody else says how to log in.
+inline Result<void> check_credentials(const ClientSetup& setup) {
+    if (!setup.options.credentials) return {};
+    for (const UriParts& uri : setup.uris) {
+        if (uri.user || uri.password) {
+            return Unexpected{
+                invalid("ClientOptions::credentials and a URI with a user or password, that of " +
+                        uri.name() + ": one of them has to go")};
+        }
+    }
+    if (!setup.options.factories.empty()) {
+        return Unexpected{
+            invalid("ClientOptions::credentials is not for connections that a factory makes")};
+    }
+    return {};
+}
+
 /// Whether several masters can decide together.
 inline Result<void> check_masters(const ClientSetup& setup) {
     std::vector<std::string> names;
@@ -96,6 +113,7 @@ inline Result<ClientSetup> locate(ClientOptions given) {
         if (!factory.connect) return Unexpected{invalid("the factory of connections is empty")};
     }
     if (setup.masters() == 0) return Unexpected{invalid("no URI")};
+    if (auto fit = check_credentials(setup); !fit) return Unexpected{std::move(fit).error()};
     if (setup.masters() > 1) {
         if (auto fit = check_masters(setup); !fit) return Unexpected{std::move(fit).error()};
     }

@@ -83,6 +83,8 @@ public:
           token_prefix_(id_ + ":" + client_name_ + ":"),
           completions_(setup.options.completions != nullptr ? setup.options.completions->share()
                                                             : completion_threads_),
+          log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
+                                            : nullptr),
           topology_(make_topology(setup)) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -272,7 +274,8 @@ private:
     }
 
     DialOptions dial_options(const ClientOptions& options) {
-        return {client_name_, options.connect_timeout, options.tls, examination(), resolver_};
+        return {client_name_, options.connect_timeout, options.tls, examination(), resolver_,
+                log_in_};
     }
 
     std::vector<std::unique_ptr<Dialer>> make_dialers(const ClientSetup& setup) {
@@ -372,6 +375,7 @@ private:
     EvictionCheck eviction_{
         [this](Observer::Warning warning) { tell_warning(std::move(warning)); }};
     const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
+    const std::shared_ptr<LogIn> log_in_;  // null where the URIs say how to log in
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
     RenewalThread renewal_{*topology_,

@@ -105,7 +105,7 @@ private:
     /// What one Sentinel says.
     Expected<SentinelAnswer, Fault> ask(const Endpoint& sentinel, const Limit& limit,
                                         std::optional<Connection>* answering) const {
-        auto connection = options_.connect(sentinel, limit);
+        auto connection = options_.connect_as_given(sentinel, limit);
         if (!connection) return Unexpected{std::move(connection).error()};
         const Call question = Call::plain({"SENTINEL", "get-master-addr-by-name", service_.name()});
         auto reply = connection->call(question.wire(), limit);

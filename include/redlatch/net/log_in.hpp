@@ -1,0 +1,61 @@
+#pragma once
+
+#include <redlatch/net/detached_calls.hpp>
+#include <redlatch/options.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// What `ClientOptions::credentials` gives, for all connections of one client. Thread-safe; the user's function
+/// is called with no mutex held.
+class LogIn {
+public:
+    using Given = std::shared_ptr<const Credentials>;
+
+    explicit LogIn(std::function<Credentials()> ask) : ask_(std::move(ask)) {}
+
+    /// What the server took last, or nobody has tried yet; else what the user's function gives.
+    Expected<Given, Fault> get(const Limit& limit) {
+        {
+            const std::lock_guard lock{mutex_};
+            if (given_ != nullptr) return given_;
+        }
+        auto asked = calls_.run(
+            {}, [ask = ask_] { return call(ask); }, "credentials", limit);
+        if (!asked) return Unexpected{std::move(asked).error()};
+        if (*asked == nullptr) {
+            return Unexpected{
+                io_fault("the function that gives the credentials threw an exception")};
+        }
+        const std::lock_guard lock{mutex_};
+        if (given_ == nullptr) given_ = *std::move(asked);
+        return given_;
+    }
+
+    /// A server has refused these.
+    void refused(const Given& given) {
+        const std::lock_guard lock{mutex_};
+        if (given_ == given) given_ = nullptr;
+    }
+
+private:
+    /// Null where it throws: what it throws may have a secret in it.
+    static Given call(const std::function<Credentials()>& ask) noexcept {
+        try {
+            return std::make_shared<const Credentials>(ask());
+        } catch (...) {
+            return nullptr;
+        }
+    }
+
+    const std::function<Credentials()> ask_;
+    DetachedCalls<Given> calls_{};
+    std::mutex mutex_{};
+    Given given_{};
+};
+
+}  // namespace redlatch::inline v0::detail
