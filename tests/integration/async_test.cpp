@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <latch>
@@ -414,6 +415,31 @@ TEST_F(AsyncTest, extends) {
     Outcome<void> lost;
     held.async_extend(60s, lost.callback());
     EXPECT_EQ(code_of(lost.get()), Errc::lost);
+}
+
+TEST(AsyncOverMasters, a_hold_is_extended_and_released_at_a_majority_or_not_at_all) {
+    std::array<RedisServer, 3> servers;
+    ClientOptions options;
+    for (const RedisServer& server : servers) options.uris.emplace_back(server.uri());
+    options.longest_lease = 0ms;  // they have just started
+    Client client{options};
+    Lock<Simple> lock{client, "key", {.lease = 20s}};
+    Held held = lock.acquire().value();
+    Outcome<void> extended;
+    held.async_extend(60s, extended.callback());
+    const bool done = extended.get().has_value();
+    const auto prolonged = std::count_if(servers.begin(), servers.end(), [](RedisServer& server) {
+        return RawRedis{server}.pttl("key") > 20'000;
+    });
+    EXPECT_EQ(held.remaining() > 20s, done);
+    EXPECT_EQ(prolonged >= 2, done);
+    Outcome<Release> release;
+    held.async_release(release.callback());
+    const bool released = release.get().has_value();
+    const auto free = std::count_if(servers.begin(), servers.end(), [](RedisServer& server) {
+        return !RawRedis{server}.exists("key");
+    });
+    EXPECT_EQ(free >= 2, released);
 }
 
 TEST_F(AsyncTest, inspects) {

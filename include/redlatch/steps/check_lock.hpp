@@ -128,15 +128,23 @@ inline Result<void> check_for_several(const LockSpec& spec) {
     return {};
 }
 
-/// Whether an asynchronous call can be made.
-inline Result<Lease> check_asynchronous(const LockSpec& spec) {
-    const char* const what = spec.client->has_quorum()                   ? "several masters"
-                             : spec.options.replicas != Replicas::none() ? "replicas"
-                                                                         : nullptr;
-    if (what == nullptr) return spec.options.lease;
+/// Whether an asynchronous call can be made about a hold.
+inline Result<void> check_asynchronous(const SharedClient& client, const std::string& key,
+                                       Replicas replicas = Replicas::none()) {
+    const char* const what = client.has_quorum()            ? "several masters"
+                             : replicas != Replicas::none() ? "replicas"
+                                                            : nullptr;
+    if (what == nullptr) return {};
     Error error = invalid(std::string{"asynchronous calls do not work with "} + what + " yet");
-    error.key = spec.key();
+    error.key = key;
     return Unexpected{std::move(error)};
+}
+
+/// The same about a lock.
+inline Result<Lease> check_asynchronous(const LockSpec& spec) {
+    auto fits = check_asynchronous(*spec.client, spec.key(), spec.options.replicas);
+    if (!fits) return Unexpected{std::move(fits).error()};
+    return spec.options.lease;
 }
 
 inline Result<LockSpec> check(LockSpec spec) {
