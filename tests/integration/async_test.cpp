@@ -112,6 +112,9 @@ TEST_F(AsyncTest, threads_and_coroutines_wait_in_one_queue) {
         note(2);
         EXPECT_TRUE(held);
     });
+    Outcome<LockInfo> seen;
+    lock.async_inspect(seen.callback());
+    EXPECT_TRUE(seen.get());  // by then the second one stands in the queue
     std::jthread third{[&] {
         EXPECT_TRUE(lock.try_lock_for(60s));
         note(3);
