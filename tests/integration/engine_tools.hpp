@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -44,6 +45,8 @@ struct Outcome {
     detail::Fault fault{};
     detail::MasterSets masters{};
     detail::TimePoint sent{};
+    std::int64_t replicas = 0;
+    std::int64_t replicas_wanted = 0;
 
     bool answered() const { return !value.empty(); }
 };
@@ -60,6 +63,10 @@ public:
 
     detail::Call call(bool again) const override {
         if (again) asked_again = true;
+        return plain_call().for_replicas(replicas);
+    }
+
+    detail::Call plain_call() const {
         if (script_ != nullptr) return {*script_, {words_.at(0)}, {}, shape};
         switch (words_.size()) {
             case 1: return detail::Call::plain({words_[0]}, shape);
@@ -72,6 +79,10 @@ public:
     void answered(Expected<detail::Reply, detail::Fault> reply, const detail::MasterSets& masters,
                   detail::TimePoint sent) noexcept override {
         Outcome told = outcome_of(reply);
+        if (reply) {
+            told.replicas = reply->replicas;
+            told.replicas_wanted = reply->replicas_wanted;
+        }
         told.masters = masters;
         told.sent = sent;
         if (then) then();
@@ -105,6 +116,7 @@ public:
         return late_;
     }
 
+    Replicas replicas = Replicas::none();
     detail::ReplyShape shape = detail::ReplyShape::any;
     std::function<void()> then{};  ///< on the engine's thread, when it is answered
     mutable std::atomic<bool> asked_again{false};

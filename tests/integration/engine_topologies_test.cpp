@@ -135,6 +135,82 @@ TEST(AnEngineWithSentinels, follows_the_master) {
     EXPECT_EQ(RawRedis{group.second()}.get("a"), "2");
 }
 
+// --- A master with a replica
+
+class AnEngineWithAReplica : public ::testing::Test {
+protected:
+    AnEngineWithAReplica() {
+        RawRedis{replica_}.command({"REPLICAOF", "127.0.0.1", std::to_string(server_.port())});
+        EXPECT_TRUE(eventually([this] {
+            const auto info = redis_.info("replication");
+            const auto first = info.find("slave0");
+            return first != info.end() && first->second.find("state=online") != std::string::npos;
+        }));
+    }
+
+    static OrderPtr set(std::string key, Replicas replicas,
+                        std::chrono::milliseconds wait = generous_limit) {
+        OrderPtr made = order({"SET", std::move(key), "1"}, wait);
+        made->replicas = replicas;
+        made->shape = detail::ReplyShape::ok_or_nil;
+        return made;
+    }
+
+    RedisServer server_{{.tcp = true, .config = {{"repl-diskless-sync-delay", "0"}}}};
+    RedisServer replica_;
+    RawRedis redis_{server_};
+    detail::Session session_{setup_for({server_.uri()})};
+};
+
+TEST_F(AnEngineWithAReplica, waits_once_for_all_that_ask_for_the_same_number) {
+    for (const Replicas replicas : {Replicas{1}, Replicas::all()}) {
+        ASSERT_EQ(answer(session_, set("a", replicas)), "OK");
+        const auto before = redis_.command_calls("wait");
+        std::vector<OrderPtr> orders;
+        for (const char* key : {"b", "c", "d"}) orders.push_back(set(key, replicas));
+        on_engine(session_.engine(), [&] {
+            for (const OrderPtr& each : orders) session_.engine().submit(each);
+        });
+        for (const OrderPtr& each : orders) {
+            EXPECT_EQ(each->wait().value, "OK");
+            EXPECT_EQ(each->wait().replicas, 1);
+            EXPECT_EQ(each->wait().replicas_wanted, 1);
+        }
+        EXPECT_EQ(redis_.command_calls("wait"), before + 1);
+        EXPECT_EQ(RawRedis{replica_}.get("d"), "1");
+    }
+}
+
+TEST_F(AnEngineWithAReplica, tells_in_time_how_many_have_it_and_keeps_nobody_else_waiting) {
+    replica_.freeze();
+    const OrderPtr waiting = set("a", Replicas{1}, 3s);
+    submit(session_, waiting);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("a"); }));
+    EXPECT_EQ(answer(session_, order({"PING"})), "PONG");
+    EXPECT_EQ(waiting->wait().value, "OK");
+    EXPECT_EQ(waiting->wait().replicas, 0);
+    EXPECT_EQ(waiting->wait().replicas_wanted, 1);
+    const OrderPtr abandoned = set("b", Replicas{1});
+    submit(session_, abandoned);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("b"); }));
+    bool maybe_executed = false;
+    on_engine(session_.engine(), [&] { maybe_executed = session_.engine().abandon(*abandoned); });
+    EXPECT_TRUE(maybe_executed);
+    session_.engine().close();
+    EXPECT_EQ(abandoned->late().size(), 1U);
+    EXPECT_EQ(abandoned.use_count(), 1);
+}
+
+TEST_F(AnEngineWithAReplica, serves_asynchronous_acquisitions) {
+    Client client{options_for(server_.uri(), 10s)};
+    Lock<Simple> lock{client, "job", {.replicas = Replicas{1}}};
+    std::promise<Result<Held>> acquired;
+    lock.async_acquire({}, {}, [&](Result<Held> held) { acquired.set_value(std::move(held)); });
+    Result<Held> held = acquired.get_future().get();
+    ASSERT_TRUE(succeeds(held));
+    EXPECT_EQ(RawRedis{replica_}.get("job"), held->token());
+}
+
 // --- Several masters
 
 class AnEngineForSeveralMasters : public ::testing::Test {

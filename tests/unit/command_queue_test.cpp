@@ -235,6 +235,19 @@ TEST_F(ACommandQueue, tells_of_what_was_abandoned_before_it_was_written_a_second
     EXPECT_EQ(take_failed(), "b") << "and nobody will ever know";
 }
 
+TEST_F(ACommandQueue, keeps_what_is_held_until_it_is_taken_or_the_connection_goes) {
+    for (const char* name : {"a", "b", "c"}) add(name);
+    write();
+    for (int i = 0; i < 3; ++i) queue_.hold(*queue_.answered(now_));
+    EXPECT_TRUE(queue_.has_held());
+    EXPECT_TRUE(queue_.abandon(entries_[1])) << "it has been carried out";
+    EXPECT_EQ(name_of(queue_.take_held()), "a");
+    queue_.disconnected({.maybe_executed = true});
+    EXPECT_FALSE(queue_.has_held());
+    EXPECT_EQ(take_failed(), "bc");
+    EXPECT_TRUE(entries_[2].command.unclear());
+}
+
 TEST_F(ACommandQueue, gives_the_connection_up_after_so_long_without_an_answer) {
     EXPECT_EQ(queue_.gone_at(), TimePoint::max());
     add("a");

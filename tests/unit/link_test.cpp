@@ -308,6 +308,79 @@ TEST_F(ALink, sends_an_asking_in_front_and_takes_its_answer_for_nobodys) {
     EXPECT_EQ(told(), "a=1 b=2 ");
 }
 
+class ALinkForReplicas : public ALink {
+protected:
+    /// An order for a lock.
+    Told& add_to(Link& link, std::string name) {
+        Told& command = commands_.emplace_back(*this, std::move(name), nullptr);
+        command.shape = ReplyShape::ok_or_nil;
+        link.add(command, CommandRank::usual, {});
+        return command;
+    }
+};
+
+TEST_F(ALinkForReplicas, writes_one_wait_behind_what_there_is_and_nothing_more_until_its_answer) {
+    Link link{node_, {.command_timeout = 1s}, Replicas{1}};
+    connect(link);
+    add_to(link, "a");
+    add_to(link, "b");
+    EXPECT_FALSE(link.write());
+    std::string text = sent();
+    EXPECT_EQ(count(text, "DO"), 2);
+    EXPECT_EQ(count(text, "WAIT\r\n$1\r\n1\r\n"), 1);
+    add_to(link, "c");
+    EXPECT_FALSE(link.write());
+    answer("+OK\r\n$-1\r\n");
+    link.read();
+    EXPECT_EQ(told(), "b=-1 ") << "that is not ours: nobody has to have it";
+    EXPECT_FALSE(link.write());
+    EXPECT_EQ(sent(), "");
+    answer(":1\r\n");
+    link.read();
+    EXPECT_EQ(told(), "a=-1 ");
+    link.write();
+    EXPECT_EQ(count(sent(), "DO"), 1);
+}
+
+TEST_F(ALinkForReplicas, counts_the_replicas_where_all_have_to_have_it) {
+    Link link{node_, {.command_timeout = 1s}, Replicas::all()};
+    connect(link);
+    for (const char* there : {"2", "0"}) {
+        add_to(link, "a");
+        link.write();
+        EXPECT_EQ(count(sent(), "WAIT"), 0);
+        const std::string info = std::string{"role:master\r\nconnected_slaves:"} + there + "\r\n";
+        answer("+OK\r\n$" + std::to_string(info.size()) + "\r\n" + info + "\r\n");
+        link.read();
+        if (there[0] == '2') {
+            EXPECT_EQ(told(), "");
+            link.write();
+            EXPECT_EQ(count(sent(), "WAIT\r\n$1\r\n2\r\n"), 1);
+            answer(":2\r\n");
+            link.read();
+        }
+        EXPECT_EQ(told(), "a=-1 ");
+    }
+}
+
+TEST_F(ALinkForReplicas, does_not_know_what_became_of_it_where_it_breaks_before_the_answer) {
+    Link link{node_, {.command_timeout = 1s}, Replicas{1}};
+    connect(link);
+    add_to(link, "a");
+    Told& b = add_to(link, "b");
+    link.write();
+    answer("+OK\r\n+OK\r\n");
+    link.read();
+    EXPECT_TRUE(link.abandon(b));
+    hang_up();
+    link.read();
+    EXPECT_EQ(told(), "a=unclear ");
+    EXPECT_EQ(told_late(), "b=unclear ");
+    connect(link);
+    link.write();
+    EXPECT_EQ(sent(), "") << "nothing of the link's own either";
+}
+
 TEST_F(ALink, leaves_a_server_that_is_a_replica) {
     add("a");
     link_.write();

@@ -46,7 +46,7 @@ protected:
 private:
     friend class CommandQueue;
 
-    enum class Stage : std::uint8_t { outside, again, first, usual, written, failed };
+    enum class Stage : std::uint8_t { outside, again, first, usual, written, held, failed };
 
     std::string_view token_;
     std::size_t hash_ = 0;
@@ -103,12 +103,16 @@ public:
 
     /// An answer has come: whose it is. Null where none is due.
     QueuedCommand* answered(TimePoint now) noexcept {
-        QueuedCommand* const command = list(Stage::written).front();
-        if (command != nullptr) take(*command);
+        QueuedCommand* const command = take_front(Stage::written);
         answered_at_ = now;
         reused_ = !has_written();
         return command;
     }
+
+    /// It has been answered, and is given back by `take_held` when what follows on that is answered too.
+    void hold(QueuedCommand& command) noexcept { put(command, Stage::held); }
+    bool has_held() const noexcept { return !lists_[index(Stage::held)].empty(); }
+    QueuedCommand* take_held() noexcept { return take_front(Stage::held); }
 
     /// Nobody waits for it any more. True where it may be carried out: then it stays until its answer has
     /// come, or it is known that none will. False where it is outside again.
@@ -116,7 +120,7 @@ public:
         if (command.stage_ == Stage::outside) return false;
         command.abandoned_ = true;
         command.command.leave();
-        if (command.stage_ == Stage::written) return true;
+        if (command.stage_ == Stage::written || command.stage_ == Stage::held) return true;
         take(command);
         if (command.command.unclear()) put(command, Stage::failed);
         return command.command.unclear();
@@ -140,7 +144,7 @@ public:
     /// given back by `take_failed`.
     void disconnected(ConnectionFailure failure) noexcept {
         reused_ = false;
-        fail(Stage::written, failure);
+        for (const Stage stage : {Stage::held, Stage::written}) fail(stage, failure);
     }
 
     /// No connection could be made: `take_failed` gives back those unwritten.
@@ -148,11 +152,7 @@ public:
         for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) fail(stage, {});
     }
 
-    QueuedCommand* take_failed() noexcept {
-        QueuedCommand* const command = list(Stage::failed).front();
-        if (command != nullptr) take(*command);
-        return command;
-    }
+    QueuedCommand* take_failed() noexcept { return take_front(Stage::failed); }
 
 private:
     using Stage = QueuedCommand::Stage;
@@ -170,6 +170,12 @@ private:
             if (command != nullptr) return command;
         }
         return nullptr;
+    }
+
+    QueuedCommand* take_front(Stage stage) noexcept {
+        QueuedCommand* const command = list(stage).front();
+        if (command != nullptr) take(*command);
+        return command;
     }
 
     void put(QueuedCommand& command, Stage stage) noexcept {
@@ -212,7 +218,7 @@ private:
     }
 
     const Limits limits_;
-    std::array<IntrusiveList<QueuedCommand>, 5> lists_;  // for each stage but `outside`
+    std::array<IntrusiveList<QueuedCommand>, 6> lists_;  // for each stage but `outside`
     std::array<std::uint32_t, 512> unwritten_by_hash_{};
     std::size_t written_count_ = 0;
     TimePoint answered_at_ = TimePoint::min();

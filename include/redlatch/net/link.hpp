@@ -8,8 +8,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,16 +52,21 @@ private:
     const Script* script_ = nullptr;
     ReplyShape shape_ = ReplyShape::any;
     bool can_omit_keys_ = false;
-    unsigned connection_ = 0;  // that it has last been prepared for
+    std::optional<Reply> taken_;  // while replicas are waited for
+    unsigned connection_ = 0;     // that it has last been prepared for
 };
 
 /// The way to one server that many commands share: a `CommandQueue`, and the connection that there is just
 /// now. Never blocks. One thread.
 ///
+/// A link for locks that so many `replicas` have to acknowledge writes what there is with one WAIT behind it, and
+/// nothing more until that is answered.
+///
 /// A connection that fails takes with it what has been written; what has not waits for the next one.
 class Link {
 public:
-    Link(Node& node, const CommandQueue::Limits& limits) : node_(&node), queue_(limits) {}
+    Link(Node& node, const CommandQueue::Limits& limits, Replicas replicas = Replicas::none())
+        : node_(&node), queue_(limits), replicas_(replicas) {}
 
     Node& node() const noexcept { return *node_; }
     bool is_connected() const noexcept { return connection_.has_value(); }
@@ -116,7 +124,8 @@ public:
             return false;
         }
         written_ += *n;
-        return written_ == out_.size() && queue_.next_to_write(0) != nullptr;
+        return written_ == out_.size() && !waits_for_replicas() &&
+               queue_.next_to_write(0) != nullptr;
     }
 
     /// Takes the answers that have come.
@@ -165,12 +174,54 @@ public:
     static Fault silent() { return io_fault("no answer in time"); }
 
 private:
-    /// Stands in front of a command; whether it was allowed, the answer to that one tells.
-    class Asking final : public LinkCommand {
+    /// A command of the link's own. Destroys itself, with its answer.
+    class Own : public LinkCommand {
     public:
+        Own() { command.leave(); }
+        virtual ~Own() = default;
+        TimePoint answer_by() const noexcept final { return TimePoint::max(); }
+        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept final {
+            const std::unique_ptr<Own> destroyed{this};
+            answered(reply);
+        }
+
+    private:
+        virtual void answered(const Expected<Reply, Fault>& reply) = 0;
+    };
+
+    /// Stands in front of a command; whether it was allowed, the answer to that one tells.
+    class Asking final : public Own {
         Call call(bool) const override { return Call::plain({"ASKING"}); }
-        TimePoint answer_by() const noexcept override { return TimePoint::max(); }
-        void ended(Expected<Reply, Fault>, CommandStep::Next) noexcept override { delete this; }
+        void answered(const Expected<Reply, Fault>&) override {}
+    };
+
+    /// Asks how many replicas there are.
+    class CountReplicas final : public Own {
+    public:
+        explicit CountReplicas(Link& its) : link_(&its) {}
+
+    private:
+        Call call(bool) const override { return Call::plain({"INFO", "replication"}); }
+        void answered(const Expected<Reply, Fault>& reply) override { link_->counted(reply); }
+
+        Link* link_;
+    };
+
+    /// Waits until so many of them have what was written before.
+    class WaitForReplicas final : public Own {
+    public:
+        WaitForReplicas(Link& its, std::int64_t wanted, std::int64_t milliseconds)
+            : link_(&its), wanted_(wanted), milliseconds_(milliseconds) {}
+
+    private:
+        Call call(bool) const override { return Call::plain({"WAIT", wanted_, milliseconds_}); }
+        void answered(const Expected<Reply, Fault>& reply) override {
+            link_->acknowledged(reply, wanted_);
+        }
+
+        Link* link_;
+        std::int64_t wanted_;
+        std::int64_t milliseconds_;
     };
 
     static Fault moved() {
@@ -188,22 +239,76 @@ private:
         out_.clear();
         written_ = 0;
         const TimePoint now = Clock::now();
+        const bool for_replicas = replicas_ != Replicas::none();
+        if (for_replicas && waits_for_replicas()) {
+            if (!queue_.has_written()) encode_wait(replicas_there_, now);
+            return;
+        }
+        answer_by_ = TimePoint::max();
         while (QueuedCommand* const next = queue_.next_to_write(out_.size())) {
             auto& command = static_cast<LinkCommand&>(*next);
             if (!command.admit(*connection_, now)) {
                 queue_.take_out(command);
                 continue;
             }
-            if (command.asking) encode_asking(now);
+            if (command.asking) encode_own(std::make_unique<Asking>(), now);
             encode(command, now);
+            answer_by_ = std::min(answer_by_, command.answer_by());
+        }
+        if (!for_replicas || out_.empty()) return;
+        if (replicas_ == Replicas::all()) {
+            encode_own(std::make_unique<CountReplicas>(*this), now);
+        } else {
+            encode_wait(replicas_.count(), now);
         }
     }
 
-    void encode_asking(TimePoint now) {
-        auto* const asking = new Asking;  // destroys itself, with its answer
-        queue_.add(*asking, CommandRank::usual, {});
-        queue_.written(*asking, now);
-        asking->call(false).append_to(out_);
+    bool waits_for_replicas() const noexcept {
+        return replicas_ != Replicas::none() && (queue_.has_written() || queue_.has_held());
+    }
+
+    void encode_own(std::unique_ptr<Own> own, TimePoint now) {
+        Own& command = *own.release();
+        queue_.add(command, CommandRank::usual, {});
+        queue_.written(command, now);
+        static_cast<const LinkCommand&>(command).call(false).append_to(out_);
+    }
+
+    /// WAIT takes 0 for "without limit", and may answer a tenth of a second late.
+    void encode_wait(std::int64_t wanted, TimePoint now) {
+        const TimePoint by = std::min(answer_by_, saturating_add(now, node_->command_timeout()));
+        const auto left =
+            std::chrono::floor<std::chrono::milliseconds>(saturating_sub(by, now)).count();
+        const std::int64_t early = std::min<std::int64_t>(left / 2, 120);
+        encode_own(std::make_unique<WaitForReplicas>(*this, wanted,
+                                                     std::max<std::int64_t>(left - early, 1)),
+                   now);
+    }
+
+    void counted(const Expected<Reply, Fault>& reply) {
+        replicas_there_ = 0;
+        if (reply) {
+            const std::string_view text = reply->view().line("connected_slaves:");
+            std::from_chars(text.data(), text.data() + text.size(), replicas_there_);
+        }
+        if (!reply || replicas_there_ == 0) acknowledged(reply, 0);
+    }
+
+    /// So many replicas have all that was taken, or nobody knows how many.
+    void acknowledged(const Expected<Reply, Fault>& reply, std::int64_t wanted) {
+        while (QueuedCommand* const held = queue_.take_held()) {
+            auto& command = static_cast<LinkCommand&>(*held);
+            Reply taken = *std::exchange(command.taken_, std::nullopt);
+            taken.replicas_wanted = wanted;
+            if (reply) {
+                taken.replicas = wanted == 0 ? 0 : reply->view().integer().value_or(0);
+                command.ended(std::move(taken), CommandStep::Next::deliver);
+            } else {
+                Fault fault = reply.error();
+                fault.maybe_executed = true;
+                command.ended(Unexpected{std::move(fault)}, CommandStep::Next::fail);
+            }
+        }
     }
 
     void encode(LinkCommand& command, TimePoint now) {
@@ -247,6 +352,10 @@ private:
         if (kind == ReplyKind::misshapen) reply = Unexpected{unexpected_reply()};
         node_->note(reply);
         complete(command, reply);
+        if (replicas_ != Replicas::none() && reply && reply->view().is_taken(command.shape_)) {
+            command.taken_.emplace(*std::move(reply));
+            return queue_.hold(command);
+        }
         command.ended(std::move(reply), step.next);
         if (step.drop_connection) break_off(unexpected_reply());
     }
@@ -294,6 +403,9 @@ private:
 
     Node* node_;
     CommandQueue queue_;
+    Replicas replicas_;
+    std::int64_t replicas_there_ = 0;
+    TimePoint answer_by_ = TimePoint::max();  // of what was written together, the first
     std::optional<Connection> connection_;
     std::optional<Fault> fault_;
     std::optional<Fault> trouble_;  // the last one, while there is no connection

@@ -123,7 +123,8 @@ private:
     /// A link, and what makes it work.
     class Way final : public EngineTimer {
     public:
-        Way(Engine& engine, detail::Node& node) : engine_(&engine), link(node, engine.limits()) {}
+        Way(Engine& engine, detail::Node& node, Replicas replicas)
+            : engine_(&engine), link(node, engine.limits(), replicas) {}
         ~Way() = default;
         Way(const Way&) = delete;
         Way& operator=(const Way&) = delete;
@@ -216,9 +217,10 @@ private:
 
     Topology& topology() noexcept override { return *topology_; }
     TimerWheel& timers() noexcept override { return wheel_; }
-    Link& link_to(Node& node) override {
+    Link& link_to(Node& node, Replicas replicas) override {
         is_busy_ = true;
-        return ways_.try_emplace(&node, *this, node).first->second.link;
+        const std::pair key{&node, replicas.count()};
+        return ways_.try_emplace(key, *this, node, replicas).first->second.link;
     }
     Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
     void await_map(MapWaiter& waiter) override {
@@ -332,7 +334,7 @@ private:
 
     void write() {
         is_busy_ = false;
-        for (auto& [node, way] : ways_) {
+        for (auto& [key, way] : ways_) {
             if (way.write()) is_busy_ = true;
         }
     }
@@ -342,7 +344,7 @@ private:
         do {
             run_posted();
             settle_map();
-            for (auto& [node, way] : ways_) way.end();
+            for (auto& [key, way] : ways_) way.end();
             wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(Clock::now());
             });
@@ -370,7 +372,7 @@ private:
     // Of the thread:
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
-    std::map<Node*, Way> ways_;
+    std::map<std::pair<Node*, unsigned>, Way> ways_;  // by node and replicas
     IntrusiveList<MapWaiter> waiting_for_map_;
     BackgroundCall<bool> refresh_;
 };

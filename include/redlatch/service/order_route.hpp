@@ -9,6 +9,7 @@
 #include <redlatch/topology/topology.hpp>
 
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -37,7 +38,8 @@ class RouteServices {
 public:
     virtual Topology& topology() noexcept = 0;
     virtual TimerWheel& timers() noexcept = 0;
-    virtual Link& link_to(detail::Node& node) = 0;
+    /// Which waits for so many replicas.
+    virtual Link& link_to(detail::Node& node, Replicas replicas) = 0;
 
     /// Why an order has no answer whose time is over.
     virtual Fault no_answer() const = 0;
@@ -60,7 +62,9 @@ public:
         if (order_->answer_by != TimePoint::max()) {
             services_->timers().set(*this, order_->answer_by);
         }
-        start();
+        const Call call = order_->call(false);
+        replicas_ = call.replicas();
+        start(call.key());
     }
 
     bool abandon() noexcept final {
@@ -92,7 +96,7 @@ public:
     }
 
 protected:
-    virtual void start() { send_to(topology().master_of(call(false).key())); }
+    virtual void start(std::string_view key) { send_to(topology().master_of(key)); }
 
     /// It has met that at the server where it was sent.
     virtual void failed(Fault fault) { tell(Unexpected{std::move(fault)}); }
@@ -102,7 +106,7 @@ protected:
 
     void send_to(detail::Node& node, bool once = false) {
         asking = once;
-        link_ = &services_->link_to(node);
+        link_ = &services_->link_to(node, replicas_);
         link_->add(*this, order_->rank, order_->token());
     }
 
@@ -131,6 +135,7 @@ private:
 
     RouteServices* services_;
     std::shared_ptr<Order> order_;
+    Replicas replicas_ = Replicas::none();
     Link* link_ = nullptr;
 };
 
@@ -150,8 +155,8 @@ private:
         ClusterRoute* route;
     };
 
-    void start() override {
-        const bool known = topology().known_master_of(call(false).key()) != nullptr;
+    void start(std::string_view key) override {
+        const bool known = topology().known_master_of(key) != nullptr;
         act(known ? machine_.begin() : machine_.begin_in_doubt(Clock::now()));
     }
 
