@@ -9,6 +9,10 @@
 #include <redlatch/lock.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
+#if !__has_include(<boost/asio/version.hpp>)
+#error "<redlatch/asio.hpp> finds no Boost.Asio, which REDLATCH_BOOST_ASIO asks for"
+#include "see the error above"
+#endif
 #include <boost/version.hpp>
 #if BOOST_VERSION < 108100
 #error "<redlatch/asio.hpp> needs Boost 1.81 or newer: older ones have no cancellation slots"

@@ -176,7 +176,8 @@ private:
     template <class Action>
     void drive(std::optional<Action> action) {
         while (action) {
-            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, *action);
+            action =
+                std::visit([this](const auto& wanted) { return this->carry_out(wanted); }, *action);
         }
         if (result_) complete();
     }

@@ -51,7 +51,8 @@ private:
     Result<HoldRef> drive(Action first) {
         std::optional<Action> next{std::move(first)};
         while (next) {
-            next = std::visit([this](const auto& action) { return carry_out(action); }, *next);
+            next =
+                std::visit([this](const auto& action) { return this->carry_out(action); }, *next);
         }
         return *std::exchange(result_, std::nullopt);
     }
