@@ -252,13 +252,6 @@ REDLATCH_INLINE AsyncResult<Held> Held::async_nest() {
 }
 
 REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> Held::release_call() {
-    if (ref_.is_ours()) {
-        auto fits = detail::check_asynchronous(*client_, ref_.hold->key());
-        if (!fits) {
-            return std::make_shared<detail::ReadyCall<Release>>(
-                client_, Unexpected{std::move(fits).error()});
-        }
-    }
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!ref.is_ours()) {
         return std::make_shared<detail::ReadyCall<Release>>(client_, Release::not_held);
@@ -271,18 +264,13 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> Held::extend_call(Le
     if (!ref_.is_ours()) {
         return std::make_shared<Ready>(client_, Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
     }
-    auto fits = detail::check_asynchronous(*client_, ref_.hold->key());
-    if (fits) fits = detail::check_extension(client_->session(), *ref_.hold, lease);
+    auto fits = detail::check_extension(client_->session(), *ref_.hold, lease);
     if (!fits) return std::make_shared<Ready>(client_, std::move(fits));
     return std::make_shared<detail::ExtendOperation>(client_, ref_.hold, lease);
 }
 
 REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Held>> Held::nest_call() {
     auto spec = detail::nesting_spec(client_, ref_);
-    if (spec) {
-        auto fits = detail::check_asynchronous(*spec);
-        if (!fits) spec = Unexpected{std::move(fits).error()};
-    }
     if (!spec) {
         return std::make_shared<detail::ReadyCall<Held>>(client_,
                                                          Unexpected{std::move(spec).error()});

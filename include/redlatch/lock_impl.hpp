@@ -160,8 +160,7 @@ REDLATCH_INLINE std::uint64_t LockImpl::fence() const noexcept {
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_call(
     const AsyncOptions& options, std::stop_token stop) const {
-    auto lease = check_asynchronous(spec_);
-    if (lease) lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
+    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
     if (!lease) {
         return std::make_shared<ReadyCall<Held>>(spec_.client,
                                                  Unexpected{std::move(lease).error()});
@@ -170,11 +169,6 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_call(
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {
-    auto fits = check_asynchronous(spec_);
-    if (!fits) {
-        return std::make_shared<ReadyCall<LockInfo>>(spec_.client,
-                                                     Unexpected{std::move(fits).error()});
-    }
     return std::make_shared<InspectOperation>(spec_);
 }
 

@@ -127,7 +127,7 @@ private:
             if (outer_ != nullptr) return drive(begin_nesting(outer_, count_));
             return enter();
         }
-        if (is_stopped_ && is_sending()) return give_order_up();
+        if (is_stopped_ && is_sending()) return give_order_up(session_->several());
         look();
     }
 
@@ -208,9 +208,12 @@ private:
     template <class Make>
     Next try_once(TimePoint answer_by, Make make) {
         if (is_stopped_) return machine_.cancelled();
-        send(CommandRank::usual, answer_by, hold_, std::move(make),
-             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters,
-                    TimePoint sent) { drive(try_answered(reply, masters, sent)); });
+        send(
+            CommandRank::usual, answer_by, hold_, std::move(make),
+            [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
+                drive(try_answered(reply, masters, sent));
+            },
+            late_answer());
         return std::nullopt;
     }
 
@@ -249,7 +252,8 @@ private:
             [hold = hold_](bool) { return release_call(*hold, Clock::now()); },
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
                 drive(machine_.votes_returned(masters));
-            });
+            },
+            clean_up_if_silent());
         return std::nullopt;
     }
 

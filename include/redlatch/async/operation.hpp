@@ -7,6 +7,7 @@
 #include <redlatch/service/session.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -50,12 +51,13 @@ protected:
     // On the engine's thread:
 
     /// Sends what `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
-    /// borrows from; null for nothing.
+    /// borrows from; null for nothing. `late`: for a master that answers when the others have decided.
     template <class Make, class Then>
     void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
-              Then then) {
+              Then then, OnLateReply late = {}) {
         auto order = std::make_shared<OrderWith<Make, Then>>(*this, std::move(hold),
                                                              std::move(make), std::move(then));
+        order->late = std::move(late);
         order->rank = rank;
         order->answer_by = answer_by;
         order_ = order.get();
@@ -64,12 +66,14 @@ protected:
 
     bool is_sending() const noexcept { return order_ != nullptr; }
 
-    /// Waits no longer for the answer: goes on as with a fault.
-    void give_order_up() noexcept {
+    /// Waits no longer for the answer: goes on as with a fault. Of several masters, each may have been asked.
+    void give_order_up(bool several_masters) noexcept {
         const std::shared_ptr<Order> order = order_->shared_from_this();
+        order_->late = nullptr;
         Fault fault = cancelled_fault();
         fault.maybe_executed = engine_->abandon(*order);
-        order->answered(Unexpected{std::move(fault)}, {}, {});
+        const MasterSets masters{.asked = several_masters ? ~std::uint64_t{0} : 0};
+        order->answered(Unexpected{std::move(fault)}, masters, {});
     }
 
     void set_timer(TimePoint at) noexcept {
@@ -93,8 +97,12 @@ private:
             operation_->order_ = nullptr;
             then(std::move(reply), masters, sent);
         }
-        /// Its token is cleaned up as one whose try got no answer.
-        void answered_late(const Expected<Reply, Fault>&, TimePoint) noexcept final {}
+        /// A token at a single master is cleaned up as one whose try got no answer.
+        void answered_late(const Expected<Reply, Fault>& reply, TimePoint) noexcept final {
+            if (late) late(reply.has_value());
+        }
+
+        OnLateReply late{};
 
     private:
         virtual void then(Expected<Reply, Fault> reply, const MasterSets& masters,

@@ -108,7 +108,8 @@ private:
         send(
             rank, answer_by, hold, [make, hold](bool) { return make(*hold); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,
-                             TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); });
+                             TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); },
+            on_silence());
         return std::nullopt;
     }
 

@@ -128,25 +128,6 @@ inline Result<void> check_for_several(const LockSpec& spec) {
     return {};
 }
 
-/// Whether an asynchronous call can be made about a hold.
-inline Result<void> check_asynchronous(const SharedClient& client, const std::string& key,
-                                       Replicas replicas = Replicas::none()) {
-    const char* const what = client.has_quorum()            ? "several masters"
-                             : replicas != Replicas::none() ? "replicas"
-                                                            : nullptr;
-    if (what == nullptr) return {};
-    Error error = invalid(std::string{"asynchronous calls do not work with "} + what + " yet");
-    error.key = key;
-    return Unexpected{std::move(error)};
-}
-
-/// The same about a lock.
-inline Result<Lease> check_asynchronous(const LockSpec& spec) {
-    auto fits = check_asynchronous(*spec.client, spec.key(), spec.options.replicas);
-    if (!fits) return Unexpected{std::move(fits).error()};
-    return spec.options.lease;
-}
-
 inline Result<LockSpec> check(LockSpec spec) {
     if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
