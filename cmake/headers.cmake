@@ -100,6 +100,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/simple.hpp
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/redisson_reentrant.hpp
+    include/redlatch/policy/permits.hpp
     include/redlatch/policy/watchdog.hpp
     include/redlatch/policy/fenced.hpp
     # services: one running thing each
@@ -138,6 +139,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/acquire_set.hpp
     include/redlatch/steps/inspect.hpp
+    include/redlatch/steps/claims.hpp
     # async: the same without a thread that waits
     include/redlatch/async/async_call.hpp
     include/redlatch/async/operation.hpp
@@ -154,6 +156,7 @@ set(REDLATCH_HEADERS
     include/redlatch/lock_set.hpp
     include/redlatch/lock_guard.hpp
     include/redlatch/completion_queue.hpp
+    include/redlatch/semaphore.hpp
     include/redlatch/metrics.hpp
     include/redlatch/redlatch.hpp
     include/redlatch/testing.hpp

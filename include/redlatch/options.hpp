@@ -170,6 +170,21 @@ struct AsyncOptions {
 };
 static_assert(std::is_trivially_destructible_v<AsyncOptions>);
 
+/// What one `Semaphore::take()` asks for.
+struct TakeOptions {
+    /// How many permits, all of them or none. Default: 1.
+    std::ptrdiff_t permits = 1;
+
+    /// How long to wait. Default: without limit.
+    Wait wait = Wait::unlimited();
+
+    /// This acquisition's lease. Default: the `Semaphore`'s.
+    std::optional<Lease> lease{};
+
+    /// Ends the wait within 50 ms with `Errc::cancelled`. Default: never.
+    std::stop_token stop{};
+};
+
 /// Stands in for a URI where the program makes its connections itself: through a tunnel, with an
 /// authentication of its own, over a hiredis that was built in another way.
 struct ConnectionFactory {

@@ -14,4 +14,5 @@
 #include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
+#include <redlatch/semaphore.hpp>
 #include <redlatch/version.hpp>

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0 {
 
@@ -100,6 +101,21 @@ struct LockInfo {
     /// How many processes wait in the server's queue. Those that poll are not counted, and one that
     /// died stays until its turn would come.
     std::uint64_t waiters = 0;
+};
+
+/// One of several who hold something.
+struct Holder {
+    std::string owner{};               ///< the owner's token
+    std::uint64_t weight = 0;          ///< how many permits
+    std::chrono::milliseconds ttl{0};  ///< the rest of the lease
+};
+
+/// What Redis says about a semaphore at one moment.
+struct SemaphoreInfo {
+    std::uint64_t permits = 0;      ///< as `set_permits()` has set it, else as this object believes
+    std::uint64_t taken = 0;        ///< may be more than `permits`, if that was reduced
+    std::uint64_t waiters = 0;      ///< processes and threads in the server's queue; see `LockInfo`
+    std::vector<Holder> holders{};  ///< two hundred at most, the next to end first
 };
 
 }  // namespace redlatch::inline v0

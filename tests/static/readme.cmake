@@ -174,7 +174,7 @@ endfunction()
 
 find_names("enum class Errc" error.hpp "^    ([a-z_]+)( = [0-9]+)?, *(//.*)?$" names)
 compare_with_table(Errc ${names})
-foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions)
+foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions TakeOptions)
     find_names("struct ${type}" options.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
     compare_with_table(${type} ${names})
 endforeach()

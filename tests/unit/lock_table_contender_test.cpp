@@ -413,5 +413,37 @@ TEST_F(NestingPause, ends_when_validity_does) {
     EXPECT_EQ(pause().ended, Cause::lost);
 }
 
+TEST(Claimants, of_one_key_have_turns_and_grants_of_their_own) {
+    Locks locks;
+    const auto claimant = [&](std::uint64_t id) {
+        return Wish{
+            .id = id, .claim = {.weight = 1, .limit = 3}, .own_entry = "key:" + std::to_string(id)};
+    };
+    const auto announce = [&](const Asker& asker, std::uint64_t id, const std::string& token) {
+        const detail::Hold hold{claimant(id).terms(), detail::Token{token}, me};
+        locks.table.announce(asker.turn(), hold);
+    };
+    const auto grant = [](const std::string& token) {
+        Grant told = grant_for(token);
+        told.weight = 1;
+        return told;
+    };
+    const Asker& first = locks.enter(claimant(1));
+    const Asker& second = locks.enter(claimant(2));
+    EXPECT_FALSE(locks.table.deliver(grant("a")));
+    announce(first, 1, "a");
+    announce(second, 2, "b");
+    EXPECT_TRUE(locks.table.deliver(grant("b")));
+    EXPECT_FALSE(locks.table.take_grant(first.turn()));
+    EXPECT_EQ(locks.table.take_grant(second.turn())->token, "b");
+    announce(second, 2, "c");
+    EXPECT_FALSE(locks.table.deliver(grant("b"))) << "it goes by another token now";
+    locks.table.end_turn(first.turn());
+    EXPECT_FALSE(locks.table.deliver(grant("a"))) << "its turn is over";
+    EXPECT_TRUE(locks.table.deliver(grant("c")));
+    locks.table.end_turn(second.turn());
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
 }  // namespace
 }  // namespace redlatch::test

@@ -44,6 +44,8 @@ struct Wish {
     Replicas replicas = Replicas::none();
     bool owns_itself = false;
     std::chrono::milliseconds min_hold{0};
+    detail::ClaimTerms claim{};
+    std::string own_entry{};
 
     detail::Acquisition acquisition() const { return {id, through, watched}; }
     detail::HoldTerms terms() const {
@@ -51,6 +53,8 @@ struct Wish {
             terms_of({.key = key, .traits = traits, .lease = lease, .drift = drift});
         terms.replicas = replicas;
         terms.min_hold = min_hold;
+        terms.claim = claim;
+        terms.own_entry = own_entry;
         return terms;
     }
 };

@@ -43,6 +43,12 @@ struct Acquisition {
     bool watched;
 };
 
+/// How much of a lock with claims an acquisition takes.
+struct ClaimTerms {
+    std::int64_t weight = 0;  ///< 0 for a lock without claims
+    std::int64_t limit = 0;   ///< how much there is of all, where nobody has set it
+};
+
 /// What one acquisition needs to know about its lock; does not change while it lasts.
 struct HoldTerms {
     std::shared_ptr<const LockKeys> keys;
@@ -53,13 +59,19 @@ struct HoldTerms {
     std::chrono::milliseconds max_hold;
     Replicas replicas = Replicas::none();
     std::chrono::milliseconds min_hold{0};
+    ClaimTerms claim{};
+    std::string own_entry{};  ///< of the lock table, for a hold that others do not exclude
+
+    /// Under which name the lock table has it.
+    const std::string& entry() const noexcept { return own_entry.empty() ? keys->lock : own_entry; }
 
     /// Whether the server can't tell a hold with these terms from one with those: how a hold is
     /// renewed, and when it has to end, is the client's own business.
     bool same_at_server(const HoldTerms& other) const noexcept {
         return traits.scripts == other.traits.scripts && traits.fenced == other.traits.fenced &&
                lease == other.lease && drift.factor == other.drift.factor &&
-               drift.floor == other.drift.floor && lock_delay == other.lock_delay;
+               drift.floor == other.drift.floor && lock_delay == other.lock_delay &&
+               claim.weight == other.claim.weight;
     }
 };
 
@@ -74,6 +86,7 @@ public:
     ~Hold() { delete loss_.load(std::memory_order_acquire); }
 
     const std::string& key() const noexcept { return terms_.keys->lock; }
+    const std::string& entry() const noexcept { return terms_.entry(); }
     const LockKeys& keys() const noexcept { return *terms_.keys; }
     const HoldTerms& terms() const noexcept { return terms_; }
     const Token& token() const noexcept { return token_; }

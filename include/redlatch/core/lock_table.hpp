@@ -49,7 +49,7 @@ struct AcquireRequest {
     Acquisition acquisition;
     HandoffLimit handoffs;
 
-    const std::string& key() const noexcept { return terms.keys->lock; }
+    const std::string& entry() const noexcept { return terms.entry(); }
 };
 
 /// The state of every lock inside this process: who holds it, which one owner contends for it at the
@@ -153,7 +153,7 @@ public:
     /// no look at the clock. Nothing for others, which `enter`.
     Turn enter_if_free(const AcquireRequest& request) {
         if (closed_) return {};
-        Named& name = *entries_.try_emplace(request.key()).first;
+        Named& name = *entries_.try_emplace(request.entry()).first;
         if (!name.second.free() || !name.second.queue.empty()) return {};
         return begin_turn(name, request);
     }
@@ -163,7 +163,7 @@ public:
     Admission enter(const AcquireRequest& request, Waiter& waiter, TimePoint now,
                     bool stop_requested) {
         if (closed_) return {Outcome::closed};
-        const Position name = entries_.try_emplace(request.key()).first;
+        const Position name = entries_.try_emplace(request.entry()).first;
         Entry& here = name->second;
         Admission admission{Outcome::busy};
         // Where others wait, the one in front takes it out, and has its turn at once.
@@ -232,7 +232,7 @@ public:
     /// The same for one who is about to nest in `hold`, which it has.
     Pause pause(const Hold& hold, Waiter& waiter, TimePoint until, TimePoint now,
                 bool stop_requested) {
-        const auto name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.entry());
         if (name == entries_.end()) return {Woken::lost};
         const auto ended = end_of_nesting(hold, until, now, stop_requested);
         if (ended && waiter.name_ != nullptr) {
@@ -254,7 +254,11 @@ public:
     /// Announces the token of a hold that will ask for a place in the server's queue: from now on a
     /// grant for it is known to be ours.
     void announce(Turn turn, const Hold& hold) {
-        turn.name_->second.queue_place = {.token = hold.token(), .terms = hold.terms()};
+        Named& name = *turn.name_;
+        name.second.queue_place = {.token = hold.token(), .terms = hold.terms()};
+        if (hold.terms().claim.weight == 0) return;
+        claimants_.erase(std::exchange(name.second.claimant, hold.token().bytes));
+        claimants_.emplace(hold.token().bytes, &name);
     }
 
     /// The message that ended the pause.
@@ -311,7 +315,7 @@ public:
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
     /// Nothing for a hold that is.
     std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition, TimePoint now) {
-        const auto name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.entry());
         if (closed_ || name == entries_.end()) return std::nullopt;
         if (name->second.current.get() != &hold || !hold.valid(now)) return std::nullopt;
         hold.nest.push_back(acquisition);
@@ -343,7 +347,7 @@ public:
 
     /// Ends one acquisition of a hold.
     Ending end_acquisition(const Hold& hold, std::uint64_t id) {
-        return end_where(hold.key(),
+        return end_where(hold.entry(),
                          [&hold, id](const Hold& other, const Acquisition& acquisition) {
                              return &other == &hold && acquisition.id == id;
                          });
@@ -370,7 +374,7 @@ public:
     /// terms, if that takes no command.
     void hand_off(Ending& ending, TimePoint now) {
         Hold& hold = *ending.hold;
-        Entry& here = entries_.find(hold.key())->second;
+        Entry& here = entries_.find(hold.entry())->second;
         if (!passes_silently(here, hold, now)) return;
         ending.kind = Ending::Kind::handed;
         hold.advance(Phase::releasing, Phase::released);
@@ -379,7 +383,7 @@ public:
 
     /// The release of a hold has been answered, or given up: the next one's turn.
     void released(const Hold& hold) {
-        const auto name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.entry());
         if (name == entries_.end() || name->second.current.get() != &hold) return;
         vacate(name);
     }
@@ -387,7 +391,7 @@ public:
     /// Instead of a release, the server gave the lock to the token in `handed`. False where nobody
     /// here wants it any more on the terms of `hold`: then the caller has to release that token.
     bool moved(const Hold& hold, HandOff handed, bool others_wait, TimePoint now) {
-        const auto name = entries_.find(hold.key());
+        const auto name = entries_.find(hold.entry());
         if (name == entries_.end() || name->second.current.get() != &hold) return false;
         Entry& here = name->second;
         here.handoffs.others_wait(others_wait, handed.refreshed);
@@ -398,7 +402,7 @@ public:
 
     /// A hold is over without a release.
     void lost(const std::shared_ptr<Hold>& hold) {
-        const auto name = entries_.find(hold->key());
+        const auto name = entries_.find(hold->entry());
         if (name == entries_.end()) return;
         Entry& here = name->second;
         here.nesting.for_each([this](Waiter& waiter) { wake(&waiter); });
@@ -429,8 +433,8 @@ public:
     /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
-        const auto name = entries_.find(grant.key);
-        if (name == entries_.end()) return grant.is_notice();
+        Named* const name = find(grant);
+        if (name == nullptr) return grant.is_notice();
         Entry& here = name->second;
         if (here.queue_place && here.queue_place->token.bytes == grant.token) {
             if (grant.is_notice()) {
@@ -500,12 +504,23 @@ private:
         IntrusiveList<Waiter> nesting{};       // who pauses before it nests once more
         IntrusiveList<Waiter> queue{};
         Handoffs handoffs{};
+        std::string claimant{};  // the last token that was announced, of a lock with claims
 
         bool free() const noexcept { return current == nullptr && !contended; }
         bool unused() const noexcept {
             return free() && queue.empty() && past.empty() && nesting.empty();
         }
     };
+
+    /// Who a grant may be for. A lock with claims may have several entries here.
+    Named* find(const Grant& grant) {
+        if (grant.weight == 0) {
+            const auto name = entries_.find(grant.key);
+            return name == entries_.end() ? nullptr : &*name;
+        }
+        const auto claimant = claimants_.find(grant.token);
+        return claimant == claimants_.end() ? nullptr : claimant->second;
+    }
 
     /// What becomes of a request that has just come.
     static Outcome outcome_of(const Entry& here, const AcquireRequest& request, TimePoint now) {
@@ -710,14 +725,19 @@ private:
     }
 
     void erase_if_unused(Named& name) {
-        if (name.second.unused()) entries_.erase(entries_.find(name.first));
+        if (name.second.unused()) erase(entries_.find(name.first));
     }
     void erase_if_unused(Position name) {
-        if (name->second.unused()) entries_.erase(name);
+        if (name->second.unused()) erase(name);
+    }
+    void erase(Position name) {
+        if (!name->second.claimant.empty()) claimants_.erase(name->second.claimant);
+        entries_.erase(name);
     }
 
     Waiter* first_woken_ = nullptr;
     Entries entries_;
+    std::unordered_map<std::string, Named*> claimants_;
     bool closed_ = false;
     Random random_;
 };

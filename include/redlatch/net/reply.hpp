@@ -23,6 +23,7 @@ enum class ReplyShape {
                 ///< fourth of five is the server's time in microseconds; a sixth is a string
     moved,      ///< three integers
     lock_info,  ///< a string and two integers, or three
+    claims,     ///< a string and four integers, then a string and an integer for each claim
 };
 
 /// A view of one reply, or of one element of an array reply.
@@ -84,6 +85,7 @@ public:
             case ReplyShape::moved: return size() == 3 && are_integers(0);
             case ReplyShape::lock_info:
                 return (size() == 3 || size() == 4) && self[0].string() && are_integers(1);
+            case ReplyShape::claims: return are_claims();
         }
         return false;
     }
@@ -106,6 +108,15 @@ private:
     bool are_integers(std::size_t from, std::size_t end) const noexcept {
         for (std::size_t i = from; i < end; ++i) {
             if (!(*this)[i].integer()) return false;
+        }
+        return true;
+    }
+
+    bool are_claims() const noexcept {
+        const std::size_t elements = size().value_or(0);
+        if (elements < 5 || elements % 2 == 0 || !are_integers(1, 5)) return false;
+        for (std::size_t i = 5; i < elements; i += 2) {
+            if (!(*this)[i].string() || !(*this)[i + 1].integer()) return false;
         }
         return true;
     }

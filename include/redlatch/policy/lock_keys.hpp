@@ -17,7 +17,8 @@ struct LockKeys {
         : lock(std::move(name)),
           queue(companion("redlatch:queue:", lock)),
           waiters(companion("redlatch:waiters:", lock)),
-          fence(companion("redlatch:fence:", lock)) {}
+          fence(companion("redlatch:fence:", lock)),
+          permits(companion("redlatch:permits:", lock)) {}
 
     /// The companions of all locks, as patterns of an ACL.
     static constexpr std::string_view companion_patterns =
@@ -27,6 +28,7 @@ struct LockKeys {
     std::string queue;    ///< who waits, in order
     std::string waiters;  ///< what they wait for
     std::string fence;    ///< the last fencing token
+    std::string permits;  ///< of a semaphore: how many permits there are, where that was set
 
     /// Whether a Cluster keeps them together. Not for names with a brace that begins no tag, such as
     /// `a}b` or `{}c`.

@@ -17,11 +17,29 @@ inline Call of_key_type(const Call& call, const Hold& hold) {
     return call.for_type(type_of(hold.terms().traits.key_type));
 }
 
+/// Of a lock with claims: each script needs all keys.
+inline Call claim_call(const Hold& hold, const Script& script,
+                       std::initializer_list<Argument> arguments,
+                       ReplyShape shape = ReplyShape::integer) {
+    const LockKeys& keys = hold.keys();
+    const std::string& last = hold.terms().traits.shared ? keys.fence : keys.permits;
+    const Call call{script, {keys.lock, keys.queue, keys.waiters, last}, arguments, shape};
+    return of_key_type(call.with_all_keys(true), hold);
+}
+
 /// Asks for the lock, and for a place in the queue: kept for `stay`, given up where that is negative,
 /// left as it is where it is zero. `hears`: the client can be told when the lock is its own.
 inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool hears) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
+    if (const auto [weight, limit] = hold.terms().claim; weight != 0) {
+        return claim_call(
+            hold, hold.scripts().acquire,
+            {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{stay.count()},
+             std::int64_t{hears ? 1 : 0}, Argument::server(), Argument::not_after(),
+             std::int64_t{fenced ? 1 : 0}, weight, limit},
+            ReplyShape::acquired);
+    }
     const Call call{hold.scripts().acquire,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
                     {hold.token().bytes, hold.server_ttl(hold.terms().lease),
@@ -46,12 +64,22 @@ inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
                     {hold.token().bytes, static_cast<std::int64_t>(count), ttl});
 }
 
+/// With `fence`, no fencing token up to that one is given out any more.
+inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence) {
+    constexpr std::int64_t asks = 0;
+    return claim_call(hold, hold.scripts().extend,
+                      {hold.token().bytes, hold.server_ttl(lease), static_cast<std::int64_t>(fence),
+                       hold.terms().claim.weight, asks});
+}
+
 inline Call extend_call(const Hold& hold, Lease lease) {
+    if (hold.terms().claim.weight != 0) return extend_claim_call(hold, lease, 0);
     return own_call(hold, hold.scripts().extend, {hold.token().bytes, hold.server_ttl(lease)});
 }
 
 /// The same, and no fencing token up to `fence` is given out any more.
 inline Call store_fence_call(const Hold& hold, Lease lease, std::uint64_t fence) {
+    if (hold.terms().claim.weight != 0) return extend_claim_call(hold, lease, fence);
     return own_call(hold, hold.scripts().extend,
                     {hold.token().bytes, hold.server_ttl(lease), static_cast<std::int64_t>(fence)});
 }
@@ -60,6 +88,12 @@ inline Call store_fence_call(const Hold& hold, Lease lease, std::uint64_t fence)
 inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
+    if (const std::int64_t weight = hold.terms().claim.weight; weight != 0) {
+        return claim_call(hold, hold.scripts().move,
+                          {hold.token().bytes, ttl, next.bytes, Argument::not_after(),
+                           std::int64_t{fenced ? 1 : 0}, weight, weight},
+                          ReplyShape::moved);
+    }
     const Call call{
         hold.scripts().move,
         {keys.lock, keys.queue, keys.fence},
@@ -70,6 +104,10 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
 
 /// Ends a hold, or leaves the queue. Sent at `now`.
 inline Call release_call(const Hold& hold, TimePoint now) {
+    if (const std::int64_t weight = hold.terms().claim.weight; weight != 0) {
+        return claim_call(hold, hold.scripts().release,
+                          {hold.token().bytes, Argument::server(), weight});
+    }
     const LockKeys& keys = hold.keys();
     const auto kept_for = saturating_sub(hold.kept_until(), now);
     if (kept_for <= Clock::duration::zero()) {

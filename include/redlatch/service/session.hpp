@@ -307,19 +307,32 @@ private:
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
-        const bool is_string = grant.key_type == 's';
-        const PolicyTraits traits{.key_type = is_string ? KeyType::string : KeyType::hash,
-                                  .reentrant = false,
-                                  .watched = false,
-                                  .fenced = false,
-                                  .scripts = is_string ? &lua::on_string() : &lua::on_hash()};
         HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key),
-                        .traits = traits,
+                        .traits = traits_of(grant),
                         .lease = grant.ttl,
                         .drift = {},
                         .lock_delay = {},
-                        .max_hold = {}};
+                        .max_hold = {},
+                        .claim = {.weight = grant.weight}};
         clean_up({.token = {grant.token}, .terms = std::move(terms)});
+    }
+
+    /// What is needed to release what was granted.
+    static PolicyTraits traits_of(const Grant& grant) {
+        PolicyTraits traits{.key_type = KeyType::string,
+                            .reentrant = false,
+                            .watched = false,
+                            .fenced = false,
+                            .scripts = &lua::on_string()};
+        if (grant.weight != 0) {
+            traits.key_type = KeyType::sorted_set;
+            traits.shared = grant.kind == "shared";
+            traits.scripts = traits.shared ? &lua::on_shared_claims() : &lua::on_permits();
+        } else if (grant.key_type == 'h') {
+            traits.key_type = KeyType::hash;
+            traits.scripts = &lua::on_hash();
+        }
+        return traits;
     }
 
     /// Only for somebody who will be told.

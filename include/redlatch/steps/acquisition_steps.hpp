@@ -352,6 +352,16 @@ private:
                 .several_masters = session_->several()};
     }
 
+    /// Permits exclude nobody here: each acquisition contends for its own.
+    HoldTerms own_terms() const {
+        HoldTerms terms = terms_of(*spec_, lease_);
+        const PolicyTraits& traits = spec_->traits;
+        if (traits.key_type == KeyType::sorted_set && !traits.shared) {
+            terms.own_entry = spec_->key() + '\0' + std::to_string(acquisition_.id);
+        }
+        return terms;
+    }
+
     bool polls() const {
         return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
     }
@@ -366,9 +376,9 @@ protected:
     const LockSpec* spec_;
     const Lease lease_;
     const Request request_;
-    const HoldTerms terms_ = terms_of(*spec_, lease_);
-    const TimePoint started_ = Clock::now();
     const Acquisition acquisition_;
+    const HoldTerms terms_ = own_terms();
+    const TimePoint started_ = Clock::now();
     const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
     const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
     const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;

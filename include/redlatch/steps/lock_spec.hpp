@@ -18,6 +18,7 @@ struct LockSpec {
     std::shared_ptr<const LockKeys> keys;
     PolicyTraits traits;
     LockOptions options;
+    ClaimTerms claim{};
 
     const std::string& key() const noexcept { return keys->lock; }
 };
@@ -31,7 +32,8 @@ inline HoldTerms terms_of(const LockSpec& spec, Lease lease) {
             .lock_delay = spec.options.lock_delay,
             .max_hold = spec.options.max_hold,
             .replicas = spec.options.replicas,
-            .min_hold = spec.options.min_hold};
+            .min_hold = spec.options.min_hold,
+            .claim = spec.claim};
 }
 
 }  // namespace redlatch::inline v0::detail

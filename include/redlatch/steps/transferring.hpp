@@ -97,6 +97,10 @@ private:
 
 /// What neither of the two can do.
 inline Result<void> check_transfer(const Session& session, const PolicyTraits& traits) {
+    if (traits.key_type == KeyType::sorted_set) {
+        return Unexpected{
+            invalid("what several may hold at once cannot be handed to another process")};
+    }
     if (!traits.can_move) {
         return Unexpected{
             invalid("this policy has no script `move`, by which a lock changes hands")};

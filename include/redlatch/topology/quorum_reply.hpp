@@ -13,6 +13,7 @@ inline QuorumSubject subject_of(ReplyShape answer) noexcept {
         case ReplyShape::integer:
         case ReplyShape::moved: return QuorumSubject::keeping;
         case ReplyShape::any:
+        case ReplyShape::claims:
         case ReplyShape::lock_info: break;
     }
     return QuorumSubject::asking;
@@ -26,6 +27,7 @@ inline Vote vote_of(const ReplyView& reply, ReplyShape answer) {
         case ReplyShape::acquired:
         case ReplyShape::moved: return reply[0].integer() == 1 ? Vote::yes : Vote::no;
         case ReplyShape::any:
+        case ReplyShape::claims:
         case ReplyShape::lock_info: break;
     }
     return Vote::yes;

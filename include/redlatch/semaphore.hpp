@@ -1,0 +1,242 @@
+#pragma once
+
+#include <redlatch/client.hpp>
+#include <redlatch/compilation.hpp>
+#include <redlatch/held.hpp>
+#include <redlatch/options.hpp>
+#include <redlatch/policy/permits.hpp>
+#include <redlatch/policy/watchdog.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/types.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if REDLATCH_DEFINITIONS
+#include <redlatch/steps/acquire.hpp>
+#include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/claims.hpp>
+#endif
+
+namespace redlatch::inline v0 {
+
+namespace detail {
+
+/// What a `Semaphore` does, whatever its policy. Its members are those of `Semaphore`, and documented there.
+class SemaphoreImpl {
+public:
+    /// Less than what a writer takes of a lock.
+    static constexpr std::ptrdiff_t max = 999'999'998;
+
+    SemaphoreImpl(const Client& client, std::string name, std::ptrdiff_t permits,
+                  const LockOptions& options, const PolicyTraits& traits);
+
+    const std::string& name() const noexcept { return spec_.key(); }
+
+    Result<Held> take(const TakeOptions& options) const noexcept;
+    void acquire();
+    bool try_acquire(Wait wait);
+    Result<Release> release(std::ptrdiff_t count) noexcept;
+    Result<void> set_permits(std::ptrdiff_t number) const noexcept;
+    Result<SemaphoreInfo> inspect() const noexcept;
+
+private:
+    Result<void> keep(Result<Held> taken);
+    std::vector<Held> take_out(std::ptrdiff_t count);
+    Error bad(const char* what) const { return {Errc::invalid_argument, name(), {}, what, {}}; }
+
+    const LockSpec spec_;
+    std::mutex mutex_;
+    std::vector<Held>
+        acquired_;  // by `acquire` and its like, one permit each; guarded by the mutex
+};
+
+}  // namespace detail
+
+/// A number of permits that processes share, each with a lease: who dies with one gives it back when that ends.
+/// First come, first served: who wants several permits waits for all of them, and those behind wait too.
+/// All members may be called from any thread.
+///
+/// It counts what is held, and is no signal: `release()` gives back what this object has acquired, and
+/// never makes a permit that nobody had.
+///
+/// `permits` counts where nobody has called `set_permits()`. Of clients that bring different numbers, each goes by
+/// its own: it gets a permit where that makes no more than its number. Several masters cannot share
+/// permits, as three majorities may hold two of them; nor is there a fencing token, as no number puts
+/// several holders into an order.
+template <LockPolicy Policy = Watchdog<Permits>>
+class Semaphore {
+    static_assert(Policy::key_type == KeyType::sorted_set && !is_shared<Policy>,
+                  "a Semaphore's policy is Permits, or Watchdog<Permits>");
+    static_assert(!is_fenced<Policy>,
+                  "a Semaphore cannot be Fenced: one number cannot order several holders; a "
+                  "semaphore of one permit is a Lock<Fenced<…>>");
+
+public:
+    using policy_type = Policy;
+
+    /// The most permits there can be.
+    static constexpr std::ptrdiff_t max() noexcept { return detail::SemaphoreImpl::max; }
+
+    /// No I/O. `permits` is not negative, and with 0 all wait for `set_permits()`. Throws `LockError` with
+    /// `Errc::invalid_argument` for that, a bad name or bad options as `Lock` does, and for a client
+    /// with several masters.
+    Semaphore(Client& client, std::string name, std::ptrdiff_t permits, LockOptions options = {})
+        : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
+    Semaphore(const Semaphore&) = delete;
+    Semaphore& operator=(const Semaphore&) = delete;
+    /// Gives back what `acquire()` and `try_acquire…()` took and nobody gave back.
+    ~Semaphore() = default;
+
+    const std::string& name() const noexcept { return impl_.name(); }
+
+    /// Takes a permit; it belongs to this object, and any thread may give it back. Waits without limit, and
+    /// throws as `Lock::lock()` does.
+    void acquire() { impl_.acquire(); }
+
+    /// Tries once. False only where there is no permit; a fault throws `LockError`. Blocks for at most
+    /// `command_timeout`.
+    [[nodiscard]] bool try_acquire() { return impl_.try_acquire(Wait::none()); }
+
+    /// Waits for at most `wait`, and 50 ms for the answer to a last try.
+    [[nodiscard]] bool try_acquire_for(Wait wait) { return impl_.try_acquire(wait); }
+
+    /// The same until a point in time of any clock.
+    template <class AnyClock, class Duration>
+    [[nodiscard]] bool try_acquire_until(
+        const std::chrono::time_point<AnyClock, Duration>& deadline) {
+        using Wide = std::chrono::duration<long double, std::nano>;
+        return impl_.try_acquire(Wide{deadline.time_since_epoch()} -
+                                 Wide{AnyClock::now().time_since_epoch()});
+    }
+
+    /// Gives back so many permits that this object acquired, lost ones first, then the oldest; never those of
+    /// a `take()`. Blocks for at most `command_timeout` for each. The worst of their outcomes counts:
+    /// an error as of `Held::release()`, `not_held` where it had acquired fewer, `expired`.
+    /// `invalid_argument` for a count below 1.
+    Result<Release> release(std::ptrdiff_t count = 1) noexcept { return impl_.release(count); }
+
+    /// Takes permits as an object that owns them: all that are asked for, or none. Never throws. Errors as of
+    /// `Lock::acquire()`; `invalid_argument` for fewer than 1, and for more than the `permits` of this
+    /// object. More than `set_permits()` has left are waited for, without standing in anybody's way.
+    [[nodiscard]] Result<Held> take(const TakeOptions& options = {}) noexcept {
+        return impl_.take(options);
+    }
+
+    /// How many there are from now on, for all clients; 0 lets nobody in. Where more are taken, nobody loses one,
+    /// and nobody gets one until enough came back. The last setting that was issued counts, and is
+    /// forgotten a day after the last use of the semaphore. Two commands; blocks for at most
+    /// `command_timeout`. `invalid_argument` for a negative number, and for more than `max()`.
+    Result<void> set_permits(std::ptrdiff_t number) noexcept { return impl_.set_permits(number); }
+
+    /// Asks the server. Blocks for at most `command_timeout`.
+    Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
+
+private:
+    detail::SemaphoreImpl impl_;
+};
+
+#if REDLATCH_DEFINITIONS
+
+namespace detail {
+
+REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string name,
+                                             std::ptrdiff_t permits, const LockOptions& options,
+                                             const PolicyTraits& traits)
+    : spec_(check(LockSpec{.client = Access::shared(client),
+                           .keys = std::make_shared<const LockKeys>(std::move(name)),
+                           .traits = traits,
+                           .options = options,
+                           .claim = {.weight = 1, .limit = permits}})
+                .value()) {
+    if (permits < 0 || permits > max) {
+        throw LockError{bad("a semaphore has between 0 and 999,999,998 permits")};
+    }
+    if (spec_.client->has_quorum()) {
+        throw LockError{
+            bad("several masters cannot share permits: each of three majorities may "
+                "hold one of two")};
+    }
+}
+
+REDLATCH_INLINE Result<Held> SemaphoreImpl::take(const TakeOptions& options) const noexcept {
+    if (options.permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
+    if (options.permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {
+        return Unexpected{bad("more permits are asked for than this semaphore has")};
+    }
+    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
+    if (!lease) return Unexpected{std::move(lease).error()};
+    LockSpec spec = spec_;
+    spec.claim.weight = options.permits;
+    const AcquireOptions as_hold{.wait = options.wait, .stop = options.stop, .owner = Owner::hold};
+    auto ref = Acquiring{spec_.client->session(), spec, *lease, as_hold, nullptr}.run();
+    if (!ref) return Unexpected{std::move(ref).error()};
+    return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
+}
+
+REDLATCH_INLINE Result<void> SemaphoreImpl::keep(Result<Held> taken) {
+    if (!taken) return Unexpected{std::move(taken).error()};
+    const std::scoped_lock section{mutex_};
+    acquired_.push_back(*std::move(taken));
+    return {};
+}
+
+REDLATCH_INLINE void SemaphoreImpl::acquire() {
+    auto kept = keep(take({}));
+    if (!kept) throw LockError{std::move(kept).error()};
+}
+
+REDLATCH_INLINE bool SemaphoreImpl::try_acquire(Wait wait) {
+    auto kept = keep(take({.wait = wait}));
+    if (!kept && kept.error().code != Errc::timed_out) throw LockError{std::move(kept).error()};
+    return kept.has_value();
+}
+
+REDLATCH_INLINE std::vector<Held> SemaphoreImpl::take_out(std::ptrdiff_t count) {
+    const std::scoped_lock section{mutex_};
+    std::stable_partition(acquired_.begin(), acquired_.end(),
+                          [](const Held& held) { return !held.held(); });
+    const auto end = acquired_.begin() +
+                     std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(acquired_.size()));
+    std::vector<Held> out{std::make_move_iterator(acquired_.begin()), std::make_move_iterator(end)};
+    acquired_.erase(acquired_.begin(), end);
+    return out;
+}
+
+REDLATCH_INLINE Result<Release> SemaphoreImpl::release(std::ptrdiff_t count) noexcept {
+    if (count < 1) return Unexpected{bad("fewer than 1 permit is given back")};
+    std::vector<Held> out = take_out(count);
+    const bool enough = static_cast<std::ptrdiff_t>(out.size()) == count;
+    Result<Release> worst = enough ? Release::released : Release::not_held;
+    for (Held& held : out) {
+        auto outcome = held.release();
+        if (!worst) continue;
+        if (!outcome || (*outcome == Release::expired && enough)) worst = std::move(outcome);
+    }
+    return worst;
+}
+
+REDLATCH_INLINE Result<void> SemaphoreImpl::set_permits(std::ptrdiff_t number) const noexcept {
+    if (number < 0 || number > max) {
+        return Unexpected{bad("a semaphore has between 0 and 999,999,998 permits")};
+    }
+    return detail::set_permits(spec_.client->session(), spec_, number);
+}
+
+REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
+    return inspect_permits(spec_.client->session(), spec_);
+}
+
+}  // namespace detail
+
+#endif
+
+}  // namespace redlatch::inline v0

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <redlatch/net/call.hpp>
+#include <redlatch/policy/scripts.hpp>
+#include <redlatch/service/session.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Runs a script about the claims of anybody.
+inline Expected<Reply, Fault> run_on_claims(Session& session, const LockSpec& spec,
+                                            const Script& script,
+                                            std::initializer_list<Argument> arguments,
+                                            ReplyShape answer, const Limit& limit) {
+    const LockKeys& keys = *spec.keys;
+    const std::string& last = spec.traits.shared ? keys.fence : keys.permits;
+    const Call call{script, {keys.lock, keys.queue, keys.waiters, last}, arguments, answer};
+    auto reply = session.run(
+        spec.key(), call.with_all_keys(true).for_type(type_of(spec.traits.key_type)), limit);
+    if (!reply) {
+        reply.error().error.key = spec.key();
+        session.tell_error(reply.error().error);
+    }
+    return reply;
+}
+
+/// `<weight> <token>`, taken apart.
+inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
+    const std::size_t space = std::min(claim.find(' '), claim.size());
+    Holder holder{.ttl = std::chrono::milliseconds{ttl}};
+    for (const char digit : claim.substr(0, space)) {
+        holder.weight = holder.weight * 10 + static_cast<std::uint64_t>(digit - '0');
+    }
+    holder.owner = claim.substr(std::min(space + 1, claim.size()));
+    return holder;
+}
+
+inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
+    auto reply = run_on_claims(session, spec, spec.traits.scripts->inspect, {std::string_view{}},
+                               ReplyShape::claims, Limit::in(session.command_timeout()));
+    if (!reply) return Unexpected{std::move(reply).error().error};
+    const ReplyView answer = reply->view();
+    SemaphoreInfo info;
+    const std::int64_t set = *answer[4].integer();
+    info.permits = static_cast<std::uint64_t>(set < 0 ? spec.claim.limit : set);
+    info.waiters = static_cast<std::uint64_t>(*answer[3].integer());
+    for (std::size_t i = 5; i < *answer.size(); i += 2) {
+        info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
+        info.taken += info.holders.back().weight;
+    }
+    return info;
+}
+
+/// Two commands: the first one says with which time the setting is issued, so that one that comes late does not
+/// count more than one that was issued after it.
+inline Result<void> set_permits(Session& session, const LockSpec& spec, std::int64_t number) {
+    const Limit limit = Limit::in(session.command_timeout());
+    const Script& script = spec.traits.scripts->set_permits;
+    constexpr std::int64_t when = 0;
+    auto issued =
+        run_on_claims(session, spec, script,
+                      {std::string_view{}, Argument::server(), number, when, Argument::not_after()},
+                      ReplyShape::integer, limit);
+    if (!issued) return Unexpected{std::move(issued).error().error};
+    auto set = run_on_claims(session, spec, script,
+                             {std::string_view{}, Argument::server(), number,
+                              *issued->view().integer(), Argument::not_after()},
+                             ReplyShape::integer, limit);
+    if (!set) return Unexpected{std::move(set).error().error};
+    return {};
+}
+
+}  // namespace redlatch::inline v0::detail
