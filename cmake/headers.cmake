@@ -101,6 +101,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/reentrant.hpp
     include/redlatch/policy/redisson_reentrant.hpp
     include/redlatch/policy/permits.hpp
+    include/redlatch/policy/shared.hpp
     include/redlatch/policy/watchdog.hpp
     include/redlatch/policy/fenced.hpp
     # services: one running thing each

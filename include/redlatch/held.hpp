@@ -23,6 +23,7 @@
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/releasing.hpp>
@@ -120,6 +121,10 @@ public:
         detail::AsyncAccess::call_back(nest_call(), std::move(done), executor);
     }
 
+    /// The writing becomes reading, of a shared lock; see `Lock::downgrade()`. All holds of the nest do. `invalid_argument`
+    /// for other locks.
+    Result<void> downgrade() noexcept;
+
     /// Whether the validity is running now. No I/O: compares clocks.
     bool held() const noexcept;
 
@@ -213,7 +218,8 @@ inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client
                     .options = {.lease = terms.lease,
                                 .max_hold = terms.max_hold,
                                 .lock_delay = terms.lock_delay,
-                                .drift = terms.drift}};
+                                .drift = terms.drift},
+                    .claim = {.weight = ref.hold->weight(), .limit = terms.claim.limit}};
 }
 
 inline Result<Held> AcquireOperation::take() noexcept {
@@ -284,6 +290,15 @@ REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {
     auto ticket = detail::detach_hold(client_->session(), ref_);
     if (ticket || ticket.error().code != Errc::invalid_argument) ref_ = {};
     return ticket;
+}
+
+REDLATCH_INLINE Result<void> Held::downgrade() noexcept {
+    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    if (!ref_.hold->terms().traits.shared) {
+        return Unexpected{Error{
+            Errc::invalid_argument, ref_.hold->key(), {}, "only a shared lock can be read", {}}};
+    }
+    return detail::downgrade_hold(client_->session(), ref_.hold);
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {

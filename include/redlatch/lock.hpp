@@ -42,6 +42,9 @@ namespace redlatch::inline v0 {
 /// See `held()`, `lost()`, and the README on what no lock with a lease can promise.
 template <LockPolicy Policy = Watchdog<Simple>>
 class Lock {
+    static_assert(Policy::key_type != KeyType::sorted_set || is_shared<Policy>,
+                  "permits are a Semaphore's");
+
 public:
     using policy_type = Policy;
 
@@ -95,6 +98,54 @@ public:
     /// `LockOptions::release_mode` says: for at most `command_timeout`. The outcome goes to the
     /// observer.
     void unlock() noexcept { impl_.unlock(); }
+
+    /// For reading, as many at a time as like. Waits without limit, and throws as `lock()` does. A thread that
+    /// holds the lock, for reading or writing, gets it at once and without a command; it lasts as
+    /// long as that hold.
+    void lock_shared() requires is_shared<Policy> { impl_.take_shared({}); }
+    void lock_shared(Lease lease) requires is_shared<Policy> {
+        impl_.take_shared({.lease = lease});
+    }
+
+    /// The same, but false where somebody writes, or waits in front, until the wait is over.
+    [[nodiscard]] bool try_lock_shared() requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = Wait::none()});
+    }
+    [[nodiscard]] bool try_lock_shared_for(Wait wait) requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = wait});
+    }
+    template <class AnyClock, class Duration>
+    [[nodiscard]] bool try_lock_shared_until(
+        const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
+        using Wide = std::chrono::duration<long double, std::nano>;
+        return impl_.try_take_shared(
+            {.wait = Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()}});
+    }
+    [[nodiscard]] bool try_lock_shared(Wait wait, Lease lease) requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = wait, .lease = lease});
+    }
+
+    /// Ends the calling thread's innermost reading; as `unlock()`.
+    void unlock_shared() noexcept requires is_shared<Policy> { impl_.unlock_shared(); }
+
+    /// The same with its outcome; as `release()`.
+    Result<Release> release_shared() noexcept requires is_shared<Policy> {
+        return impl_.release_shared();
+    }
+
+    /// For reading, as an object. Never throws; as `acquire()`.
+    [[nodiscard]] Result<Held> acquire_shared(
+        const AcquireOptions& options = {}) noexcept requires is_shared<Policy> {
+        return impl_.acquire_shared(options);
+    }
+
+    /// The calling thread's writing becomes reading, without a moment in which nobody has the lock: it ends by
+    /// `unlock_shared()`, or with its `Held`. Readers who wait in front get in. So it is, too, when a
+    /// thread ends its writing by `unlock()` and still reads. Blocks for at most `command_timeout`.
+    ///
+    /// Errors: `not_held`; `lost`; others where it is not known whether the server has heard: then it counts
+    /// as reading here, and the server has it as writing until its next renewal or its end at most.
+    Result<void> downgrade() noexcept requires is_shared<Policy> { return impl_.downgrade(); }
 
     /// Takes the lock as an object that owns it. Never throws; the error tells contention
     /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.

@@ -18,7 +18,7 @@ public:
     template <LockPolicy Policy>
     [[nodiscard]] explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
                                      std::optional<Lease> lease = std::nullopt) noexcept
-        : held_(lock.acquire({.wait = wait, .lease = lease})) {}
+        : LockGuard(lock.acquire({.wait = wait, .lease = lease})) {}
     LockGuard(const LockGuard&) = delete;
     LockGuard& operator=(const LockGuard&) = delete;
 
@@ -32,8 +32,21 @@ public:
     Held& hold() noexcept { return *held_; }
     const Held& hold() const noexcept { return *held_; }
 
+protected:
+    explicit LockGuard(Result<Held> held) noexcept : held_(std::move(held)) {}
+
 private:
     Result<Held> held_;
+};
+
+/// The same for reading a shared lock.
+class [[nodiscard]] SharedGuard : public LockGuard {
+public:
+    template <LockPolicy Policy>
+        requires is_shared<Policy>
+    [[nodiscard]] explicit SharedGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
+                                       std::optional<Lease> lease = std::nullopt) noexcept
+        : LockGuard(lock.acquire_shared({.wait = wait, .lease = lease})) {}
 };
 
 }  // namespace redlatch::inline v0

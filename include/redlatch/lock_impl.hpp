@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
+#include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
@@ -48,6 +51,14 @@ public:
 
     Result<Held> acquire(const AcquireOptions& options) noexcept;
     Result<Release> release() noexcept;
+
+    void take_shared(const AcquireOptions& options);
+    bool try_take_shared(const AcquireOptions& options);
+    void unlock_shared() noexcept;
+    Result<Held> acquire_shared(const AcquireOptions& options) noexcept;
+    Result<Release> release_shared() noexcept;
+    Result<void> downgrade() noexcept;
+
     Result<void> extend(Lease lease) noexcept;
 
     bool held() const noexcept;
@@ -67,9 +78,16 @@ public:
 
 private:
     Result<HoldRef> acquire_ref(const AcquireOptions& options, const void* through);
+    Result<HoldRef> acquire_ref_shared(const AcquireOptions& options, const void* through);
+    Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
+                                const void* through);
+    bool reads_here() const noexcept;
+    LockTable::Ending end_innermost_shared(Session& session) const;
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
+    std::mutex mutex_;
+    std::set<std::string> read_through_;  // entries of the lock table; guarded by the mutex
 };
 
 #if REDLATCH_DEFINITIONS
@@ -79,13 +97,18 @@ REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
     : spec_(check(LockSpec{.client = Access::shared(client),
                            .keys = std::make_shared<const LockKeys>(std::move(name)),
                            .traits = traits,
-                           .options = options})
+                           .options = options,
+                           .claim = {.weight = traits.shared ? ClaimTerms::writer : 0,
+                                     .limit = traits.shared ? ClaimTerms::writer - 1 : 0}})
                 .value()) {}
 
 REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
     end_all_through(*session, spec_.key(), this, spec_.options.release_mode);
+    for (const std::string& entry : read_through_) {
+        end_all_through(*session, entry, this, spec_.options.release_mode);
+    }
 }
 
 REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
@@ -95,8 +118,63 @@ REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
 
 REDLATCH_INLINE bool LockImpl::try_take(const AcquireOptions& options) {
     auto ref = acquire_ref(options, this);
+    const bool upgrades =
+        !ref && ref.error().code == Errc::deadlock && !options.wait.is_unlimited();
+    if (!ref && !upgrades && ref.error().code != Errc::timed_out) {
+        throw LockError{std::move(ref).error()};
+    }
+    return ref.has_value();
+}
+
+REDLATCH_INLINE void LockImpl::take_shared(const AcquireOptions& options) {
+    auto ref = acquire_ref_shared(options, this);
+    if (!ref) throw LockError{std::move(ref).error()};
+}
+
+REDLATCH_INLINE bool LockImpl::try_take_shared(const AcquireOptions& options) {
+    auto ref = acquire_ref_shared(options, this);
     if (!ref && ref.error().code != Errc::timed_out) throw LockError{std::move(ref).error()};
     return ref.has_value();
+}
+
+REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& options) noexcept {
+    auto ref = acquire_ref_shared(options, nullptr);
+    if (!ref) return Unexpected{std::move(ref).error()};
+    return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
+}
+
+REDLATCH_INLINE LockTable::Ending LockImpl::end_innermost_shared(Session& session) const {
+    constexpr bool reads = true;
+    const LockOwner me = this_thread();
+    auto ending = session.locks().end_innermost(reader_entry(spec_.key(), me), me, reads);
+    if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
+    return session.locks().end_innermost(spec_.key(), me, reads);
+}
+
+REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
+    Session& session = spec_.client->session();
+    const auto ending = end_innermost_shared(session);
+    if (ending.kind == LockTable::Ending::Kind::nothing) {
+        Releasing{session}.tell_not_held(spec_.key());
+    } else {
+        Releasing{session}.end(ending, spec_.options.release_mode);
+    }
+}
+
+REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
+    Session& session = spec_.client->session();
+    const auto ending = end_innermost_shared(session);
+    if (ending.kind == LockTable::Ending::Kind::nothing) {
+        return Releasing{session}.tell_not_held(spec_.key());
+    }
+    return Releasing{session}.end(ending);
+}
+
+REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
+    Session& session = spec_.client->session();
+    const auto hold = session.locks().find(spec_.key(), this_thread());
+    if (hold == nullptr) return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
+    return downgrade_hold(session, hold);
 }
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
@@ -173,15 +251,21 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call()
 }
 
 REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {
-    return inspect_lock(spec_.client->session(), spec_);
+    Session& session = spec_.client->session();
+    if (!spec_.traits.shared) return inspect_lock(session, spec_);
+    return inspect_shared(session, spec_, Limit::in(session.command_timeout()));
 }
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
-    return detail::force_unlock(spec_.client->session(), spec_);
+    Session& session = spec_.client->session();
+    if (spec_.traits.shared) return force_unlock_claims(session, spec_);
+    return detail::force_unlock(session, spec_);
 }
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock(std::string_view owner) noexcept {
-    return detail::force_unlock(spec_.client->session(), spec_, owner);
+    Session& session = spec_.client->session();
+    if (!spec_.traits.shared || owner.empty()) return detail::force_unlock(session, spec_, owner);
+    return force_unlock_claim(session, spec_, owner, Limit::in(session.command_timeout()));
 }
 
 REDLATCH_INLINE Result<Held> LockImpl::adopt(const Ticket& ticket, Owner owner) noexcept {
@@ -192,15 +276,45 @@ REDLATCH_INLINE Result<Held> LockImpl::adopt(const Ticket& ticket, Owner owner) 
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& options,
                                                       const void* through) {
-    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
+    const bool waits_for_itself = options.owner == Owner::thread || options.wait.is_unlimited();
+    if (spec_.traits.shared && waits_for_itself && reads_here()) {
+        return Unexpected{
+            Error{Errc::deadlock, spec_.key(), {}, "the thread that reads cannot write", {}}};
+    }
+    return acquire_ref(spec_, options, through);
+}
+
+REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref_shared(const AcquireOptions& options,
+                                                             const void* through) {
+    if (through != nullptr) {
+        const std::scoped_lock section{mutex_};
+        read_through_.insert(reader_entry(spec_.key(), this_thread()));
+    }
+    return acquire_ref(spec_.reading(), options, through);
+}
+
+REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const LockSpec& spec,
+                                                      const AcquireOptions& options,
+                                                      const void* through) {
+    auto lease = check_lease(spec, options.lease.value_or(spec.options.lease));
     if (!lease) return Unexpected{std::move(lease).error()};
-    return Acquiring{spec_.client->session(), spec_, *lease, options, through}.run();
+    return Acquiring{spec.client->session(), spec, *lease, options, through}.run();
+}
+
+/// Whether the calling thread holds it for reading, and not for writing.
+REDLATCH_INLINE bool LockImpl::reads_here() const noexcept {
+    const auto hold = my_hold();
+    return hold != nullptr && hold->reads() && hold->valid(Clock::now());
 }
 
 REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return nullptr;  // a forked child holds nothing before its first call
-    return session->locks().find(spec_.key(), this_thread());
+    const LockOwner me = this_thread();
+    auto hold = session->locks().find(spec_.key(), me);
+    if (!spec_.traits.shared || (hold != nullptr && hold->valid(Clock::now()))) return hold;
+    auto reading = session->locks().find(reader_entry(spec_.key(), me), me);
+    return reading != nullptr ? reading : hold;
 }
 
 #endif

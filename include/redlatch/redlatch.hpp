@@ -12,6 +12,7 @@
 #include <redlatch/policy/redisson_reentrant.hpp>
 #include <redlatch/policy/reentrant.hpp>
 #include <redlatch/policy/scripts.hpp>
+#include <redlatch/policy/shared.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/semaphore.hpp>

@@ -91,6 +91,14 @@ private:
     std::string text_;
 };
 
+/// One of several who hold something.
+struct Holder {
+    std::string owner{};               ///< the owner's token
+    std::uint64_t weight = 0;          ///< how many permits
+    bool writes = false;               ///< has a shared lock alone
+    std::chrono::milliseconds ttl{0};  ///< the rest of the lease
+};
+
 /// What Redis says about a lock at one moment.
 struct LockInfo {
     bool locked = false;
@@ -101,13 +109,9 @@ struct LockInfo {
     /// How many processes wait in the server's queue. Those that poll are not counted, and one that
     /// died stays until its turn would come.
     std::uint64_t waiters = 0;
-};
-
-/// One of several who hold something.
-struct Holder {
-    std::string owner{};               ///< the owner's token
-    std::uint64_t weight = 0;          ///< how many permits
-    std::chrono::milliseconds ttl{0};  ///< the rest of the lease
+    /// Of a shared lock: who has it, two hundred at most, the next to end first. `hold_count` is how many
+    /// they are, `owner` the first of them.
+    std::vector<Holder> holders{};
 };
 
 /// What Redis says about a semaphore at one moment.

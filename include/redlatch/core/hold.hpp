@@ -41,10 +41,14 @@ struct Acquisition {
     const void*
         through;  ///< the `LockImpl` whose `take()` or `try_take()` it was; null for a `Held`
     bool watched;
+    bool reads = false;  ///< of a shared lock: for reading
 };
 
 /// How much of a lock with claims an acquisition takes.
 struct ClaimTerms {
+    static constexpr std::int64_t reader = 1;
+    static constexpr std::int64_t writer = 1'000'000'000;
+
     std::int64_t weight = 0;  ///< 0 for a lock without claims
     std::int64_t limit = 0;   ///< how much there is of all, where nobody has set it
 };
@@ -109,6 +113,14 @@ public:
     TimePoint last_end() const noexcept { return last_end_; }
 
     TimePoint taken_at() const noexcept { return taken_at_; }
+
+    /// How much it takes of a lock with claims: a writer that was downgraded is a reader.
+    std::int64_t weight() const noexcept {
+        return reads_.load(std::memory_order_acquire) ? ClaimTerms::reader : terms_.claim.weight;
+    }
+    bool reads() const noexcept { return terms_.traits.shared && weight() == ClaimTerms::reader; }
+    /// From now on it is for reading only.
+    void downgrade() noexcept { reads_.store(true, std::memory_order_release); }
 
     /// The server gave the lock after `sent`, to a command that went out then or by a grant.
     void taken(TimePoint sent) noexcept { taken(sent, sent); }
@@ -244,6 +256,7 @@ private:
     std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> kept_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
+    std::atomic<bool> reads_{false};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();
     std::atomic<std::stop_source*> loss_{nullptr};

@@ -322,6 +322,16 @@ public:
         return hold.nest.size();
     }
 
+    /// All acquisitions of a writer's hold that is not over are for reading from now on. False for another hold.
+    bool downgrade(Hold& hold, TimePoint now) {
+        const auto name = entries_.find(hold.entry());
+        if (closed_ || name == entries_.end() || name->second.current.get() != &hold) return false;
+        if (!hold.valid(now) || hold.reads()) return false;
+        hold.downgrade();
+        for (Acquisition& acquisition : hold.nest) acquisition.reads = true;
+        return true;
+    }
+
     /// What a hold loses when one of its acquisitions ends.
     struct Ending {
         enum class Kind {
@@ -335,13 +345,16 @@ public:
         std::shared_ptr<Hold> hold{};
         std::uint64_t count = 0;    ///< where nested: how many are left
         bool watched = false;       ///< where nested: the acquisition that ended was
+        bool downgrades = false;    ///< where nested: only reading is left of what was writing
         bool can_hand_off = false;  ///< where last: a waiter here would be next on equal terms
     };
 
     /// Ends the innermost acquisition that `owner` made with `lock()` or `try_lock()`.
-    Ending end_innermost(const std::string& key, LockOwner owner) {
-        return end_where(key, [owner](const Hold& hold, const Acquisition& acquisition) {
-            return hold.owner() == owner && acquisition.through != nullptr;
+    /// `reads`: one for reading, of a shared lock.
+    Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
+        return end_where(key, [owner, reads](const Hold& hold, const Acquisition& acquisition) {
+            return hold.owner() == owner && acquisition.through != nullptr &&
+                   acquisition.reads == reads;
         });
     }
 
@@ -531,7 +544,9 @@ private:
             const LockOwner holder = here.current->owner();
             // Who wants a fencing token gets that of the outer hold.
             const bool has_fence = here.current->terms().traits.fenced || !terms.traits.fenced;
-            const bool nests = terms.traits.reentrant && has_fence;
+            // A reader that would write waits for itself.
+            const bool upgrades = here.current->reads() && !request.acquisition.reads;
+            const bool nests = terms.traits.reentrant && has_fence && !upgrades;
             if (holder == request.owner && nests) return Outcome::nested;
             if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
         }
@@ -605,6 +620,7 @@ private:
         if (!hold.terms().traits.can_move || here.queue.empty() || here.contended) return false;
         const AcquireRequest& next = *here.queue.front()->request_;
         if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
+        if (hold.weight() != next.terms.claim.weight) return false;
         return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
     }
 
@@ -673,6 +689,10 @@ private:
         if (!hold->nest.empty()) {
             ending.kind = Ending::Kind::nested;
             ending.watched = ended.watched;
+            const auto reads = [](const Acquisition& acquisition) { return acquisition.reads; };
+            ending.downgrades = !ended.reads && !hold->reads() &&
+                                std::all_of(hold->nest.begin(), hold->nest.end(), reads);
+            if (ending.downgrades) hold->downgrade();
             return ending;
         }
         if (!hold->advance(Phase::held, Phase::releasing)) return ending;

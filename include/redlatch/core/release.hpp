@@ -79,6 +79,7 @@ public:
         Kind kind;
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watched = false;     ///< where nested: it wanted the hold to be renewed
+        bool tells_count = true;  ///< where nested: the server is told what is left
         bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
         TimePoint valid_until{};   ///< the hold's validity
@@ -160,7 +161,8 @@ public:
         answers_ = ReleaseOutcome{now < ended.valid_until};
         switch (ended.kind) {
             case Ended::Kind::nested:
-                stage_ = Stage::count;
+                stage_ = ended.tells_count ? Stage::count : Stage::over;
+                outcome_ = Release::still_held;
                 return ended.watched ? StopRenewal{.whole_hold = false} : next();
             case Ended::Kind::last:
                 return then(may_move(now) ? Stage::move : Stage::release, StopRenewal{});

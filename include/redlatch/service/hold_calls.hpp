@@ -59,7 +59,14 @@ inline Call own_call(const Hold& hold, const Script& script,
     return of_key_type(call.with_all_keys(true), hold);
 }
 
+/// Makes a reader of a writer.
+inline Call downgrade_call(const Hold& hold) {
+    return claim_call(hold, hold.scripts().downgrade, {hold.token().bytes, Argument::server()});
+}
+
+/// A claim has no hold count: of its nested holds the server is told only when no writing is left.
 inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
+    if (hold.weight() != 0) return downgrade_call(hold);
     return own_call(hold, hold.scripts().nest,
                     {hold.token().bytes, static_cast<std::int64_t>(count), ttl});
 }
@@ -69,7 +76,7 @@ inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence
     constexpr std::int64_t asks = 0;
     return claim_call(hold, hold.scripts().extend,
                       {hold.token().bytes, hold.server_ttl(lease), static_cast<std::int64_t>(fence),
-                       hold.terms().claim.weight, asks});
+                       hold.weight(), asks});
 }
 
 inline Call extend_call(const Hold& hold, Lease lease) {
@@ -88,7 +95,7 @@ inline Call store_fence_call(const Hold& hold, Lease lease, std::uint64_t fence)
 inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
-    if (const std::int64_t weight = hold.terms().claim.weight; weight != 0) {
+    if (const std::int64_t weight = hold.weight(); weight != 0) {
         return claim_call(hold, hold.scripts().move,
                           {hold.token().bytes, ttl, next.bytes, Argument::not_after(),
                            std::int64_t{fenced ? 1 : 0}, weight, weight},
@@ -104,7 +111,7 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
 
 /// Ends a hold, or leaves the queue. Sent at `now`.
 inline Call release_call(const Hold& hold, TimePoint now) {
-    if (const std::int64_t weight = hold.terms().claim.weight; weight != 0) {
+    if (const std::int64_t weight = hold.weight(); weight != 0) {
         return claim_call(hold, hold.scripts().release,
                           {hold.token().bytes, Argument::server(), weight});
     }

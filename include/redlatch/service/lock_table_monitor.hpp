@@ -204,9 +204,9 @@ public:
         const Section table{*this};
         return table->nest(hold, acquisition, Clock::now());
     }
-    LockTable::Ending end_innermost(const std::string& key, LockOwner owner) {
+    LockTable::Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
         Section table{*this};
-        return handed_off(table, table->end_innermost(key, owner));
+        return handed_off(table, table->end_innermost(key, owner, reads));
     }
     LockTable::Ending end_acquisition(const Hold& hold, std::uint64_t id) {
         Section table{*this};
@@ -218,6 +218,10 @@ public:
     LockTable::Ending end_one_through(const std::string& key, const void* through) {
         Section table{*this};
         return handed_off(table, table->end_one_through(key, through));
+    }
+    bool downgrade(Hold& hold) {
+        const Section table{*this};
+        return table->downgrade(hold, Clock::now());
     }
     void released(const Hold& hold) { section()->released(hold); }
     bool moved(const Hold& hold, HandOff handed, bool others_wait) {

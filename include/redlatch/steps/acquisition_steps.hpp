@@ -40,7 +40,8 @@ protected:
           spec_(&spec),
           lease_(lease),
           request_(request),
-          acquisition_{session.new_acquisition_id(), request.through, spec.traits.watched},
+          acquisition_{session.new_acquisition_id(), request.through, spec.traits.watched,
+                       spec.traits.shared && spec.claim.weight == ClaimTerms::reader},
           machine_(plan(), started_,
                    acquisition_.id * 0x9e3779b97f4a7c15U +
                        static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
@@ -202,6 +203,7 @@ protected:
         nesting_.emplace(machine_.attempts(), OuterHold{hold_->key(), hold_->last_end()}, lease_);
         auto unreserved = reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
+        if (hold_->weight() != 0) return nest_claim();
         return nesting_->begin(Clock::now(), hold_->valid_until());
     }
 
@@ -322,6 +324,12 @@ protected:
         return static_cast<std::uint64_t>(std::max<std::int64_t>(*reply.integer(), 0));
     }
 
+    /// Nobody but this process counts the holds of a claim.
+    NestAction nest_claim() {
+        if (hold_->valid(Clock::now())) return NestDone{hold_->refreshed_at()};
+        return nesting_->unreserved({Errc::lost, {}, {}, "the outer hold is gone", {}});
+    }
+
     // ---- The observer
 
     void tell_acquired() {
@@ -352,14 +360,21 @@ private:
                 .several_masters = session_->several()};
     }
 
-    /// Permits exclude nobody here: each acquisition contends for its own.
+    /// Permits and readers exclude nobody here: each acquisition contends for its own claim. A thread that writes
+    /// reads within that, and one that reads has one claim.
     HoldTerms own_terms() const {
         HoldTerms terms = terms_of(*spec_, lease_);
-        const PolicyTraits& traits = spec_->traits;
-        if (traits.key_type == KeyType::sorted_set && !traits.shared) {
-            terms.own_entry = spec_->key() + '\0' + std::to_string(acquisition_.id);
-        }
+        if (spec_->traits.key_type != KeyType::sorted_set) return terms;
+        if (spec_->traits.shared && (!acquisition_.reads || writes_here())) return terms;
+        const bool of_thread = spec_->traits.shared && request_.owner == Owner::thread;
+        terms.own_entry = of_thread ? reader_entry(spec_->key(), request_.caller)
+                                    : spec_->key() + '\0' + std::to_string(acquisition_.id);
         return terms;
+    }
+    bool writes_here() const {
+        if (request_.caller == LockOwner{}) return false;
+        const auto hold = session_->locks().find(spec_->key(), request_.caller);
+        return hold != nullptr && hold->valid(Clock::now());
     }
 
     bool polls() const {

@@ -2,13 +2,16 @@
 
 #include <redlatch/net/call.hpp>
 #include <redlatch/policy/scripts.hpp>
+#include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +42,7 @@ inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
     for (const char digit : claim.substr(0, space)) {
         holder.weight = holder.weight * 10 + static_cast<std::uint64_t>(digit - '0');
     }
+    holder.writes = holder.weight == ClaimTerms::writer;
     holder.owner = claim.substr(std::min(space + 1, claim.size()));
     return holder;
 }
@@ -57,6 +61,70 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
         info.taken += info.holders.back().weight;
     }
     return info;
+}
+
+inline Result<LockInfo> inspect_shared(Session& session, const LockSpec& spec, const Limit& limit) {
+    auto reply = run_on_claims(session, spec, spec.traits.scripts->inspect, {std::string_view{}},
+                               ReplyShape::claims, limit);
+    if (!reply) return Unexpected{std::move(reply).error().error};
+    const ReplyView answer = reply->view();
+    LockInfo info;
+    info.hold_count = static_cast<std::uint64_t>(*answer[1].integer());
+    info.locked = info.hold_count != 0;
+    if (info.locked) info.ttl = std::chrono::milliseconds{*answer[2].integer()};
+    info.waiters = static_cast<std::uint64_t>(*answer[3].integer());
+    for (std::size_t i = 5; i < *answer.size(); i += 2) {
+        info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
+    }
+    if (info.locked) info.owner = info.holders.front().owner;
+    return info;
+}
+
+/// Removes the claim of one owner.
+inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
+                                         std::string_view owner, const Limit& limit) {
+    auto reply =
+        run_on_claims(session, spec, spec.traits.scripts->release,
+                      {owner, Argument::server(), ClaimTerms::reader}, ReplyShape::integer, limit);
+    if (!reply) return Unexpected{std::move(reply).error().error};
+    return *reply->view().integer() != 0 ? Forced::removed : Forced::absent;
+}
+
+/// Removes all who hold it now, one after the other, so that a command that is sent twice removes nobody who
+/// comes after them.
+inline Result<Forced> force_unlock_claims(Session& session, const LockSpec& spec) {
+    const Limit limit = Limit::in(session.command_timeout());
+    auto seen = inspect_shared(session, spec, limit);
+    if (!seen) return Unexpected{std::move(seen).error()};
+    Result<Forced> outcome = Forced::absent;
+    for (const Holder& holder : seen->holders) {
+        auto one = force_unlock_claim(session, spec, holder.owner, limit);
+        if (!one || *one == Forced::removed) outcome = std::move(one);
+        if (!outcome) break;
+    }
+    return outcome;
+}
+
+/// A writer's hold is a reader's from now on, whether the server's answer comes or not: until its next renewal
+/// or release the server may have it as a writer's.
+inline Result<void> downgrade_hold(Session& session, const std::shared_ptr<Hold>& hold) {
+    const auto failed = [&hold](Error error) {
+        error.key = hold->key();
+        return Unexpected{std::move(error)};
+    };
+    if (!session.locks().downgrade(*hold)) {
+        const bool lost = hold->state(Clock::now()) == HoldState::lost;
+        return failed({lost ? Errc::lost : Errc::not_held, {}, {}, {}, {}});
+    }
+    auto reply =
+        session.run(hold->key(), downgrade_call(*hold), Limit::in(session.command_timeout()));
+    if (!reply) {
+        session.tell_error(reply.error().error);
+        return failed(std::move(reply).error().error);
+    }
+    if (reply->view().integer() == 1) return {};
+    session.declare_lost(hold);
+    return failed({Errc::lost, {}, {}, "somebody removed it", {}});
 }
 
 /// Two commands: the first one says with which time the setting is issued, so that one that comes late does not

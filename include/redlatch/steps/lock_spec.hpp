@@ -5,6 +5,7 @@
 #include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,7 +22,20 @@ struct LockSpec {
     ClaimTerms claim{};
 
     const std::string& key() const noexcept { return keys->lock; }
+
+    /// The same for reading.
+    LockSpec reading() const {
+        LockSpec spec = *this;
+        spec.claim.weight = ClaimTerms::reader;
+        return spec;
+    }
 };
+
+/// Where the lock table has what a thread reads: readers exclude nobody here.
+inline std::string reader_entry(const std::string& key, LockOwner thread) {
+    const auto serial = static_cast<std::uint64_t>(thread.thread().value_or(ThreadSerial{}));
+    return key + '\0' + "thread:" + std::to_string(serial);
+}
 
 /// What a hold of that lock has to know.
 inline HoldTerms terms_of(const LockSpec& spec, Lease lease) {

@@ -43,6 +43,7 @@ protected:
         return {.kind = ending.kind,
                 .count = ending.count,
                 .watched = ending.watched,
+                .tells_count = hold_->weight() == 0 || ending.downgrades,
                 .has_heir = ending.can_hand_off,
                 .unclear_try = hold_->open_tries.unclear,
                 .valid_until = hold_->valid_until(),

@@ -1,0 +1,350 @@
+// Shared locks: the table of who may do what, in which order, and what ends.
+
+#include "lock_test.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using Config = Lock<Watchdog<Shared>>;
+
+class SharedTest : public LockTest {
+protected:
+    [[nodiscard]] bool waits(long long number) {
+        return eventually([&] {
+            return redis_.command({"ZCARD", "redlatch:queue:{config}"}).integer == number;
+        });
+    }
+    std::size_t holders() { return lock_.inspect()->holders.size(); }
+    static bool others_can_read(Config& lock) {
+        return on_another_thread(
+            [&] { return lock.acquire_shared({.wait = Wait::none()}).has_value(); });
+    }
+    static bool others_can_write(Config& lock) {
+        return on_another_thread([&] { return lock.acquire({.wait = Wait::none()}).has_value(); });
+    }
+
+    Config lock_{client_, "config"};
+    Config other_{other_client_, "config"};
+};
+
+TEST_F(SharedTest, many_read_at_the_same_time) {
+    std::atomic<int> inside{0};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 6; ++i) {
+        threads.emplace_back([&, i] {
+            Config& lock = i % 2 == 0 ? lock_ : other_;
+            const std::shared_lock reading{lock};
+            ++inside;
+            EXPECT_TRUE(eventually([&] { return inside == 6; }));
+        });
+    }
+    threads.clear();
+    EXPECT_FALSE(lock_.inspect()->locked);
+}
+
+TEST_F(SharedTest, one_writes_alone) {
+    const std::unique_lock writing{lock_};
+    EXPECT_FALSE(others_can_read(lock_));
+    EXPECT_FALSE(others_can_read(other_));
+    EXPECT_FALSE(others_can_write(lock_));
+    EXPECT_FALSE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, nobody_writes_beside_a_reader) {
+    const std::shared_lock reading{lock_};
+    EXPECT_TRUE(others_can_read(lock_));
+    EXPECT_TRUE(others_can_read(other_));
+    EXPECT_FALSE(others_can_write(lock_));
+    EXPECT_FALSE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, writers_of_all_threads_and_clients_exclude_each_other) {
+    int count = 0;
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 6; ++i) {
+        threads.emplace_back([&, i] {
+            Config& lock = i % 2 == 0 ? lock_ : other_;
+            for (int round = 0; round < 10; ++round) {
+                const std::scoped_lock writing{lock};
+                const int before = count;
+                std::this_thread::yield();
+                count = before + 1;
+            }
+        });
+    }
+    threads.clear();
+    EXPECT_EQ(count, 60);
+}
+
+TEST_F(SharedTest, a_reader_that_comes_behind_a_waiting_writer_waits) {
+    std::shared_lock reading{lock_};
+    auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
+    ASSERT_TRUE(waits(1));
+    EXPECT_FALSE(others_can_read(lock_));
+    auto reader = std::async(std::launch::async, [&] { return lock_.acquire_shared(); });
+    ASSERT_TRUE(waits(2));
+    reading.unlock();
+    auto wrote = writer.get();
+    ASSERT_TRUE(wrote);
+    EXPECT_EQ(reader.wait_for(0s), std::future_status::timeout);
+    EXPECT_EQ(wrote->release().value(), Release::released);
+    EXPECT_TRUE(reader.get());
+}
+
+TEST_F(SharedTest, readers_in_a_row_get_in_together) {
+    std::unique_lock writing{lock_};
+    std::vector<std::future<Result<Held>>> readers;
+    for (int i = 0; i < 5; ++i) {
+        Config& lock = i % 2 == 0 ? lock_ : other_;
+        readers.push_back(std::async(std::launch::async, [&] { return lock.acquire_shared(); }));
+    }
+    ASSERT_TRUE(waits(5));
+    writing.unlock();
+    std::vector<Held> all;
+    for (auto& reader : readers) all.push_back(reader.get().value());
+    EXPECT_EQ(holders(), 5U);
+}
+
+TEST_F(SharedTest, a_nested_read_passes_the_queue_and_costs_no_command) {
+    lock_.lock_shared();
+    auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
+    ASSERT_TRUE(waits(1));
+    redis_.reset_stats();
+    lock_.lock_shared();
+    EXPECT_TRUE(lock_.try_lock_shared());
+    lock_.unlock_shared();
+    EXPECT_EQ(lock_.release_shared().value(), Release::still_held);
+    EXPECT_EQ(redis_.command_calls("zrem"), 0);
+    EXPECT_EQ(lock_.release_shared().value(), Release::released);
+    EXPECT_TRUE(writer.get());
+}
+
+TEST_F(SharedTest, the_thread_that_writes_may_write_and_read_too) {
+    lock_.lock();
+    EXPECT_TRUE(lock_.try_lock());
+    lock_.lock_shared();
+    EXPECT_EQ(holders(), 1U);
+    lock_.unlock_shared();
+    EXPECT_EQ(lock_.release().value(), Release::still_held);
+    EXPECT_FALSE(others_can_read(other_));
+    EXPECT_EQ(lock_.release().value(), Release::released);
+    EXPECT_TRUE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, who_ends_its_writing_and_still_reads_is_a_reader) {
+    lock_.lock();
+    lock_.lock_shared();
+    lock_.unlock();
+    EXPECT_TRUE(lock_.held());
+    EXPECT_TRUE(others_can_read(other_));
+    EXPECT_FALSE(others_can_write(other_));
+    EXPECT_FALSE(others_can_write(lock_));
+    EXPECT_EQ(lock_.release().value(), Release::not_held);
+    EXPECT_EQ(lock_.release_shared().value(), Release::released);
+    EXPECT_TRUE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, downgrade_lets_readers_in_and_writers_not) {
+    lock_.lock();
+    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    ASSERT_TRUE(waits(1));
+    ASSERT_TRUE(lock_.downgrade());
+    EXPECT_TRUE(reader.get());
+    EXPECT_FALSE(others_can_write(other_));
+    EXPECT_EQ(code_of(lock_.downgrade()), Errc::not_held) << "it reads already";
+    EXPECT_EQ(lock_.release_shared().value(), Release::released);
+    EXPECT_EQ(code_of(lock_.downgrade()), Errc::not_held);
+}
+
+TEST_F(SharedTest, a_held_is_downgraded_and_released) {
+    auto held = lock_.acquire();
+    ASSERT_TRUE(held->downgrade());
+    EXPECT_TRUE(others_can_read(other_));
+    EXPECT_TRUE(held->extend(30s));
+    EXPECT_TRUE(others_can_read(other_)) << "an extension leaves it a reader";
+    EXPECT_EQ(held->release().value(), Release::released);
+    Lock<> plain{client_, "plain"};
+    EXPECT_EQ(code_of(plain.acquire()->downgrade()), Errc::invalid_argument);
+}
+
+TEST_F(SharedTest, a_downgraded_hold_is_renewed_as_a_reader) {
+    Config quick{client_, "quick", {.lease = 200ms}};
+    Config beside{other_client_, "quick"};
+    auto held = quick.acquire();
+    ASSERT_TRUE(held->downgrade());
+    auto reading = beside.acquire_shared();
+    EXPECT_TRUE(stays([&] { return held->held(); }, 700ms));
+    EXPECT_EQ(held->release().value(), Release::released);
+}
+
+TEST_F(SharedTest, the_thread_that_reads_cannot_write) {
+    lock_.lock_shared();
+    EXPECT_THROW(lock_.lock(), LockError);
+    EXPECT_FALSE(lock_.try_lock());
+    EXPECT_FALSE(lock_.try_lock_for(1h)) << "at once";
+    EXPECT_EQ(code_of(lock_.acquire({.wait = 1h})), Errc::deadlock);
+    lock_.unlock_shared();
+    lock_.lock();
+    lock_.downgrade().value();
+    EXPECT_EQ(code_of(lock_.acquire({.wait = 1h})), Errc::deadlock);
+    lock_.unlock_shared();
+    EXPECT_TRUE(lock_.try_lock());
+}
+
+TEST_F(SharedTest, unlocking_what_is_not_held_does_nothing) {
+    EXPECT_EQ(lock_.release_shared().value(), Release::not_held);
+    lock_.lock_shared();
+    EXPECT_EQ(lock_.release().value(), Release::not_held);
+    on_another_thread([&] {
+        EXPECT_EQ(lock_.release_shared().value(), Release::not_held);
+        return 0;
+    });
+    EXPECT_EQ(lock_.release_shared().value(), Release::released);
+}
+
+TEST_F(SharedTest, a_dead_reader_blocks_writers_no_longer_than_its_lease) {
+    Lock<Shared> dying{client_, "config", {.lease = 300ms}};
+    auto forgotten = dying.acquire_shared();
+    auto lasting = other_.acquire_shared();
+    lasting->release().value();
+    EXPECT_TRUE(other_.acquire({.wait = 60s}));
+    EXPECT_FALSE(forgotten->held());
+    EXPECT_EQ(forgotten->release().value(), Release::expired);
+}
+
+TEST_F(SharedTest, a_deleted_key_is_a_loss_for_readers) {
+    Config quick{client_, "quick", {.lease = 300ms}};
+    auto reading = quick.acquire_shared();
+    const std::stop_token lost = reading->lost();
+    redis_.del("quick");
+    EXPECT_TRUE(fires(lost));
+}
+
+TEST_F(SharedTest, the_end_of_a_handle_ends_what_was_read_through_it) {
+    {
+        Config scope{client_, "config"};
+        scope.lock_shared();
+        std::jthread{[&] { scope.lock_shared(); }}.join();
+        EXPECT_EQ(holders(), 2U);
+    }
+    EXPECT_FALSE(lock_.inspect()->locked);
+}
+
+TEST_F(SharedTest, a_hold_of_its_own_reads_beside_its_thread) {
+    auto reading = lock_.acquire_shared({.owner = Owner::hold});
+    EXPECT_FALSE(lock_.held());
+    EXPECT_TRUE(lock_.try_lock_shared());
+    EXPECT_EQ(holders(), 2U);
+    EXPECT_EQ(on_another_thread([&] { return reading->release().value(); }), Release::released);
+    EXPECT_TRUE(lock_.held());
+}
+
+TEST_F(SharedTest, fencing_tokens_rise_with_writers_and_readers_share_them) {
+    using Store = Lock<Watchdog<Fenced<Shared>>>;
+    Store mine{client_, "store"};
+    Store theirs{other_client_, "store"};
+    auto writing = mine.acquire();
+    const std::uint64_t first = writing->fence();
+    EXPECT_GT(first, 0U);
+    writing->release().value();
+    auto reading = mine.acquire_shared();
+    auto beside = theirs.acquire_shared();
+    EXPECT_EQ(reading->fence(), first);
+    EXPECT_EQ(beside->fence(), first);
+    reading->release().value();
+    beside->release().value();
+    EXPECT_GT(theirs.acquire()->fence(), first);
+}
+
+TEST_F(SharedTest, inspect_tells_all_holders) {
+    auto one = lock_.acquire_shared();
+    auto two = other_.acquire_shared();
+    const LockInfo info = lock_.inspect().value();
+    EXPECT_TRUE(info.locked);
+    EXPECT_EQ(info.hold_count, 2U);
+    ASSERT_EQ(info.holders.size(), 2U);
+    EXPECT_FALSE(info.holders[0].writes);
+    EXPECT_GT(info.ttl.value(), 15s);
+    one->release().value();
+    two->release().value();
+    auto writing = lock_.acquire();
+    EXPECT_TRUE(other_.inspect()->holders.at(0).writes);
+    EXPECT_EQ(other_.inspect()->owner, writing->token());
+}
+
+TEST_F(SharedTest, force_unlock_removes_one_or_all) {
+    auto one = lock_.acquire_shared();
+    auto two = other_.acquire_shared();
+    EXPECT_EQ(lock_.force_unlock(two->token()).value(), Forced::removed);
+    EXPECT_EQ(lock_.force_unlock(two->token()).value(), Forced::absent);
+    EXPECT_EQ(holders(), 1U);
+    EXPECT_EQ(lock_.force_unlock().value(), Forced::removed);
+    EXPECT_EQ(lock_.force_unlock().value(), Forced::absent);
+    EXPECT_TRUE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, a_guard_reads_or_says_why_not) {
+    {
+        const SharedGuard reading{lock_, 1s};
+        ASSERT_TRUE(reading);
+        EXPECT_TRUE(others_can_read(other_));
+    }
+    const std::unique_lock writing{other_};
+    const SharedGuard refused{lock_, 20ms};
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::timed_out);
+}
+
+TEST_F(SharedTest, other_kinds_of_locks_on_the_name_refuse_and_are_refused) {
+    Lock<> plain{other_client_, "config"};
+    Semaphore<> semaphore{other_client_, "config", 3};
+    lock_.lock_shared();
+    EXPECT_EQ(code_of(plain.acquire({.wait = Wait::none()})), Errc::wrong_type);
+    EXPECT_EQ(code_of(semaphore.take({.wait = Wait::none()})), Errc::wrong_type);
+    lock_.unlock_shared();
+    semaphore.acquire();
+    EXPECT_EQ(code_of(lock_.acquire_shared({.wait = Wait::none()})), Errc::wrong_type);
+}
+
+TEST_F(SharedTest, what_a_lock_of_its_own_can_do_is_refused) {
+    auto writing = lock_.acquire();
+    EXPECT_EQ(code_of(writing->detach()), Errc::invalid_argument);
+    EXPECT_TRUE(writing->nest());
+    EXPECT_THROW((Config{client_, "config", {.min_hold = 1s}}), LockError);
+}
+
+TEST_F(SharedTest, nothing_is_left_behind) {
+    {
+        const std::shared_lock reading{lock_};
+        EXPECT_FALSE(other_.try_lock_for(20ms));
+    }
+    EXPECT_EQ(redis_.keys(), std::vector<std::string>{});
+}
+
+TEST_F(SharedTest, several_masters_exclude_by_majority) {
+    RedisServer second;
+    RedisServer third;
+    Client mine{server_.uri(), second.uri(), third.uri()};
+    Client theirs{server_.uri(), second.uri(), third.uri()};
+    Config lock{mine, "config"};
+    Config other{theirs, "config"};
+    lock.lock_shared();
+    EXPECT_TRUE(others_can_read(other));
+    EXPECT_FALSE(others_can_write(other));
+    lock.unlock_shared();
+    auto writing = lock.acquire();
+    ASSERT_TRUE(writing);
+    EXPECT_FALSE(others_can_read(other));
+    ASSERT_TRUE(writing->downgrade());
+    EXPECT_TRUE(others_can_read(other));
+}
+
+}  // namespace
+}  // namespace redlatch::test
