@@ -134,6 +134,15 @@ TEST_F(Contender, asks_again_at_a_notice) {
     EXPECT_FALSE(pause().ended) << "once";
 }
 
+TEST_F(Contender, that_withdraws_its_token_gets_no_grant_for_it) {
+    announce("mine");
+    ASSERT_TRUE(table.deliver(grant_for("mine")));
+    table.withdraw(turn);
+    EXPECT_FALSE(table.take_grant(turn)) << "which came before";
+    EXPECT_FALSE(table.deliver(grant_for("mine"))) << "nobody here goes by that token";
+    EXPECT_FALSE(table.place(turn));
+}
+
 TEST_F(Contender, announced_anew_is_known_by_the_new_token_only) {
     announce("old");
     announce("new");

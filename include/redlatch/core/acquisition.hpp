@@ -72,7 +72,8 @@ struct AcquireAnswer {
 };
 
 /// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up what
-/// was asked with until now: the token before, or the passed place.
+/// was asked with until now: the token before, or the passed place. Where the token is new, withdraw that
+/// one from the lock table first.
 struct MakeHold {
     bool new_token;
     CleanUp clean_up;

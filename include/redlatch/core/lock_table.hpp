@@ -261,6 +261,13 @@ public:
         claimants_.emplace(hold.token().bytes, &name);
     }
 
+    /// Nobody asks any more with the token that was announced, or whose place was passed on: from now on a
+    /// grant for it is nobody's here.
+    void withdraw(Turn turn) noexcept {
+        turn.name_->second.queue_place.reset();
+        turn.name_->second.grant.reset();
+    }
+
     /// The message that ended the pause.
     std::optional<Grant> take_grant(Turn turn) {
         return std::exchange(turn.name_->second.grant, std::nullopt);

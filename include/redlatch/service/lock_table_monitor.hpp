@@ -125,6 +125,7 @@ public:
         /// See `LockTable`.
         std::optional<QueuePlace> place() const { return monitor_->section()->place(turn_); }
         void announce(const Hold& hold) { monitor_->section()->announce(turn_, hold); }
+        void withdraw() { monitor_->section()->withdraw(turn_); }
         std::optional<Grant> take_grant() { return monitor_->section()->take_grant(turn_); }
         bool has_waiters() const { return monitor_->section()->has_waiters(turn_); }
         void set_fault(std::shared_ptr<const Error> fault) {

@@ -104,6 +104,7 @@ protected:
     using Next = std::optional<AcquisitionAction>;  // nothing where it has to wait, and at the end
 
     Next carry_out(const MakeHold& make) {
+        if (make.new_token && hold_ != nullptr) turn_->withdraw();
         if (hold_ != nullptr) session_->dismiss(*hold_);
         if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
         Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
