@@ -120,6 +120,14 @@ TEST_F(ACommandQueue, takes_it_out_also_where_nothing_was_ever_written) {
     EXPECT_EQ(write(), "r");
 }
 
+TEST_F(ACommandQueue, takes_it_out_where_the_release_goes_elsewhere) {
+    add("a", CommandRank::usual, "mine");
+    add("b", CommandRank::usual, "other");
+    queue_.withdraw("mine");
+    EXPECT_EQ(take_failed(), "a");
+    EXPECT_EQ(write(), "b");
+}
+
 TEST_F(ACommandQueue, leaves_a_release_alone_when_an_extension_of_its_token_comes) {
     add("r", CommandRank::release, "mine");
     add("x", CommandRank::extension, "mine");

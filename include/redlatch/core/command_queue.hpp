@@ -75,8 +75,22 @@ public:
     void add(QueuedCommand& command, CommandRank rank, std::string_view token) noexcept {
         command.token_ = token;
         command.hash_ = std::hash<std::string_view>{}(token);
-        if (rank == CommandRank::release) withdraw(command);
+        if (rank == CommandRank::release) withdraw(token);
         put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
+    }
+
+    /// A release of that token is added here, or to another queue.
+    void withdraw(std::string_view token) noexcept {
+        const std::size_t hash = std::hash<std::string_view>{}(token);
+        if (unwritten_of(hash) == 0) return;
+        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
+            list(stage).for_each([&](QueuedCommand& command) {
+                if (command.hash_ != hash || command.token_ != token) return;
+                take(command);
+                command.withdrawn_ = true;
+                put(command, Stage::failed);
+            });
+        }
     }
 
     /// It is written once more, before all others.
@@ -190,18 +204,6 @@ private:
         if (is_unwritten(command.stage_)) --unwritten_of(command.hash_);
         if (command.stage_ == Stage::written) --written_count_;
         command.stage_ = Stage::outside;
-    }
-
-    void withdraw(const QueuedCommand& release) noexcept {
-        if (unwritten_of(release.hash_) == 0) return;
-        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
-            list(stage).for_each([&](QueuedCommand& command) {
-                if (command.hash_ != release.hash_ || command.token_ != release.token_) return;
-                take(command);
-                command.withdrawn_ = true;
-                put(command, Stage::failed);
-            });
-        }
     }
 
     void fail(Stage stage, ConnectionFailure failure) noexcept {

@@ -106,6 +106,9 @@ public:
         queue_.add(command, rank, token);
     }
 
+    /// The same where the release goes over another link.
+    void withdraw(std::string_view token) noexcept { queue_.withdraw(token); }
+
     /// Nobody waits for it any more. False where it was not carried out, and never will be: then it has
     /// ended without a word.
     bool abandon(LinkCommand& command) noexcept { return queue_.abandon(command); }
