@@ -112,4 +112,14 @@ TEST(CompletionThreads, what_comes_after_close_runs_too) {
     done.wait();
 }
 
+TEST(CompletionThreads, first_task_may_come_after_close) {
+    std::latch done{1};
+    Calls task{[&] { done.count_down(); }};
+    const Threads threads;
+    threads->close();
+    threads->post(task);
+    done.wait();
+    EXPECT_TRUE(eventually([&] { return threads.threads.use_count() == 1; })) << "its thread ends";
+}
+
 }  // namespace

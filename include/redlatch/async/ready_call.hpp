@@ -23,11 +23,11 @@ public:
     Result<T> take() noexcept override { return std::move(outcome_); }
 
 private:
-    /// Never ended: a thread of it may be the last that runs.
-    static const std::shared_ptr<Executor>& without_client() {
-        static const auto* const threads =
-            new std::shared_ptr<Executor>{std::make_shared<CompletionThreads>()};
-        return *threads;
+    /// Threads that end when this has completed.
+    static std::shared_ptr<Executor> without_client() {
+        auto threads = std::make_shared<CompletionThreads>();
+        threads->close();
+        return threads;
     }
 
     void begin() noexcept override { this->finish(); }
