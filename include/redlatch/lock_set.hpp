@@ -13,6 +13,7 @@
 #include <redlatch/types.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -51,6 +52,14 @@ public:
 private:
     std::string text_;
 };
+
+namespace detail {
+
+template <class Names>
+concept RangeOfNames = std::ranges::input_range<const Names> &&
+    std::constructible_from<LockName, std::ranges::range_reference_t<const Names>>;
+
+}  // namespace detail
 
 /// All locks of a `LockSet`, held as one, and released together at the end of its life. It is held as long as
 /// all of them are. As a `Held` it belongs to its acquisition: any thread may release it, it outlives its
@@ -150,70 +159,58 @@ public:
         : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
 
     /// The same for a range of strings.
-    template <std::ranges::input_range Names>
-        requires std::constructible_from<LockName, std::ranges::range_reference_t<const Names>>
-        LockSet(Client& client, const Names& names, LockOptions options = {})
-            : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
+    template <detail::RangeOfNames Names>
+    LockSet(Client& client, const Names& names, LockOptions options = {})
+        : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
 
-        LockSet(const LockSet&) = delete;
-        LockSet& operator=(const LockSet&) = delete;
-        /// Ends what `lock()` and `try_lock()` took and nobody unlocked, as `unlock()` does.
-        ~LockSet() = default;
+    LockSet(const LockSet&) = delete;
+    LockSet& operator=(const LockSet&) = delete;
+    /// Ends what `lock()` and `try_lock()` took and nobody unlocked, as `unlock()` does.
+    ~LockSet() = default;
 
-        /// Waits without limit for all; throws as `Lock::lock()` does.
-        void lock() {
-            impl_.take({});
-        }
-        void lock(Lease lease) {
-            impl_.take({.lease = lease});
-        }
+    /// Waits without limit for all; throws as `Lock::lock()` does.
+    void lock() { impl_.take({}); }
+    void lock(Lease lease) { impl_.take({.lease = lease}); }
 
-        /// Tries each once. May fail beside another set although all become free together.
-        [[nodiscard]] bool try_lock() {
-            return impl_.try_take({.wait = Wait::none()});
-        }
+    /// Tries each once. May fail beside another set although all become free together.
+    [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
-        /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
-        /// `Lock::try_lock_for()` does.
-        [[nodiscard]] bool try_lock_for(Wait wait) {
-            return impl_.try_take({.wait = wait});
-        }
-        [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
-            return impl_.try_take({.wait = wait, .lease = lease});
-        }
-        template <class AnyClock, class Duration>
-        [[nodiscard]] bool try_lock_until(
-            const std::chrono::time_point<AnyClock, Duration>& deadline) {
-            using Wide = std::chrono::duration<long double, std::nano>;
-            const Wide left =
-                Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
-            return impl_.try_take({.wait = left});
-        }
+    /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
+    /// `Lock::try_lock_for()` does.
+    [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
+    [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
+        return impl_.try_take({.wait = wait, .lease = lease});
+    }
+    template <class AnyClock, class Duration>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
+        using Wide = std::chrono::duration<long double, std::nano>;
+        const Wide left =
+            Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
+        return impl_.try_take({.wait = left});
+    }
 
-        /// Ends the calling thread's innermost hold of each. Waits as `LockOptions::release_mode` says, for at most
-        /// `command_timeout` in all. The outcomes go to the observer.
-        void unlock() noexcept {
-            impl_.unlock();
-        }
+    /// Ends the calling thread's innermost hold of each. Waits as `LockOptions::release_mode` says, for at most
+    /// `command_timeout` in all. The outcomes go to the observer.
+    void unlock() noexcept { impl_.unlock(); }
 
-        /// Takes all as one object. Never throws.
-        [[nodiscard]] Result<HeldSet> acquire(const AcquireOptions& options = {}) noexcept {
-            return impl_.acquire(options);
-        }
+    /// Takes all as one object. Never throws.
+    [[nodiscard]] Result<HeldSet> acquire(const AcquireOptions& options = {}) noexcept {
+        return impl_.acquire(options);
+    }
 
-    private:
-        LockSet(Client& client, std::vector<std::string> names, const LockOptions& options,
-                const detail::PolicyTraits& traits)
-            : impl_(client, std::move(names), options, traits) {}
+private:
+    LockSet(Client& client, std::vector<std::string> names, const LockOptions& options,
+            const detail::PolicyTraits& traits)
+        : impl_(client, std::move(names), options, traits) {}
 
-        template <class Names>
-        static std::vector<std::string> texts_of(const Names& names) {
-            std::vector<std::string> texts;
-            for (const auto& name : names) texts.push_back(LockName{name}.text());
-            return texts;
-        }
+    template <class Names>
+    static std::vector<std::string> texts_of(const Names& names) {
+        std::vector<std::string> texts;
+        for (const auto& name : names) texts.push_back(LockName{name}.text());
+        return texts;
+    }
 
-        detail::LockSetImpl impl_;
+    detail::LockSetImpl impl_;
 };
 
 #if REDLATCH_DEFINITIONS
