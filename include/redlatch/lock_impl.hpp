@@ -82,7 +82,6 @@ private:
     Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
                                 const void* through);
     bool reads_here() const noexcept;
-    LockTable::Ending end_innermost_shared(Session& session) const;
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
@@ -143,17 +142,18 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
     return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
-REDLATCH_INLINE LockTable::Ending LockImpl::end_innermost_shared(Session& session) const {
+/// A reading thread's innermost hold; that of one that writes and reads is behind it.
+inline LockTable::Ending end_innermost_shared(Session& session, const std::string& key) {
     constexpr bool reads = true;
     const LockOwner me = this_thread();
-    auto ending = session.locks().end_innermost(reader_entry(spec_.key(), me), me, reads);
+    auto ending = session.locks().end_innermost(reader_entry(key, me), me, reads);
     if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
-    return session.locks().end_innermost(spec_.key(), me, reads);
+    return session.locks().end_innermost(key, me, reads);
 }
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = end_innermost_shared(session);
+    const auto ending = end_innermost_shared(session, spec_.key());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
@@ -163,7 +163,7 @@ REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
 
 REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = end_innermost_shared(session);
+    const auto ending = end_innermost_shared(session, spec_.key());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         return Releasing{session}.tell_not_held(spec_.key());
     }
