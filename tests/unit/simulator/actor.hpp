@@ -34,7 +34,9 @@ private:
 
     /// Who will own what it acquires; nobody yet where that is the acquisition itself.
     LockOwner own(const AcquisitionPlan& wanted) const {
-        return plan_->asynchronous || wanted.owns_itself ? LockOwner{} : thread_;
+        const bool ignored = client_->world().has(Mutant::own_hold_nested_in);
+        const bool owns_itself = wanted.owns_itself && !ignored;
+        return plan_->asynchronous || owns_itself ? LockOwner{} : thread_;
     }
 
     void acquire(const AcquisitionPlan& wanted, LockOwner owner) {
@@ -63,14 +65,16 @@ private:
         }
         for (const AcquisitionPlan& nested : wanted.nested) {
             ++open_;
-            host.soon(nested.pause, [this, &nested, got] { nest(nested, got); });
+            host.soon(nested.pause, [this, &wanted, &nested, got] { nest(wanted, nested, got); });
         }
         const Moment length = wanted.hangs ? Moment{1min} : wanted.hold;
         host.soon(length, [this, &wanted, got] { release(wanted, got); });
     }
 
-    /// A thread may ask again; `Held::nest()` is for all.
-    void nest(const AcquisitionPlan& nested, const Got& outer) {
+    /// In `outer`, that `wanted` has got. A thread may ask again; `Held::nest()` is for all.
+    void nest(const AcquisitionPlan& wanted, const AcquisitionPlan& nested, const Got& outer) {
+        // It waits for its own `Held`, like anybody.
+        if (wanted.owns_itself && nested.sends_release) return acquire(nested, own(nested));
         const LockOwner owner = outer.hold->owner();
         const bool asks_again = owner == thread_ && (!nested.is_held || nested.sends_release);
         if (asks_again) return acquire(nested, owner);

@@ -419,7 +419,9 @@ private:
                                                                               : admission.wake_at);
             case Outcome::turn: return contend(admission.turn);
             case Outcome::handed: return take_over(std::move(admission.hold));
-            case Outcome::nested: return nest(std::move(admission.hold), admission.count);
+            case Outcome::nested:
+                world_->checker->nests(*admission.hold);
+                return nest(std::move(admission.hold), admission.count);
             case Outcome::busy:
             case Outcome::deadlock:
             case Outcome::cancelled:
@@ -461,6 +463,9 @@ private:
     }
 
     void carry_out(const detail::MakeHold& make) {
+        if (make.new_token && !world_->has(Mutant::place_not_withdrawn)) {
+            client_->with_table([this](LockTable& table) { table.withdraw(turn_); });
+        }
         if (hold_ != nullptr) client_->dismiss(*hold_);
         clean_up(make.clean_up);
         if (make.new_token && hold_ != nullptr) world_->checker->dies(hold_->token().bytes);
@@ -607,6 +612,7 @@ private:
         hold_->nest.push_back(acquisition_);
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
+        world_->checker->takes(*hold_);
         watch_over(keep.since);
         // A thread may be stopped here, as anywhere.
         if (client_->noise().one_in(8)) {
@@ -768,7 +774,9 @@ private:
     void succeed() {
         if (!nesting_) {
             world_->checker->begins(hold_, wanted_->lock, handed_, wanted_->local_handoffs);
+            world_->checker->owns_itself(*hold_, wanted_->owns_itself);
         }
+        if (acquisition_.watched) world_->checker->watches(*hold_, acquisition_.id);
         // Who asks after the loss sees that it is lost.
         if (wanted_->awaits_loss && hold_->state(now()) != HoldState::lost) {
             world_->checker->awaits_loss(hold_);
@@ -780,6 +788,9 @@ private:
 
     void fail(const Error& error) {
         (*world_->trace)("fails: ", error.message);
+        if (!nesting_ && !wanted_->wait.is_none()) {
+            world_->checker->gives_up(client_->number(), machine_.deadline(), error.code);
+        }
         end();
         std::exchange(done_, nullptr)(Unexpected{error});
     }

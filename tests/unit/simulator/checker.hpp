@@ -89,6 +89,46 @@ public:
         check_exclusion(here);
     }
 
+    /// A hold that its plan says owns itself, or does not.
+    void owns_itself(const detail::Hold& hold, bool yes) {
+        token_of(hold.token().bytes).owns_itself = yes;
+    }
+
+    /// An acquisition has succeeded that wants the hold to be renewed.
+    void watches(const detail::Hold& hold, std::uint64_t acquisition) {
+        token_of(hold.token().bytes).watchers.push_back(acquisition);
+    }
+
+    /// Its owner has asked once more.
+    void nests(const detail::Hold& hold) {
+        if (token_of(hold.token().bytes).owns_itself) fail("nested in a hold that owns itself");
+    }
+
+    /// It is about to be kept.
+    void takes(const detail::Hold& hold) const {
+        if (host_of(hold).clock() >= hold.valid_until()) {
+            fail("taken when its validity was over: " + hold.token().bytes);
+        }
+    }
+
+    /// An acquisition has failed.
+    void gives_up(int process, TimePoint deadline, Errc why) const {
+        const bool passes =
+            why == Errc::timed_out || why == Errc::unavailable || why == Errc::no_quorum;
+        if (passes && host(process).clock() < deadline) fail("gave up before its deadline");
+    }
+
+    /// A renewal was answered.
+    void renewed(const detail::Hold& hold) {
+        Token& token = token_of(hold.token().bytes);
+        const Moment last = std::exchange(token.renewed_at, timeline_->now());
+        const Moment lease{hold.terms().lease.duration()};
+        if (plan_->is_calm() && lease > 20 * plan_->latency &&
+            timeline_->now() - last < lease / 5) {
+            fail("renewed in a hot loop: " + hold.token().bytes);
+        }
+    }
+
     /// Its holder relies on it for longer now, by the word of the server of that run id.
     void prolonged(const detail::Hold& hold, int lock,
                    const std::shared_ptr<const std::string>& server, int master) {
@@ -107,8 +147,10 @@ public:
         const bool is_kept = !several() || is_majority(count_masters_of(hold, lock));
         if (promised(hold) && is_kept && !closing)
             fail("told of a loss that is none: " + hold.token().bytes);
-        const bool watched =
-            std::ranges::any_of(hold.nest, [](const auto& one) { return one.watched; });
+        const auto& watchers = token_of(hold.token().bytes).watchers;
+        const bool watched = std::ranges::any_of(hold.nest, [&watchers](const auto& one) {
+            return one.watched && std::ranges::find(watchers, one.id) != watchers.end();
+        });
         const TimePoint soon =
             detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
         const bool runs_out = soon < hold.last_end() && !closing;
@@ -191,7 +233,7 @@ public:
     void executed(const Command& command, const ModelRedis::Value& value) {
         const bool refused = value.is_error() && (value.text.starts_with("LATE ") ||
                                                   value.text.starts_with("NOSCRIPT "));
-        if (value.is_error() && !refused) fail("the script failed: " + value.text);
+        if (value.is_error() && !refused) return failed(command, value);
         if (!refused) check_in_time(command, value);
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
         AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
@@ -236,7 +278,7 @@ public:
         // Some releases never came through.
         const bool released = std::ranges::none_of(
             tokens_, [](const auto& named) { return named.second.to_be_released != 0; });
-        if (tidy_ && released) check_nothing_left("left behind: ");
+        if (tidy_ && released && !plan_->denies_any()) check_nothing_left("left behind: ");
     }
     void check_quiet() const { check_nothing_left("left behind for good: "); }
 
@@ -257,8 +299,11 @@ private:
         unsigned to_be_released = 0;  ///< where no release has come yet that somebody wants
         int generation = 0;           ///< of the server that gave it the lock
         bool fenced = false;
+        bool owns_itself = false;
         std::uint64_t fence = 0;
-        TimePoint end{};  ///< of the validity
+        Moment renewed_at{-1h};
+        std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
+        TimePoint end{};                        ///< of the validity
     };
     struct AtMaster {
         Server::Owner before{};
@@ -351,6 +396,20 @@ private:
         }
     }
 
+    /// By the ACL only. Then it has changed nothing that matters.
+    void failed(const Command& command, const ModelRedis::Value& value) {
+        const bool denied = value.text.find("can't run this command") != std::string::npos ||
+                            value.text.starts_with("NOPERM ");
+        if (!denied || !plan_->denies_any()) fail("the script failed: " + value.text);
+        AtMaster& at = locks_[static_cast<std::size_t>(command.lock)]
+                           .at[static_cast<std::size_t>(command.master)];
+        const Server::Owner owner = server(command.master).owner(command.lock);
+        if (owner.token != at.before.token)
+            fail("a script that failed has given or freed the lock");
+        at.owner = owner;
+        check_companions(command);
+    }
+
     // ---- The owner at the server
 
     void changed_hands(Lock& here, const Command& command, const std::string& to) {
@@ -427,7 +486,7 @@ private:
 
     /// Nobody who could have been told was passed over.
     void check_order(const Lock& here, const std::string& to) const {
-        if (!plan_->is_calm()) return;
+        if (!clocks_keep_time_ || plan_->denies_any()) return;
         for (const auto& [earlier, present_until, since] : here.order) {
             if (earlier == to) return;
             const bool present = timeline_->now() + 2ms < present_until;
@@ -566,6 +625,7 @@ private:
             }
         }
         limit = std::max(limit, here.expired + recheck_cap + 2 * retry);
+        if (plan_->denies_any()) return;  // a try may fail for good
         if (now > limit) fail("nobody gets the lock, and somebody waits");
     }
 

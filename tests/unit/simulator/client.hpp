@@ -453,6 +453,10 @@ public:
         for (auto& place : remains.places) clean_up(std::move(place));
         renewal_.machine().close(now());
         renewal_.wake_in_time();
+        host_.soon(2 * Moment{command_timeout()}, [this, since = world_->timeline->now()] {
+            const bool was_stopped = host_.frozen_until() > since;
+            if (!was_stopped && !renewal_.closed()) world_->checker->fail("closing takes too long");
+        });
         connected_ = listening_ = false;
         ++connection_;
         tell_server(false);
@@ -737,6 +741,7 @@ inline void RenewalDriver::perform(const Renewal::Send& send) {
 }
 
 inline void RenewalDriver::perform(const Renewal::Renewed& renewed) {
+    client_->world().checker->renewed(*renewed.hold);
     client_->world().checker->prolonged(
         *renewed.hold, Client::lock_of(*renewed.hold),
         links_[0].connection == nullptr ? nullptr : links_[0].connection->server, 0);

@@ -105,6 +105,23 @@ private:
             case Mutant::late_commands_run:
                 patch(Verb::acquire, "clock() > deadline", "false");
                 break;
+            case Mutant::failed_script_deletes:
+                patch(Verb::release, "return waiter, tonumber(its_lease)",
+                      "redis.call('ZADD', queue, 1, 'x') redis.call('ZREM', queue, 'x') "
+                      "return waiter, tonumber(its_lease)");
+                if (!on_hash) {
+                    patch(Verb::release, "and redis.call('GET', lock) == token then", "then");
+                } else {
+                    patch(Verb::release, "if key_type == 's' and not (done and given)",
+                          "if not done and redis.call('DEL', lock) == 1");
+                }
+                break;
+            case Mutant::queue_left_without_end:
+                patch(Verb::acquire, "endless and redis.pcall('PEXPIRE', queue, 2 * queue_ttl)",
+                      "false");
+                patch(Verb::acquire, "leave()\n      return nil, about(waiters, done)",
+                      "return nil, about(waiters, done)");
+                break;
             case Mutant::last_come_first_served:
                 patch(Verb::acquire, "math.max(now, (last or 0) + 1)", "-now");
                 break;

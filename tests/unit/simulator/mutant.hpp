@@ -16,11 +16,12 @@ enum class Mutant {
     fence_not_granted,     ///< who is given the lock has the number of the holder before
     anyones_extended,      ///< a renewal asks for no owner
     // In the clients
-    late_grant_believed,    ///< a grant older than the last answer counts
-    anchor_kept,            ///< a grant is measured by another server's clock
-    dead_token_used,        ///< a token is asked with after its release
-    counted_from_arrival,   ///< validity begins when the answer comes
-    no_recheck,             ///< whoever waits for a word waits for ever, and no word comes
+    late_grant_believed,   ///< a grant older than the last answer counts
+    anchor_kept,           ///< a grant is measured by another server's clock
+    dead_token_used,       ///< a token is asked with after its release
+    counted_from_arrival,  ///< validity begins when the answer comes
+    no_recheck,            ///< whoever waits for a word waits for ever, and no word comes
+    place_not_withdrawn,  ///< a grant for a token that nobody asks with any more wakes who asks with another
     unknown_grant_ignored,  ///< nobody gives back what a dead token was given
     released_renewed,       ///< renewals go on when the release was sent
     extension_releases,     ///< a late answer to an extension releases a token that was passed on
@@ -31,7 +32,11 @@ enum class Mutant {
     moved_token_left,       ///< a token that nobody takes over after a move is not released
     nested_end_stops_renewal,  ///< the end of one watched acquisition ends the renewal for all
     hand_off_without_limit,    ///< a lock passes on inside a process for ever
-    unclear_try_forgotten,     ///< a try without an answer is not released once more
+    // In the scripts, where a process may not use a command
+    failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
+    queue_left_without_end,  ///< an acquire that fails leaves the queue without an end
+    own_hold_nested_in,      ///< `Owner::hold` counts for nothing
+    unclear_try_forgotten,   ///< a try without an answer is not released once more
 };
 
 }  // namespace redlatch::test::simulator

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 namespace redlatch::test::simulator {
@@ -103,8 +104,9 @@ struct ActorPlan {
 struct ProcessPlan {
     TimePoint clock{};
     std::int64_t rate_ppm = 0;
-    bool deaf = false;      ///< it may not subscribe
-    bool observed = false;  ///< it has an observer
+    bool deaf = false;          ///< it may not subscribe
+    bool observed = false;      ///< it has an observer
+    std::string_view denied{};  ///< a command that its ACL forbids; empty for none
     std::uint64_t noise = 0;
     std::vector<ActorPlan> actors{};
 };
@@ -133,7 +135,10 @@ struct Plan {
     /// No lease is longer, nor is its end for the server.
     milliseconds longest_ttl() const { return 3 * longest_lease; }
 
-    bool is_calm() const { return rates.none() && troubles.empty(); }
+    bool is_calm() const { return rates.none() && troubles.empty() && !denies_any(); }
+    bool denies_any() const {
+        return std::ranges::any_of(processes, [](const auto& p) { return !p.denied.empty(); });
+    }
     bool has(Trouble::Kind kind) const {
         return std::ranges::any_of(troubles, [kind](const auto& t) { return t.kind == kind; });
     }
@@ -236,6 +241,7 @@ inline AcquisitionPlan draw_acquisition(Dice& dice, const Plan& plan, const Mixt
     if (made.watched && dice.one_in(3)) made.hold = dice.span(lease / 4, lease * 3);
     if (made.watched && dice.one_in(4)) {
         made.max_hold = milliseconds{dice.between(longest / 2, 3 * longest)};
+        made.lease = std::min(made.lease, Lease{made.max_hold});
     }
     made.polls = dice.one_in(mixture.polls);
     made.owns_itself = dice.one_in(6);
@@ -270,13 +276,14 @@ inline AcquisitionPlan draw_nested(Dice& dice, const Plan& plan, const Mixture& 
 }
 
 /// Rates stay within the drift that leases are shortened by.
-inline ProcessPlan draw_process(Dice& dice, const Plan& plan, const Mixture& mixture) {
+inline ProcessPlan draw_process(Dice& dice, const Plan& plan, const Mixture& mixture,
+                                std::initializer_list<int> actors) {
     ProcessPlan process{.clock = TimePoint{dice.span(100s, 100'000s)},
                         .rate_ppm = dice.pick<std::int64_t>({0, -9'800, 9'800}),
                         .deaf = dice.one_in(16),
                         .observed = dice.one_in(3),
                         .noise = dice.seed()};
-    process.actors.resize(static_cast<std::size_t>(dice.pick({1, 2, 2, 3, 4})));
+    process.actors.resize(static_cast<std::size_t>(dice.pick(actors)));
     for (ActorPlan& actor : process.actors) {
         actor.asynchronous = dice.one_in(3);
         for (int i = dice.pick({1, 1, 2}); i > 0; --i) {
@@ -306,22 +313,34 @@ inline std::size_t count_acquisitions(const Plan& plan) {
     return count;
 }
 
-/// At least two processes, three acquisitions and one fault.
+/// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
     Plan plan{.mutant = mutant,
               .noise = dice.seed(),
               .on_hash = dice.one_in(3),
               .locks = dice.one_in(4) ? 2 : 1,
-              .masters = dice.one_in(5) ? 3 : 1,
+              .masters = dice.one_in(6) ? 3 : 1,
               .backoff = dice.one_in(2) ? Backoff{10ms, 100ms} : Backoff{50ms, 400ms},
               .command_timeout = dice.pick({100ms, 300ms, 1000ms}),
               .longest_lease = dice.pick({20ms, 60ms, 300ms, 1000ms, 5000ms}),
               .latency = dice.pick<Moment>({50us, 500us, 2ms, 8ms})};
+    // Who waits there asks again and again.
+    if (plan.has_several_masters())
+        plan.longest_lease = std::min<milliseconds>(plan.longest_lease, 1s);
     plan.node_timeout = std::min(plan.command_timeout, dice.pick({20ms, 50ms, 100ms, 300ms}));
     const Mixture mixture = draw_mixture(dice);
     for (int i = dice.pick({2, 2, 3, 4}); i > 0; --i) {
-        plan.processes.push_back(draw_process(dice, plan, mixture));
+        const bool has_several_owners = plan.processes.size() < 2;
+        plan.processes.push_back(has_several_owners
+                                     ? draw_process(dice, plan, mixture, {2, 2, 2, 3})
+                                     : draw_process(dice, plan, mixture, {1, 1, 2, 4}));
+    }
+    if (dice.one_in(12)) {
+        const auto whose = static_cast<std::size_t>(
+            dice.between(0, static_cast<std::int64_t>(plan.processes.size())));
+        plan.processes[whose].denied = dice.pick<std::string_view>(
+            {"ZADD", "ZADD", "HSET", "HSET", "PUBLISH", "PUBSUB", "ZREM", "PEXPIRE"});
     }
     while (count_acquisitions(plan) < 3) {
         plan.processes.back().actors.front().acquisitions.push_back(
@@ -394,6 +413,7 @@ inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
     int number = 0;
     for (const ProcessPlan& process : plan.processes) {
         out << "\nprocess " << number++ << ", clock " << process.rate_ppm << " ppm"
+            << (process.denied.empty() ? "" : ", may not ") << process.denied
             << (process.deaf ? ", deaf" : "") << (process.observed ? ", observed" : "") << '\n';
         for (const ActorPlan& actor : process.actors) {
             out << (actor.asynchronous ? "  asynchronous:\n" : "  thread:\n");

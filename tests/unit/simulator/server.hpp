@@ -57,7 +57,8 @@ public:
     };
 
     Server(const Plan& plan, const Timeline& timeline, ModelRedis& redis, int number)
-        : timeline_(&timeline),
+        : plan_(&plan),
+          timeline_(&timeline),
           redis_(&redis),
           scripts_(&Scripts::of(plan.on_hash, plan.mutant)),
           on_hash_(plan.on_hash),
@@ -74,27 +75,17 @@ public:
 
     // ---- Commands
 
+    /// By the ACL of who sends it.
     ModelRedis::Value run(const Command& command) {
         follow();
-        if (command.script == nullptr)
-            return redis_->command(std::span<const std::string_view>{command.words});
-        const auto known = static_cast<std::size_t>(command.verb);
-        if (command.whole) known_scripts_.set(known);
-        if (!known_scripts_.test(known)) {
-            return ModelRedis::Value::error("NOSCRIPT No matching script. Please use EVAL.");
-        }
-        if (!one_queue_) {
-            return redis_->eval(command.script->source, command.keys(), command.arguments());
-        }
-        std::vector<std::string_view> keys(command.keys().begin(), command.keys().end());
-        for (std::string_view& key : keys) {
-            if (key.starts_with("redlatch:queue:")) key = "redlatch:queue:{}";
-            if (key.starts_with("redlatch:waiters:")) key = "redlatch:waiters:{}";
-        }
-        return redis_->eval(command.script->source, std::span<const std::string_view>{keys},
-                            command.arguments());
+        const auto process = static_cast<std::size_t>(command.process);
+        const std::string_view denied = plan_->processes[process].denied;
+        if (denied.empty()) return execute(command);
+        redis_->deny(denied, true);
+        ModelRedis::Value value = execute(command);
+        redis_->deny(denied, false);
+        return value;
     }
-
     // ---- What there is
 
     Owner owner(int lock) {
@@ -174,6 +165,26 @@ public:
     microseconds time() const { return microseconds{start_us_} + timeline_->now() / 1us * 1us; }
 
 private:
+    ModelRedis::Value execute(const Command& command) {
+        if (command.script == nullptr)
+            return redis_->command(std::span<const std::string_view>{command.words});
+        const auto known = static_cast<std::size_t>(command.verb);
+        if (command.whole) known_scripts_.set(known);
+        if (!known_scripts_.test(known)) {
+            return ModelRedis::Value::error("NOSCRIPT No matching script. Please use EVAL.");
+        }
+        if (!one_queue_) {
+            return redis_->eval(command.script->source, command.keys(), command.arguments());
+        }
+        std::vector<std::string_view> keys(command.keys().begin(), command.keys().end());
+        for (std::string_view& key : keys) {
+            if (key.starts_with("redlatch:queue:")) key = "redlatch:queue:{}";
+            if (key.starts_with("redlatch:waiters:")) key = "redlatch:waiters:{}";
+        }
+        return redis_->eval(command.script->source, std::span<const std::string_view>{keys},
+                            command.arguments());
+    }
+
     void rename() {
         id_ = std::make_shared<const std::string>("server" + std::to_string(number_) + "." +
                                                   std::to_string(generation_));
@@ -190,6 +201,7 @@ private:
         return microseconds{(redis_->now_us() / 1000 + ttl + 1) * 1000 - start_us_};
     }
 
+    const Plan* plan_;
     const Timeline* timeline_;
     ModelRedis* redis_;
     const Scripts* scripts_;

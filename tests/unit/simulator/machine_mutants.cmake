@@ -1,0 +1,138 @@
+# Copies of the machines in which each decision below can be made wrongly: for simulator_mutants_test. The copies
+# stand in front of the library's own headers, and are those but for `redlatch_mutant`, which says which mistake counts.
+#
+#   cmake -D FROM=include -D TO=build/…/mutated -P machine_mutants.cmake
+
+set(names "")
+set(mutant_count 0)
+
+# In `header`, where `context` stands once, the expression `right` is `wrong`.
+function(mutate name header context right wrong)
+    math(EXPR number "${mutant_count} + 1")
+    if(NOT DEFINED text_${header})
+        file(READ "${FROM}/redlatch/core/${header}" text_${header})
+        string(REPLACE "#pragma once\n" "#pragma once\n\n#include <redlatch_mutant.hpp>\n"
+            text_${header} "${text_${header}}")
+        list(APPEND headers ${header})
+    endif()
+    string(FIND "${text_${header}}" "${context}" first)
+    string(FIND "${text_${header}}" "${context}" last REVERSE)
+    if(first EQUAL -1 OR NOT first EQUAL last)
+        message(FATAL_ERROR "mutant ${name}: stands not once in core/${header}: ${context}")
+    endif()
+    string(REPLACE "${right}" "(redlatch_mutant == ${number} ? (${wrong}) : (${right}))"
+        changed "${context}")
+    if(changed STREQUAL context)
+        message(FATAL_ERROR "mutant ${name}: ${right} is not in: ${context}")
+    endif()
+    string(REPLACE "${context}" "${changed}" text_${header} "${text_${header}}")
+    set(text_${header} "${text_${header}}" PARENT_SCOPE)
+    set(headers "${headers}" PARENT_SCOPE)
+    set(mutant_count ${number} PARENT_SCOPE)
+    set(names "${names}    \"${name}\",\n" PARENT_SCOPE)
+endfunction()
+
+# ---- An acquisition
+
+mutate(overdue_hold_taken_over acquisition.hpp
+    "if (!valid) return LetGo" "!valid" "false")
+mutate(polls_with_a_place acquisition.hpp
+    "is_of_use = !plan_.polls &&" "!plan_.polls" "true")
+mutate(repetition_forgotten acquisition.hpp
+    "if (answer.repeated) token_" "answer.repeated" "false")
+mutate(fence_not_stored acquisition.hpp
+    "if (plan_.traits.fenced && plan_.several_masters)" "plan_.several_masters" "false")
+mutate(fence_stored_by_few acquisition.hpp
+    "if (stored) return acquired" "stored" "true")
+mutate(dead_token_kept acquisition.hpp
+    "return token_.dead() ? give_token_up()" "token_.dead()" "false")
+mutate(never_announced acquisition.hpp
+    "wants_place && !std::exchange(announced_, true)" "wants_place" "false")
+mutate(abandoned_try_left acquisition.hpp
+    "const CleanUp clean_up = token_.clean_up();" "token_.clean_up()" "CleanUp{}")
+mutate(failed_try_left acquisition.hpp
+    "return AcquisitionFailed{token_.clean_up()};\n    }\n\n    AcquisitionAction make_hold"
+    "token_.clean_up()" "CleanUp{}")
+mutate(kept_by_a_closed_client acquisition.hpp
+    "if (kept) return AcquisitionDone" "kept" "true")
+mutate(open_try_not_told acquisition.hpp
+    ".unclear = token_.unclear()" "token_.unclear()" "false")
+mutate(votes_returned_past_the_deadline acquisition.hpp
+    "ReturnVotes{sleep_ ? std::min" "sleep_" "decltype(sleep_){}")
+
+# ---- Its tries
+
+mutate(try_after_the_deadline attempts.hpp
+    "return last_try_ || now >= deadline_;" "now >= deadline_" "false")
+mutate(pause_past_the_deadline attempts.hpp
+    "return Pause{std::min(saturating_add(now, length), deadline_)};"
+    "std::min(saturating_add(now, length), deadline_)" "saturating_add(now, length)")
+mutate(patience_past_the_deadline attempts.hpp
+    "std::min(patient, strict)" "std::min(patient, strict)" "patient")
+mutate(late_answer_counts attempts.hpp
+    "if (now < valid_until(sent, plan_.lease, plan_.drift))"
+    "now < valid_until(sent, plan_.lease, plan_.drift)" "true")
+mutate(first_fault_ends_it attempts.hpp
+    "if (!fault.transient || is_over(now))" "is_over(now)" "true")
+mutate(refusal_ends_it attempts.hpp
+    "if (is_over(now)) return GiveUp{out_of_time" "is_over(now)" "true")
+
+# ---- Token state
+
+mutate(silence_is_no_try token_state.hpp
+    "if (!maybe_executed) return;" "!maybe_executed" "true")
+mutate(votes_of_a_minority_kept token_state.hpp
+    "has_lock_ = false;\n        if (has_votes_) die();" "has_votes_" "false")
+mutate(late_master_forgotten token_state.hpp
+    "unsettled_ += std::popcount(reached.late)" "std::popcount(reached.late)" "0")
+mutate(asked_master_forgotten token_state.hpp
+    "asked_ |= reached.asked" "reached.asked" "reached.agreed")
+mutate(votes_returned_by_few token_state.hpp
+    "(at_masters_->asked() & ~reached.heard_of()) == 0"
+    "(at_masters_->asked() & ~reached.heard_of()) == 0" "true")
+mutate(nothing_to_clean_up token_state.hpp
+    "after_abandoned_try(may_have && !all_returned_, unclear_)" "may_have && !all_returned_" "false")
+mutate(cleaned_up_once token_state.hpp
+    ", unclear_);\n    }\n\nprivate:" "unclear_" "false")
+
+# ---- Several masters
+
+mutate(half_is_a_majority vote_count.hpp
+    "return voters_ / 2 + 1;" "voters_ / 2 + 1" "voters_ / 2")
+mutate(one_says_lost vote_count.hpp
+    "if (no_ > most_missing()) return Verdict::no;" "no_ > most_missing()" "no_ > 0")
+mutate(votes_after_a_restart quorum_call.hpp
+    "any_age || (started_by && saturating_sub(now, *started_by) >= rules_.least_age);"
+    "any_age" "true")
+mutate(late_masters_not_told quorum_call.hpp
+    "if (leg.answer_due) sets.late" "leg.answer_due" "false")
+mutate(least_fence_counts quorum_call.hpp
+    "left.fence > right.fence" "left.fence > right.fence" "left.fence < right.fence")
+mutate(silent_master_did_nothing quorum_call.hpp
+    "return (masters.unanswered() | masters.agreed) != 0;"
+    "(masters.unanswered() | masters.agreed) != 0" "false")
+mutate(broken_connection_forgotten quorum_call.hpp
+    "leg.asked = unclear;" "unclear" "false")
+
+# ---- Renewal
+
+mutate(renewed_in_a_hot_loop renewal.hpp
+    "saturating_cast<Clock::duration>(lease.duration()) / 12);\n}\n\n/// The next try"
+    "12" "1")
+mutate(closing_without_limit renewal.hpp
+    "return now >= *closes_at_ || (clean_ups_" "now >= *closes_at_" "false")
+mutate(one_late_answer_ends_all renewal.hpp
+    "while (!under_way_.empty() && under_way_.begin()->first <= now)"
+    "under_way_.begin()->first <= now" "!told.empty() || under_way_.begin()->first <= now")
+
+foreach(header IN LISTS headers)
+    file(CONFIGURE OUTPUT "${TO}/redlatch/core/${header}" CONTENT "${text_${header}}" @ONLY)
+endforeach()
+file(CONFIGURE OUTPUT "${TO}/redlatch_mutant.hpp" @ONLY CONTENT "#pragma once
+
+/// Which of `machine_mutants` is on, from 1; 0 for none.
+inline int redlatch_mutant = 0;
+
+inline constexpr const char* machine_mutants[] = {
+${names}};
+")

@@ -1,0 +1,113 @@
+// The simulator finds mistakes: each of these is put in on purpose, into the scripts, into what drives the
+// machines, or into the machines themselves (simulator/machine_mutants.cmake).
+//
+// REDLATCH_SCHEDULES says how many schedules each may take. REDLATCH_TRACE prints what happened.
+
+#include "simulator/play.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <redlatch_mutant.hpp>
+#include <string>
+#include <string_view>
+
+namespace redlatch::test::simulator {
+namespace {
+
+/// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
+constexpr std::array<std::string_view, 16> only_on_demand{
+    "place_not_withdrawn",       "moved_token_left",
+    "unknown_grant_ignored",     "overdue_hold_taken_over",
+    "polls_with_a_place",        "repetition_forgotten",
+    "fence_stored_by_few",       "kept_by_a_closed_client",
+    "late_master_forgotten",     "asked_master_forgotten",
+    "votes_returned_by_few",     "late_masters_not_told",
+    "silent_master_did_nothing", "broken_connection_forgotten",
+    "closing_without_limit",     "one_late_answer_ends_all"};
+
+void expect_found(std::string_view name, Mutant mutant) {
+    const char* const wanted = std::getenv("REDLATCH_SCHEDULES");
+    const bool on_demand = std::ranges::find(only_on_demand, name) != only_on_demand.end();
+    if (on_demand && wanted == nullptr) GTEST_SKIP() << "only where REDLATCH_SCHEDULES is set";
+    const std::uint64_t most = wanted == nullptr ? 20'000 : std::strtoull(wanted, nullptr, 10);
+    for (std::uint64_t seed = 1; seed <= most; ++seed) {
+        const Plan plan = draw_plan(seed, mutant);
+        const auto wrong = violation(plan);
+        if (!wrong) continue;
+        std::cout << "in schedule " << seed << ": " << *wrong << '\n';
+        if (std::getenv("REDLATCH_TRACE") != nullptr) std::cout << smallest(plan, kind_of(*wrong));
+        return;
+    }
+    FAIL() << "not in " << most << " schedules";
+}
+
+struct Control {
+    const char* name;
+    Mutant mutant;
+};
+
+constexpr std::array controls{
+    Control{"late_grant_believed", Mutant::late_grant_believed},
+    Control{"lease_shortened", Mutant::lease_shortened},
+    Control{"anchor_kept_over_failover", Mutant::anchor_kept},
+    Control{"dead_token_used", Mutant::dead_token_used},
+    Control{"plain_delete", Mutant::plain_delete},
+    Control{"counted_from_arrival", Mutant::counted_from_arrival},
+    Control{"no_recheck", Mutant::no_recheck},
+    Control{"unknown_grant_ignored", Mutant::unknown_grant_ignored},
+    Control{"shared_queue", Mutant::shared_queue},
+    Control{"last_come_first_served", Mutant::last_come_first_served},
+    Control{"late_commands_run", Mutant::late_commands_run},
+    Control{"fence_without_clock", Mutant::fence_without_clock},
+    Control{"fence_without_memory", Mutant::fence_without_memory},
+    Control{"fence_not_granted", Mutant::fence_not_granted},
+    Control{"anyones_extended", Mutant::anyones_extended},
+    Control{"released_renewed", Mutant::released_renewed},
+    Control{"extension_releases", Mutant::extension_releases},
+    Control{"lost_hold_kept", Mutant::lost_hold_kept},
+    Control{"hand_off_wakes_nobody", Mutant::hand_off_wakes_nobody},
+    Control{"loss_told_late", Mutant::loss_told_late},
+    Control{"nesting_goes_on", Mutant::nesting_goes_on},
+    Control{"moved_token_left", Mutant::moved_token_left},
+    Control{"nested_end_stops_renewal", Mutant::nested_end_stops_renewal},
+    Control{"hand_off_without_limit", Mutant::hand_off_without_limit},
+    Control{"place_not_withdrawn", Mutant::place_not_withdrawn},
+    Control{"unclear_try_forgotten", Mutant::unclear_try_forgotten},
+    Control{"failed_script_deletes", Mutant::failed_script_deletes},
+    Control{"queue_left_without_end", Mutant::queue_left_without_end},
+    Control{"own_hold_nested_in", Mutant::own_hold_nested_in},
+};
+
+class Mutants : public ::testing::TestWithParam<Control> {};
+
+TEST_P(Mutants, are_found) {
+    expect_found(GetParam().name, GetParam().mutant);
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
+                         [](const auto& instance) { return std::string{instance.param.name}; });
+
+/// A number of `machine_mutants`, from 1.
+class MachineMutants : public ::testing::TestWithParam<int> {
+protected:
+    ~MachineMutants() override { redlatch_mutant = 0; }
+};
+
+TEST_P(MachineMutants, are_found) {
+    redlatch_mutant = GetParam();
+    expect_found(machine_mutants[GetParam() - 1], Mutant::none);
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulator, MachineMutants,
+                         ::testing::Range(1, static_cast<int>(std::size(machine_mutants)) + 1),
+                         [](const auto& instance) {
+                             return std::string{machine_mutants[instance.param - 1]};
+                         });
+
+}  // namespace
+}  // namespace redlatch::test::simulator
