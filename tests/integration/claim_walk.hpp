@@ -624,7 +624,7 @@ private:
             extend(client, mine.mode);
         } else if (luck < 0.28 && mine.mode == all) {
             downgrade(client);
-        } else if (luck < 0.34 && !fenced_ && mine.mode == mine.weight) {
+        } else if (luck < 0.34 && !fenced_) {
             move(client);
         } else if (luck < 0.70) {
             give_up(client);
@@ -681,6 +681,8 @@ private:
             got(*client.acquiring, sent, 0);
             return;
         }
+        const bool refused = reply && !reply->is_error() && clock_.now() < old.valid_until;
+        if (refused && !old.deleted) fail("a valid claim that cannot move");
         for (const Acquiring& each : {old, next}) release_at(clock_.now(), each);
         release_at(sent + late_us + 51'000, next);
     }
@@ -689,6 +691,7 @@ private:
 
     void disturb() {
         if (!is_shared() && chance(0.01)) set_permits();
+        if (!is_shared() && chance(0.002)) clock_.advance(std::chrono::hours{2});
         if (chance(0.002)) {
             redis_.del(keys_.lock);
             log_.push_back("deleted");
