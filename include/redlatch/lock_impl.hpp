@@ -104,10 +104,9 @@ REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
 REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
-    end_all_through(*session, spec_.key(), this, spec_.options.release_mode);
-    for (const std::string& entry : read_through_) {
-        end_all_through(*session, entry, this, spec_.options.release_mode);
-    }
+    const ReleaseMode mode = spec_.options.release_mode;
+    end_all_through(*session, spec_.key(), this, mode);
+    for (const std::string& entry : read_through_) end_all_through(*session, entry, this, mode);
 }
 
 REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
@@ -142,18 +141,17 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
     return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
-/// A reading thread's innermost hold; that of one that writes and reads is behind it.
-inline LockTable::Ending end_innermost_shared(Session& session, const std::string& key) {
+/// Ends the innermost acquisition that a thread made for reading, or while it writes.
+inline LockTable::Ending end_reading(Session& session, const std::string& key, LockOwner thread) {
     constexpr bool reads = true;
-    const LockOwner me = this_thread();
-    auto ending = session.locks().end_innermost(reader_entry(key, me), me, reads);
+    auto ending = session.locks().end_innermost(reader_entry(key, thread), thread, reads);
     if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
-    return session.locks().end_innermost(key, me, reads);
+    return session.locks().end_innermost(key, thread, reads);
 }
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = end_innermost_shared(session, spec_.key());
+    const auto ending = end_reading(session, spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
@@ -163,7 +161,7 @@ REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
 
 REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     Session& session = spec_.client->session();
-    const auto ending = end_innermost_shared(session, spec_.key());
+    const auto ending = end_reading(session, spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         return Releasing{session}.tell_not_held(spec_.key());
     }
@@ -251,9 +249,7 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call()
 }
 
 REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {
-    Session& session = spec_.client->session();
-    if (!spec_.traits.shared) return inspect_lock(session, spec_);
-    return inspect_shared(session, spec_, Limit::in(session.command_timeout()));
+    return inspect_lock(spec_.client->session(), spec_);
 }
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {

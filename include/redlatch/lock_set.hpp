@@ -150,6 +150,9 @@ private:
 /// is ended by its `unlock()`, or when the set is destroyed. All members may be called from any thread.
 template <LockPolicy Policy = Watchdog<Simple>>
 class LockSet {
+    static_assert(Policy::key_type != KeyType::sorted_set,
+                  "a LockSet takes locks that one alone may hold");
+
 public:
     using policy_type = Policy;
 

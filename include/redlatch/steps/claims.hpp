@@ -4,9 +4,9 @@
 #include <redlatch/policy/scripts.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,18 +35,6 @@ inline Expected<Reply, Fault> run_on_claims(Session& session, const LockSpec& sp
     return reply;
 }
 
-/// `<weight> <token>`, taken apart.
-inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
-    const std::size_t space = std::min(claim.find(' '), claim.size());
-    Holder holder{.ttl = std::chrono::milliseconds{ttl}};
-    for (const char digit : claim.substr(0, space)) {
-        holder.weight = holder.weight * 10 + static_cast<std::uint64_t>(digit - '0');
-    }
-    holder.writes = holder.weight == ClaimTerms::writer;
-    holder.owner = claim.substr(std::min(space + 1, claim.size()));
-    return holder;
-}
-
 inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
     auto reply = run_on_claims(session, spec, spec.traits.scripts->inspect, {std::string_view{}},
                                ReplyShape::claims, Limit::in(session.command_timeout()));
@@ -60,23 +48,6 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
         info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
         info.taken += info.holders.back().weight;
     }
-    return info;
-}
-
-inline Result<LockInfo> inspect_shared(Session& session, const LockSpec& spec, const Limit& limit) {
-    auto reply = run_on_claims(session, spec, spec.traits.scripts->inspect, {std::string_view{}},
-                               ReplyShape::claims, limit);
-    if (!reply) return Unexpected{std::move(reply).error().error};
-    const ReplyView answer = reply->view();
-    LockInfo info;
-    info.hold_count = static_cast<std::uint64_t>(*answer[1].integer());
-    info.locked = info.hold_count != 0;
-    if (info.locked) info.ttl = std::chrono::milliseconds{*answer[2].integer()};
-    info.waiters = static_cast<std::uint64_t>(*answer[3].integer());
-    for (std::size_t i = 5; i < *answer.size(); i += 2) {
-        info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
-    }
-    if (info.locked) info.owner = info.holders.front().owner;
     return info;
 }
 
@@ -94,7 +65,7 @@ inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
 /// comes after them.
 inline Result<Forced> force_unlock_claims(Session& session, const LockSpec& spec) {
     const Limit limit = Limit::in(session.command_timeout());
-    auto seen = inspect_shared(session, spec, limit);
+    auto seen = inspect_lock(session, spec, limit);
     if (!seen) return Unexpected{std::move(seen).error()};
     Result<Forced> outcome = Forced::absent;
     for (const Holder& holder : seen->holders) {

@@ -26,6 +26,10 @@ inline Call anybodys(const LockSpec& spec, const Script& script, std::string_vie
 }
 
 inline Call inspect_call(const LockSpec& spec) {
+    if (spec.traits.shared) {
+        return anybodys(spec, spec.traits.scripts->inspect, {}, ReplyShape::claims)
+            .with_all_keys(true);
+    }
     return anybodys(spec, spec.traits.scripts->inspect, {}, ReplyShape::lock_info);
 }
 
@@ -46,6 +50,18 @@ inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, con
                 session.run(spec.key(), anybodys(spec, script, token, answer), limit));
 }
 
+/// `<weight> <token>`, taken apart.
+inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
+    const std::size_t space = std::min(claim.find(' '), claim.size());
+    Holder holder{.ttl = std::chrono::milliseconds{ttl}};
+    for (const char digit : claim.substr(0, space)) {
+        holder.weight = holder.weight * 10 + static_cast<std::uint64_t>(digit - '0');
+    }
+    holder.writes = holder.weight == ClaimTerms::writer;
+    holder.owner = claim.substr(std::min(space + 1, claim.size()));
+    return holder;
+}
+
 inline LockInfo lock_info(const ReplyView& answer) {
     LockInfo info;
     const auto count = [&answer](std::size_t i) {
@@ -57,7 +73,11 @@ inline LockInfo lock_info(const ReplyView& answer) {
     const std::int64_t ttl = *answer[2].integer();
     info.locked = ttl != no_key;
     if (ttl >= 0) info.ttl = std::chrono::milliseconds{ttl};
-    if (answer.size() == 4) info.waiters = count(3);
+    if (answer.size() >= 4U) info.waiters = count(3);
+    for (std::size_t i = 5; i < *answer.size(); i += 2) {  // of a shared lock
+        info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
+    }
+    if (!info.holders.empty()) info.owner = info.holders.front().owner;
     return info;
 }
 
