@@ -1,12 +1,13 @@
 #pragma once
 
-// Distributed locks on Redis. Everything that most programs need; `<redlatch/lock_set.hpp>` and
-// `<redlatch/metrics.hpp>` are apart.
+// Distributed locks on Redis. Everything that most programs need;
+// `<redlatch/metrics.hpp>`, `<redlatch/testing.hpp>`, `<redlatch/tls.hpp>` and `<redlatch/asio.hpp>` are apart.
 
 #include <redlatch/client.hpp>
 #include <redlatch/completion_queue.hpp>
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_guard.hpp>
+#include <redlatch/lock_set.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/redisson_reentrant.hpp>

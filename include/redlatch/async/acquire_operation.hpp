@@ -47,7 +47,8 @@ public:
 
     ~AcquireOperation() override { drop(); }
 
-    Result<Held> take() noexcept override;
+    // `inline` here, or else every file that includes this gets the class with all that it uses.
+    inline Result<Held> take() noexcept override;
 
 private:
     /// What it waits for.
