@@ -81,6 +81,7 @@ constexpr std::array controls{
     Control{"failed_script_deletes", Mutant::failed_script_deletes},
     Control{"queue_left_without_end", Mutant::queue_left_without_end},
     Control{"own_hold_nested_in", Mutant::own_hold_nested_in},
+    Control{"min_hold_forgotten", Mutant::min_hold_forgotten},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

@@ -75,6 +75,7 @@ private:
                 .has_heir = ending.can_hand_off,
                 .unclear_try = hold_->open_tries.unclear,
                 .valid_until = hold_->valid_until(),
+                .kept_until = hold_->kept_until(),
                 .masters = hold_->open_tries.masters(),
                 .mode = mode,
                 .give_up_at = give_up_at_};
@@ -327,7 +328,8 @@ private:
                 .lease = wanted.lease,
                 .drift = plan.drift,
                 .lock_delay = wanted.lock_delay,
-                .max_hold = wanted.max_hold};
+                .max_hold = wanted.max_hold,
+                .min_hold = wanted.min_hold};
     }
 
     detail::AcquisitionPlan plan() const {
@@ -613,6 +615,7 @@ private:
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
         world_->checker->takes(*hold_);
+        hold_->begin_min_hold(now());
         watch_over(keep.since);
         // A thread may be stopped here, as anywhere.
         if (client_->noise().one_in(8)) {
@@ -640,6 +643,7 @@ private:
 
     void carry_out(const detail::AcquisitionFailed& failed) {
         if (hold_ != nullptr) client_->dismiss(*hold_);
+        if (hold_ != nullptr) hold_->drop_min_hold();
         clean_up(failed.clean_up);
         if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
         if (turn_) {
@@ -652,6 +656,7 @@ private:
 
     void carry_out(const detail::LetGo& let_go) {
         client_->dismiss(*hold_);
+        hold_->drop_min_hold();
         end_acquisition();
         hold_ = nullptr;
         if (let_go.ask_again) return enter();
@@ -775,6 +780,7 @@ private:
         if (!nesting_) {
             world_->checker->begins(hold_, wanted_->lock, handed_, wanted_->local_handoffs);
             world_->checker->owns_itself(*hold_, wanted_->owns_itself);
+            if (world_->has(Mutant::min_hold_forgotten)) hold_->drop_min_hold();
         }
         if (acquisition_.watched) world_->checker->watches(*hold_, acquisition_.id);
         // Who asks after the loss sees that it is lost.

@@ -82,6 +82,9 @@ public:
             fail("the fencing token is not its own: " + name);
         }
         token.end = hold->valid_until();
+        if (handed && timeline_->now() < here.kept_until)
+            fail("handed on before its min_hold was over");
+        here.kept_until = token.kept_until = moment_of_min_hold(*hold);
         if (plan_->is_calm()) check_row(here, process_of(name), handed, handoffs);
         here.holds.push_back(hold);
         here.idle_since = timeline_->now();
@@ -96,7 +99,9 @@ public:
 
     /// An acquisition has succeeded that wants the hold to be renewed.
     void watches(const detail::Hold& hold, std::uint64_t acquisition) {
-        token_of(hold.token().bytes).watchers.push_back(acquisition);
+        Token& token = token_of(hold.token().bytes);
+        token.watchers.push_back(acquisition);
+        ++token.early_renewals;
     }
 
     /// Its owner has asked once more.
@@ -123,8 +128,10 @@ public:
         Token& token = token_of(hold.token().bytes);
         const Moment last = std::exchange(token.renewed_at, timeline_->now());
         const Moment lease{hold.terms().lease.duration()};
-        if (plan_->is_calm() && lease > 20 * plan_->latency &&
-            timeline_->now() - last < lease / 5) {
+        const bool early = timeline_->now() - last < lease / 5;
+        if (early && token.early_renewals > 0) {
+            --token.early_renewals;
+        } else if (early && plan_->is_calm() && lease > 20 * plan_->latency) {
             fail("renewed in a hot loop: " + hold.token().bytes);
         }
     }
@@ -244,6 +251,7 @@ public:
             token.taken_late &= ~bit_of(command.master);
         }
         const Server::Owner owner = server(command.master).owner(command.lock);
+        check_min_hold(command, at, owner, refused);
         if (owner.token != at.before.token) changed_hands(here, command, owner.token);
         at.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
@@ -303,7 +311,9 @@ private:
         std::uint64_t fence = 0;
         Moment renewed_at{-1h};
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
+        int early_renewals = 0;                 ///< one for each watcher, as one may be under way
         TimePoint end{};                        ///< of the validity
+        Moment kept_until{-1h};                 ///< by its `min_hold`
     };
     struct AtMaster {
         Server::Owner before{};
@@ -322,6 +332,7 @@ private:
         std::array<AtMaster, most_masters> at{};
         std::uint64_t fence = 0;                                 ///< the greatest
         std::vector<std::pair<Moment, std::uint64_t>> fences{};  ///< of several masters: since when
+        Moment kept_until{-1h};       ///< by the `min_hold` of who had it last
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
@@ -412,8 +423,32 @@ private:
 
     // ---- The owner at the server
 
+    static bool is_tombstone(std::string_view owner) { return owner.ends_with(":min_hold"); }
+
+    /// Somewhat sooner than it ends: clocks go at different rates.
+    Moment moment_of_min_hold(const detail::Hold& hold) const {
+        const Moment length{hold.terms().min_hold};
+        if (hold.kept_until() == TimePoint::min()) return Moment{-1h};
+        return host_of(hold).moment_of(hold.kept_until()) - length / 25 - 1ms;
+    }
+
+    /// A release before that leaves a tombstone, and nobody has the lock until it is gone.
+    void check_min_hold(const Command& command, const AtMaster& at, const Server::Owner& owner,
+                        bool refused) {
+        if (is_tombstone(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
+        if (refused || owner.token == at.before.token || !clocks_keep_time_) return;
+        if (is_tombstone(at.before.token) && at.before.end > timeline_->now()) {
+            fail("given away before its min_hold was over");
+        }
+        const bool releases = command.verb == Verb::release && at.before.token == command.token();
+        const bool kept = timeline_->now() < token_of(command.token()).kept_until;
+        if (releases && kept && !is_tombstone(owner.token)) {
+            fail("released before its min_hold was over");
+        }
+    }
+
     void changed_hands(Lock& here, const Command& command, const std::string& to) {
-        if (to.empty()) return;
+        if (to.empty() || is_tombstone(to)) return;
         const bool moved = command.verb == Verb::move;
         Token& token = token_of(to);
         if (moved) {
@@ -602,7 +637,10 @@ private:
         const Moment now = timeline_->now();
         const bool held =
             std::ranges::any_of(here.holds, [this](const auto& h) { return valid(*h); });
-        if (held || !somebody_waits(here)) {
+        const bool kept = std::ranges::any_of(here.at, [now](const AtMaster& at) {
+            return is_tombstone(at.owner.token) && at.owner.end > now;
+        });
+        if (held || kept || !somebody_waits(here)) {
             here.idle_since = now;
             return;
         }

@@ -66,6 +66,7 @@ private:
         add(Verb::acquire, from.acquire);
         add(Verb::extend, from.extend);
         add(Verb::release, from.release);
+        add(Verb::release, from.tombstone);
         add(Verb::move, from.move);
         if (on_hash) add(Verb::nest, from.nest);
         spoil(on_hash, mutant);

@@ -32,11 +32,12 @@ enum class Mutant {
     moved_token_left,       ///< a token that nobody takes over after a move is not released
     nested_end_stops_renewal,  ///< the end of one watched acquisition ends the renewal for all
     hand_off_without_limit,    ///< a lock passes on inside a process for ever
+    own_hold_nested_in,        ///< `Owner::hold` counts for nothing
+    unclear_try_forgotten,     ///< a try without an answer is not released once more
+    min_hold_forgotten,        ///< a release frees at once, whatever the min_hold
     // In the scripts, where a process may not use a command
     failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
     queue_left_without_end,  ///< an acquire that fails leaves the queue without an end
-    own_hold_nested_in,      ///< `Owner::hold` counts for nothing
-    unclear_try_forgotten,   ///< a try without an answer is not released once more
 };
 
 }  // namespace redlatch::test::simulator

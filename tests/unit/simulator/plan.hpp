@@ -89,6 +89,7 @@ struct AcquisitionPlan {
     unsigned local_handoffs = 16;
     milliseconds max_hold = milliseconds::max();
     milliseconds lock_delay{0};
+    milliseconds min_hold{0};
     std::optional<Moment> cancelled{};
     std::vector<ExtensionPlan> extensions{};
     std::vector<AcquisitionPlan>
@@ -313,6 +314,20 @@ inline std::size_t count_acquisitions(const Plan& plan) {
     return count;
 }
 
+/// Some schedules in which some acquisitions have a `min_hold`. By chance of their own, so that nothing
+/// else of a schedule depends on it.
+inline void draw_min_holds(Dice dice, Plan& plan) {
+    if (!dice.one_in(6)) return;
+    const auto longest = 2 * plan.longest_lease.count();
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                if (dice.one_in(2)) acquisition.min_hold = milliseconds{dice.between(1, longest)};
+            }
+        }
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -358,6 +373,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
         AcquisitionPlan& first = plan.processes.front().actors.front().acquisitions.front();
         if (!first.cancelled) first.cancelled = dice.span(0ns, 100ms);
     }
+    draw_min_holds(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -382,6 +398,7 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     if (plan.is_held) out << ", as a Held";
     if (plan.awaits_loss) out << ", awaits its loss";
     if (plan.max_hold != milliseconds::max()) out << ", max_hold " << plan.max_hold.count();
+    if (plan.min_hold != 0ms) out << ", min_hold " << plan.min_hold.count();
     if (plan.lock_delay != 0ms) out << ", lock_delay " << plan.lock_delay.count();
     if (plan.cancelled) out << ", cancelled after " << ms(*plan.cancelled);
     for (const auto& [after, lease] : plan.extensions) {

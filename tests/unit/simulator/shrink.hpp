@@ -124,6 +124,7 @@ private:
         unset(&AcquisitionPlan::hangs);
         unset(&AcquisitionPlan::max_hold);
         unset(&AcquisitionPlan::lock_delay);
+        unset(&AcquisitionPlan::min_hold);
     }
 
     Plan plan_;
