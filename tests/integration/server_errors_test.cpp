@@ -415,7 +415,7 @@ TEST_F(DeniedKeys, are_tried_again_after_a_while) {
     endpoint.path = server_.socket_path();
     endpoint.user = "alice";
     endpoint.password = "secret";
-    detail::DialOptions dial{"tries-again", 2s, {}, {}, std::make_shared<detail::Resolver>()};
+    detail::DialOptions dial{"tries-again", 2s, {}, {}, std::make_shared<detail::Resolver>(), {}};
     detail::Node node{std::make_unique<detail::DirectDialer>(endpoint, dial),
                       {.command_timeout = 2s, .max_connections = 2, .keys_denied_for = 100ms},
                       {}};
