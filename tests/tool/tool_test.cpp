@@ -342,6 +342,35 @@ TEST_F(Tool, leaves_signals_ignored_that_were) {
     EXPECT_EQ(tool.code(), 6);
 }
 
+TEST_F(Tool, learns_the_code_of_the_command_also_where_the_end_of_children_is_ignored) {
+    raw.set("job", "somebody");  // until the test ignores it no more
+    ::signal(SIGCHLD, SIG_IGN);
+    ToolRun tool = run({"run", "job", "--", "grep", "SigIgn", "/proc/self/status", "/"});
+    ::signal(SIGCHLD, SIG_DFL);
+    ASSERT_TRUE(waits());
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 2);  // as the last one is a folder
+    const std::string output = tool.output();
+    ASSERT_NE(output.find('\t'), output.npos) << output;
+    const auto ignored = std::stoull(output.substr(output.find('\t')), nullptr, 16);
+    EXPECT_NE(ignored & (1ULL << (SIGCHLD - 1)), 0U) << "the command is to ignore it too";
+}
+
+TEST_F(Tool, notices_that_its_command_was_killed_while_it_waited) {
+    raw.set("job", "somebody");
+    ToolRun tool = run_script("exit 0");
+    ASSERT_TRUE(waits());
+    const std::string of = "/proc/" + std::to_string(tool.process().pid()) + "/task/" +
+                           std::to_string(tool.process().pid()) + "/children";
+    std::istringstream children{content(of)};
+    pid_t command = 0;
+    ASSERT_TRUE(children >> command) << "there is none in " << of;
+    ::kill(command, SIGKILL);
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 128 + SIGKILL);
+    EXPECT_FALSE(raw.exists("job"));
+}
+
 TEST_F(Tool, takes_the_whole_group_with_it_when_it_is_killed) {
     ToolRun tool = run_script("sh -c 'echo $$ >$F/inner; sleep 1000; :' & echo $$ >$F/outer; wait");
     const pid_t inner = id_in("inner");

@@ -129,6 +129,7 @@ void Child::become_command(const Options& options, Descriptor word) const {
         at += variable.size() + 1;
     }
     if (options.ignores_stop) std::signal(SIGTSTP, SIG_IGN);
+    if (options.ignores_child) std::signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &options.signals, nullptr);
     std::vector<char*> argv;
     for (const std::string& argument : options.command) {

@@ -38,6 +38,7 @@ public:
         sigset_t signals;            ///< the mask that it starts with
         bool in_foreground = false;  ///< of the terminal on standard input, where this program is
         bool ignores_stop = false;   ///< of that terminal's stop key
+        bool ignores_child = false;  ///< SIGCHLD
     };
 
     /// Forks: call it while this process has one thread. Throws std::system_error.

@@ -96,7 +96,8 @@ Child::Options child_options(const Settings& settings, std::string path, const S
             .path = std::move(path),
             .signals = signals.original(),
             .in_foreground = foreground,
-            .ignores_stop = foreground && !settings.stoppable};
+            .ignores_stop = foreground && !settings.stoppable,
+            .ignores_child = signals.ignored_child()};
 }
 
 /// One run: from the wait for the lock to the end of the command.
@@ -157,6 +158,8 @@ private:
     /// The command's status, as of `waitpid`.
     int supervise() {
         for (;;) {
+            // First, as it may have been killed while the lock was waited for.
+            if (const auto status = reap()) return *status;
             wait_for(lost_.descriptor(), time_until_kill());
             if (lost_.take()) lose();
             if (kill_at_ && SteadyClock::now() >= *kill_at_) {
@@ -164,7 +167,6 @@ private:
                 kill_at_.reset();
             }
             while (const auto signal = signals_.next()) forward(*signal);
-            if (const auto status = reap()) return *status;
         }
     }
 

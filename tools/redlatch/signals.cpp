@@ -28,7 +28,9 @@ Descriptor checked(int fd, const char* what) {
 
 }  // namespace
 
-Signals::Signals() {
+Signals::Signals() : ignored_child_(is_ignored(SIGCHLD)) {
+    // Of children whose end is ignored nobody learns the status.
+    std::signal(SIGCHLD, SIG_DFL);
     sigset_t wanted;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);

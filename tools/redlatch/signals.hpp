@@ -9,7 +9,8 @@
 namespace tool {
 
 /// The signals of this process, as something to wait for. They are blocked from its construction on, in all
-/// threads that are made later. Those that were ignored when the program started stay ignored.
+/// threads that are made later. Those that were ignored when the program started stay ignored, but for
+/// SIGCHLD, which only the command is to ignore then.
 class Signals {
 public:
     Signals();
@@ -18,6 +19,9 @@ public:
 
     /// The mask of before: a command starts with it.
     const sigset_t& original() const noexcept { return original_; }
+
+    /// Whether SIGCHLD was ignored before.
+    bool ignored_child() const noexcept { return ignored_child_; }
 
     int descriptor() const noexcept { return descriptor_.get(); }
 
@@ -28,6 +32,7 @@ public:
     static bool is_forwarded(int signal) noexcept;
 
 private:
+    const bool ignored_child_;
     sigset_t original_{};
     Descriptor descriptor_;
 };
