@@ -208,6 +208,16 @@ TEST(Acquisition, cleans_up_a_place_of_another_kind) {
     }
 }
 
+TEST(Acquisition, cleans_up_a_place_for_another_claim) {
+    AcquisitionPlan writing = plan();
+    writing.weight = ClaimTerms::writer;
+    AcquisitionMachine machine{writing, start, 1};
+    const PassedPlace place{.token = "theirs", .traits = traits(), .weight = ClaimTerms::reader};
+    const auto make = as<MakeHold>(machine.admitted(&place, false));
+    EXPECT_TRUE(make.new_token) << "it may read by now, and would be taken for a writer";
+    EXPECT_EQ(make.clean_up, at_once);
+}
+
 TEST(Acquisition, that_polls_cleans_up_a_place_that_was_passed_on) {
     AcquisitionPlan polling = plan();
     polling.polls = true;

@@ -31,13 +31,15 @@ struct AcquisitionPlan {
     bool replicated = false;       ///< replicas have to acknowledge it
     bool polls = false;            ///< as opposed to waiting in the server's queue
     bool several_masters = false;  ///< a majority of them decides; needs `polls`
+    std::int64_t weight = 0;       ///< of its claim; 0 for a lock without claims
 };
 
 /// A place in the server's queue that an earlier waiter of this process has passed on.
 struct PassedPlace {
     std::string token;
     PolicyTraits traits;
-    bool unclear = false;  ///< a try with that token got no answer
+    bool unclear = false;     ///< a try with that token got no answer
+    std::int64_t weight = 0;  ///< of the claim that it asks for
 };
 
 /// The answer to a try, decoded.
@@ -193,9 +195,11 @@ public:
         contended_ = contended;
         if (place == nullptr) return MakeHold{.new_token = true, .clean_up = {}};
         token_ = TokenState::with_place(place->token, place->unclear);
-        // One that polls does not keep a place, and would wait for a message that never comes.
+        // One that polls does not keep a place, and would wait for a message that never comes. To a writer
+        // a reader's place may have brought a reader's claim by now.
         const bool is_of_use = !plan_.polls && place->traits.scripts == plan_.traits.scripts &&
-                               place->traits.fenced == plan_.traits.fenced;
+                               place->traits.fenced == plan_.traits.fenced &&
+                               place->weight == plan_.weight;
         if (is_of_use) return MakeHold{.new_token = false, .clean_up = {}};
         return make_hold();
     }

@@ -78,7 +78,8 @@ protected:
         if (!place) return machine_.admitted(nullptr, contended);
         const PassedPlace passed{.token = place->token.bytes,
                                  .traits = place->terms.traits,
-                                 .unclear = place->unclear_try};
+                                 .unclear = place->unclear_try,
+                                 .weight = place->terms.claim.weight};
         hold_ =
             std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
         return machine_.admitted(&passed, contended);
@@ -358,7 +359,8 @@ private:
                 .plain_set = takes_plain_set(spec_->traits),
                 .replicated = spec_->options.replicas != Replicas::none(),
                 .polls = polls(),
-                .several_masters = session_->several()};
+                .several_masters = session_->several(),
+                .weight = spec_->claim.weight};
     }
 
     /// Permits and readers exclude nobody here: each acquisition contends for its own claim. A thread that writes
