@@ -537,6 +537,13 @@ TEST_F(Tool, shows_who_holds_a_lock_of_any_kind) {
     ToolRun reentrant = run({"status", "nested"});
     EXPECT_EQ(reentrant.code(), 0);
     EXPECT_NE(reentrant.output().find(", 2 times, "), std::string::npos) << reentrant.output();
+
+    Lock<Shared> read{client, "read"};
+    read.lock_shared();
+    ToolRun shared = run({"status", "read"});
+    EXPECT_EQ(shared.code(), 0) << shared.errors();
+    EXPECT_EQ(run({"break", "--yes", "read"}).code(), 0);
+    EXPECT_EQ(run({"status", "read"}).code(), 1);
 }
 
 TEST_F(Tool, shows_a_lock_as_json) {
