@@ -2,6 +2,7 @@
 
 #include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
+#include <redlatch/clock.hpp>
 #include <redlatch/compilation.hpp>
 #include <redlatch/executor.hpp>
 #include <redlatch/options.hpp>
@@ -153,7 +154,9 @@ private:
          ReleaseMode release_mode)
         : client_(std::move(client)), ref_(std::move(ref)), release_mode_(release_mode) {}
 
-    void end() noexcept;
+    /// Where several are ended within one `command_timeout`, they are until `by`.
+    Result<Release> release(detail::TimePoint by) noexcept;
+    void end(detail::TimePoint by = detail::TimePoint::max()) noexcept;
 
     std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
     std::shared_ptr<detail::AsyncCallFor<void>> extend_call(Lease lease);
@@ -181,6 +184,8 @@ struct Access {
         held.posts_release_ = true;
         return held;
     }
+    static Result<Release> release(Held& held, TimePoint by) { return held.release(by); }
+    static void end(Held& held, TimePoint by) { held.end(by); }
 };
 
 }  // namespace detail
@@ -188,10 +193,14 @@ struct Access {
 #if REDLATCH_DEFINITIONS
 
 REDLATCH_INLINE Result<Release> Held::release() noexcept {
+    return release(detail::TimePoint::max());
+}
+
+REDLATCH_INLINE Result<Release> Held::release(detail::TimePoint by) noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!ref.is_ours()) return Release::not_held;
     detail::Session& session = client_->session();
-    return detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id));
+    return detail::Releasing{session, by}.end(session.locks().end_acquisition(*ref.hold, ref.id));
 }
 
 REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
@@ -327,13 +336,13 @@ REDLATCH_INLINE std::string Held::token() const {
     return ref_.is_ours() ? ref_.hold->token().bytes : std::string{};
 }
 
-REDLATCH_INLINE void Held::end() noexcept {
+REDLATCH_INLINE void Held::end(detail::TimePoint by) noexcept {
     const detail::HoldRef ref = std::exchange(ref_, {});
     if (!ref.is_ours()) return;
     if (posts_release_) return detail::post_release(client_, ref);
     detail::Session& session = client_->session();
-    detail::Releasing{session}.end(session.locks().end_acquisition(*ref.hold, ref.id),
-                                   release_mode_);
+    detail::Releasing{session, by}.end(session.locks().end_acquisition(*ref.hold, ref.id),
+                                       release_mode_);
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <redlatch/held.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -82,6 +83,7 @@ private:
     Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
                                 const void* through);
     bool reads_here() const noexcept;
+    void forget_reading();
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
@@ -105,8 +107,11 @@ REDLATCH_INLINE LockImpl::~LockImpl() {
     Session* const session = spec_.client->existing_session();
     if (session == nullptr) return;
     const ReleaseMode mode = spec_.options.release_mode;
-    end_all_through(*session, spec_.key(), this, mode);
-    for (const std::string& entry : read_through_) end_all_through(*session, entry, this, mode);
+    const TimePoint by = saturating_add(Clock::now(), session->command_timeout());
+    end_all_through(*session, spec_.key(), this, mode, by);
+    for (const std::string& entry : read_through_) {
+        end_all_through(*session, entry, this, mode, by);
+    }
 }
 
 REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
@@ -141,12 +146,16 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
     return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
-/// Ends the innermost acquisition that a thread made for reading, or while it writes.
+/// Ends the innermost acquisition that a thread made for reading, or while it writes: what it has now, before what
+/// it has lost.
 inline LockTable::Ending end_reading(Session& session, const std::string& key, LockOwner thread) {
+    const auto main = session.locks().find(key, thread);
+    std::array entries{reader_entry(key, thread), key};
+    if (main != nullptr && main->valid(Clock::now())) std::swap(entries[0], entries[1]);
     constexpr bool reads = true;
-    auto ending = session.locks().end_innermost(reader_entry(key, thread), thread, reads);
+    auto ending = session.locks().end_innermost(entries[0], thread, reads);
     if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
-    return session.locks().end_innermost(key, thread, reads);
+    return session.locks().end_innermost(entries[1], thread, reads);
 }
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
@@ -156,6 +165,7 @@ REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
         Releasing{session}.end(ending, spec_.options.release_mode);
+        forget_reading();
     }
 }
 
@@ -165,7 +175,18 @@ REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     if (ending.kind == LockTable::Ending::Kind::nothing) {
         return Releasing{session}.tell_not_held(spec_.key());
     }
-    return Releasing{session}.end(ending);
+    auto outcome = Releasing{session}.end(ending);
+    forget_reading();
+    return outcome;
+}
+
+/// Where the calling thread reads no more, nothing is left to end with this handle.
+REDLATCH_INLINE void LockImpl::forget_reading() {
+    const LockOwner me = this_thread();
+    const std::string entry = reader_entry(spec_.key(), me);
+    if (spec_.client->session().locks().find(entry, me) != nullptr) return;
+    const std::scoped_lock section{mutex_};
+    read_through_.erase(entry);
 }
 
 REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
@@ -286,7 +307,9 @@ REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref_shared(const AcquireOption
         const std::scoped_lock section{mutex_};
         read_through_.insert(reader_entry(spec_.key(), this_thread()));
     }
-    return acquire_ref(spec_.reading(), options, through);
+    auto ref = acquire_ref(spec_.reading(), options, through);
+    if (!ref && through != nullptr) forget_reading();
+    return ref;
 }
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const LockSpec& spec,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/client.hpp>
+#include <redlatch/clock.hpp>
 #include <redlatch/compilation.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/options.hpp>
@@ -38,6 +39,9 @@ public:
 
     SemaphoreImpl(const Client& client, std::string name, std::ptrdiff_t permits,
                   const LockOptions& options, const PolicyTraits& traits);
+    SemaphoreImpl(const SemaphoreImpl&) = delete;
+    SemaphoreImpl& operator=(const SemaphoreImpl&) = delete;
+    ~SemaphoreImpl();
 
     const std::string& name() const noexcept { return spec_.key(); }
 
@@ -93,7 +97,8 @@ public:
         : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
     Semaphore(const Semaphore&) = delete;
     Semaphore& operator=(const Semaphore&) = delete;
-    /// Gives back what `acquire()` and `try_acquire…()` took and nobody gave back.
+    /// Gives back what `acquire()` and `try_acquire…()` took and nobody gave back. Blocks for at most
+    /// `command_timeout` in all.
     ~Semaphore() = default;
 
     const std::string& name() const noexcept { return impl_.name(); }
@@ -119,7 +124,7 @@ public:
     }
 
     /// Gives back so many permits that this object acquired, lost ones first, then the oldest; never those of
-    /// a `take()`. Blocks for at most `command_timeout` for each. The worst of their outcomes counts:
+    /// a `take()`. Blocks for at most `command_timeout` in all. The worst of their outcomes counts:
     /// an error as of `Held::release()`, `not_held` where it had acquired fewer, `expired`.
     /// `invalid_argument` for a count below 1.
     Result<Release> release(std::ptrdiff_t count = 1) noexcept { return impl_.release(count); }
@@ -165,6 +170,13 @@ REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string n
             bad("several masters cannot share permits: each of three majorities may "
                 "hold one of two")};
     }
+}
+
+REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
+    const Session* const session = spec_.client->existing_session();
+    if (session == nullptr) return;
+    const TimePoint by = saturating_add(Clock::now(), session->command_timeout());
+    for (Held& held : acquired_) Access::end(held, by);
 }
 
 REDLATCH_INLINE Result<Held> SemaphoreImpl::take(const TakeOptions& options) const noexcept {
@@ -216,8 +228,9 @@ REDLATCH_INLINE Result<Release> SemaphoreImpl::release(std::ptrdiff_t count) noe
     std::vector<Held> out = take_out(count);
     const bool enough = static_cast<std::ptrdiff_t>(out.size()) == count;
     Result<Release> worst = enough ? Release::released : Release::not_held;
+    const TimePoint by = saturating_add(Clock::now(), spec_.client->session().command_timeout());
     for (Held& held : out) {
-        auto outcome = held.release();
+        auto outcome = Access::release(held, by);
         if (!worst) continue;
         if (!outcome || (*outcome == Release::expired && enough)) worst = std::move(outcome);
     }

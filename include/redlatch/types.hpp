@@ -110,7 +110,7 @@ struct LockInfo {
     /// died stays until its turn would come.
     std::uint64_t waiters = 0;
     /// Of a shared lock: who has it, two hundred at most, the next to end first. `hold_count` is how many
-    /// they are, `owner` the first of them.
+    /// there are of all, `owner` the first of them.
     std::vector<Holder> holders{};
 };
 

@@ -135,6 +135,18 @@ TEST_F(SemaphoreTest, its_end_gives_back_what_it_acquired) {
     EXPECT_EQ(other_.inspect()->taken, 0U);
 }
 
+TEST_F(SemaphoreTest, giving_back_many_takes_one_command_timeout) {
+    Client impatient{{.uris = {server_.uri()}, .command_timeout = 300ms}};
+    std::optional<Semaphore<>> scope{std::in_place, impatient, "gpus", 16};
+    for (int i = 0; i < 16; ++i) scope->acquire();
+    server_.freeze();
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(scope->release(8));
+    scope.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+    server_.thaw();
+}
+
 TEST_F(SemaphoreTest, a_dead_holder_blocks_no_longer_than_its_own_lease) {
     Semaphore<Permits> dead{client_, "two", 2, {.lease = 300ms}};
     Semaphore<Permits> live{other_client_, "two", 2, {.lease = 60s}};
@@ -209,6 +221,13 @@ TEST_F(SemaphoreTest, none_closes_it_until_there_are_some_again) {
     EXPECT_TRUE(waiter.get());
 }
 
+TEST_F(SemaphoreTest, a_setting_that_lets_nobody_in_lasts_while_somebody_asks) {
+    ASSERT_TRUE(semaphore_.set_permits(0));
+    redis_.command({"PEXPIRE", "redlatch:permits:{gpus}", "60000"});
+    EXPECT_FALSE(other_.try_acquire());
+    EXPECT_GT(redis_.pttl("redlatch:permits:{gpus}"), 24 * 3600 * 1000);
+}
+
 TEST_F(SemaphoreTest, who_wants_more_than_are_left_stands_in_nobodys_way) {
     ASSERT_TRUE(semaphore_.set_permits(2));
     std::stop_source enough;
@@ -246,6 +265,15 @@ TEST_F(SemaphoreTest, inspect_tells_who_has_how_many) {
     EXPECT_EQ(info.holders[0].weight, 2U);
     EXPECT_GT(info.holders[0].ttl, 15s);
     EXPECT_LE(info.holders[0].ttl, 30s);
+}
+
+TEST_F(SemaphoreTest, inspect_counts_more_than_it_shows) {
+    Semaphore<> crowd{client_, "crowd", 1000};
+    std::vector<Held> taken;
+    for (int i = 0; i < 210; ++i) taken.push_back(crowd.take({.permits = 2}).value());
+    const SemaphoreInfo info = crowd.inspect().value();
+    EXPECT_EQ(info.taken, 420U);
+    EXPECT_EQ(info.holders.size(), 200U);
 }
 
 TEST_F(SemaphoreTest, bad_input_is_refused_before_any_command) {

@@ -237,6 +237,28 @@ TEST_F(SharedTest, the_end_of_a_handle_ends_what_was_read_through_it) {
     EXPECT_FALSE(lock_.inspect()->locked);
 }
 
+TEST_F(SharedTest, the_end_of_a_handle_that_many_read_through_takes_one_command_timeout) {
+    Client impatient{{.uris = {server_.uri()}, .command_timeout = 300ms}};
+    std::optional<Config> scope{std::in_place, impatient, "config"};
+    for (int i = 0; i < 8; ++i) std::jthread{[&] { scope->lock_shared(); }}.join();
+    server_.freeze();
+    const auto start = std::chrono::steady_clock::now();
+    scope.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 1500ms);
+    server_.thaw();
+}
+
+TEST_F(SharedTest, unlocking_ends_what_is_held_before_what_was_lost) {
+    Lock<Shared> lock{client_, "brief", {.lease = 100ms}};
+    lock.lock_shared();
+    ASSERT_TRUE(eventually([&] { return !lock.held(); }));
+    lock.lock(10s);
+    lock.lock_shared();
+    EXPECT_EQ(lock.release_shared().value(), Release::still_held);
+    EXPECT_EQ(lock.release().value(), Release::released);
+    EXPECT_EQ(lock.release_shared().value(), Release::expired);
+}
+
 TEST_F(SharedTest, a_hold_of_its_own_reads_beside_its_thread) {
     auto reading = lock_.acquire_shared({.owner = Owner::hold});
     EXPECT_FALSE(lock_.held());
@@ -288,6 +310,20 @@ TEST_F(SharedTest, force_unlock_removes_one_or_all) {
     EXPECT_EQ(lock_.force_unlock().value(), Forced::removed);
     EXPECT_EQ(lock_.force_unlock().value(), Forced::absent);
     EXPECT_TRUE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, force_unlock_removes_no_waiter) {
+    auto writing = lock_.acquire();
+    std::optional<Result<Held>> second;
+    std::jthread waiter{[&] { second = other_.acquire(); }};
+    ASSERT_TRUE(waits(1));
+    const std::string token =
+        redis_.command({"ZRANGE", "redlatch:queue:{config}", "0", "0"}).elements.at(0).text;
+    EXPECT_EQ(lock_.force_unlock(token).value(), Forced::absent);
+    EXPECT_TRUE(waits(1));
+    EXPECT_EQ(lock_.force_unlock(writing->token()).value(), Forced::removed);
+    waiter.join();
+    EXPECT_EQ(second->value().token(), token);
 }
 
 TEST_F(SharedTest, a_guard_reads_or_says_why_not) {

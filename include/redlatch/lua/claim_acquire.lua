@@ -102,6 +102,8 @@ if queue_ttl < 0 and blocked then
   pcall(grant)  -- the one in front, who did not fit in, may have been this one
 end
 
+keep_setting(lease)  -- one that lets nobody in is in use while somebody asks
+
 -- The claim whose end may make room, if nobody gives anything back. A writer waits for the last
 -- one.
 local at = weight == all and -1 or 1

@@ -1,5 +1,6 @@
 --R"lua(
--- Says who has claims, for how long, and how many wait. Reads only, and shows two hundred of them.
+-- Says how many claims there are, or how many permits are taken, for how long, and how many wait. Reads only, and
+-- shows two hundred of the claims.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, which is empty
@@ -17,15 +18,26 @@ if not sum then
   -- #include "only_on_master.lua"
 end
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local claims = sum and redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf',
-  'WITHSCORES', 'LIMIT', 0, 200) or {}
-local answer = {'', #claims / 2, -2, waiting, set_limit}
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local claims, ttl, number = {}, -2, 0
+if sum then
+  claims = redis.call('ZRANGEBYSCORE', lock, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 200)
+end
+if #claims > 0 then
+  local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+  ttl = math.ceil((last[2] - now) / 1000)
+  number = redis.call('ZCOUNT', lock, '(' .. now, '+inf')
+  if kind == 'permits' then
+    number = -sum
+    for _, claim in ipairs(redis.call('ZRANGEBYSCORE', lock, 0, now)) do
+      number = number - string.match(claim, '^%d+')
+    end
+  end
+end
+local answer = {'', number, ttl, waiting, set_limit}
 for i = 1, #claims, 2 do
-  local ttl = math.ceil((claims[i + 1] - now) / 1000)
-  answer[3] = math.max(answer[3], ttl)
   answer[#answer + 1] = claims[i]
-  answer[#answer + 1] = ttl
+  answer[#answer + 1] = math.ceil((claims[i + 1] - now) / 1000)
 end
 return answer
 --)lua"_lua

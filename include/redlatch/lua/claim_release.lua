@@ -1,5 +1,6 @@
 --R"lua(
--- Gives the token's claim back, or its place in the queue. Those who wait are let in.
+-- Gives the token's claim back, or its place in the queue. Those who wait are let in. A place stays where this is
+-- `forced` by somebody else.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, server, weight
@@ -19,7 +20,7 @@ if ours then
 else
   -- On a replica this fails, and says nothing about whose the lock is.
   redis.call('ZREM', foreign and queue or lock, '')
-  if redis.pcall('ZREM', queue, token) == 1 then
+  if not forced and redis.pcall('ZREM', queue, token) == 1 then
     redis.pcall('HDEL', waiters, token)
   end
 end
@@ -27,6 +28,6 @@ if foreign then
   return foreign
 end
 -- Who leaves the queue may have stood in front of those behind.
-local done, _, _, _, unseen = pcall(grant, nil, token)
+local done, _, _, _, unseen = pcall(grant, nil, not forced and token)
 return done and unseen and 2 or ours and 1 or 0
 --)lua"_lua

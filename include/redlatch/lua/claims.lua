@@ -54,6 +54,14 @@ local function count()
   return nil, #over > 0
 end
 
+-- A number of permits that was set is forgotten a day after its last use.
+local function keep_setting(its_lease)
+  local ttl = permits and redis.pcall('PTTL', permits)
+  if type(ttl) == 'number' and ttl >= 0 and ttl < its_lease + 86400000 then
+    redis.pcall('PEXPIRE', permits, its_lease + 90000000)
+  end
+end
+
 -- Lets a claim last for the lease at least, from now, and the key with it. Where it `had` none, it
 -- is a new one. Returns how long it lasts, or nil and an error: then there is no new claim.
 local function hold(claim, its_lease, had)
@@ -74,13 +82,7 @@ local function hold(claim, its_lease, had)
       return nil, done
     end
   end
-  -- A number of permits that was set is forgotten a day after its last use.
-  if permits then
-    local ttl = redis.pcall('PTTL', permits)
-    if type(ttl) == 'number' and ttl >= 0 and ttl < its_lease + 86400000 then
-      redis.pcall('PEXPIRE', permits, its_lease + 90000000)
-    end
-  end
+  keep_setting(its_lease)
   return left
 end
 

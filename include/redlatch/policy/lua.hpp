@@ -145,11 +145,14 @@ LockScripts compose_all() {
 
 /// For locks with claims: `line` says of which kind.
 inline LockScripts compose_all_of_claims(std::string_view line) {
+    const auto release = [line](const char* forced) {
+        return compose(std::string{line} + " local forced = " + forced, files::claim_release);
+    };
     return {.acquire = compose(line, files::claim_acquire),
             .extend = compose(line, files::claim_extend),
-            .release = compose(line, files::claim_release),
+            .release = release("false"),
             .inspect = compose(line, files::claim_inspect),
-            .force_unlock = compose(line, files::claim_release),
+            .force_unlock = release("true"),
             .move = compose(line, files::claim_move)};
 }
 

@@ -82,7 +82,8 @@ namespace redlatch::inline v0 {
 /// | extend  | Q W F | lease, last_fence, | 1 done, 0 not ours;  | never shorter     | nothing                 |
 /// |         |       | weight, asks       | asked, with waiting  |                   |                         |
 /// | release | Q W F | server, weight     | as above             | 0                 | as above                |
-/// | inspect | Q W F | – (token is empty) | {'', claims, ttl,    | reads only        | reads only              |
+/// | inspect | Q W F | – (token is empty) | {'', claims or       | reads only        | reads only              |
+/// |         |       |                    |  permits taken, ttl, |                   |                         |
 /// |         |       |                    |  waiting, limit set  |                   |                         |
 /// |         |       |                    |  or -1, claim, ttl …}|                   |                         |
 /// | force_  | Q W F | server, weight     | as release           | 0                 | as release              |

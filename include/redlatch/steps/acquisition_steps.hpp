@@ -371,7 +371,7 @@ private:
         if (spec_->traits.shared && (!acquisition_.reads || writes_here())) return terms;
         const bool of_thread = spec_->traits.shared && request_.owner == Owner::thread;
         terms.own_entry = of_thread ? reader_entry(spec_->key(), request_.caller)
-                                    : spec_->key() + '\0' + std::to_string(acquisition_.id);
+                                    : claim_entry("redlatch:claim:", acquisition_.id, spec_->key());
         return terms;
     }
     bool writes_here() const {

@@ -41,12 +41,12 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
     if (!reply) return Unexpected{std::move(reply).error().error};
     const ReplyView answer = reply->view();
     SemaphoreInfo info;
+    info.taken = static_cast<std::uint64_t>(*answer[1].integer());
     const std::int64_t set = *answer[4].integer();
     info.permits = static_cast<std::uint64_t>(set < 0 ? spec.claim.limit : set);
     info.waiters = static_cast<std::uint64_t>(*answer[3].integer());
     for (std::size_t i = 5; i < *answer.size(); i += 2) {
         info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
-        info.taken += info.holders.back().weight;
     }
     return info;
 }
@@ -55,7 +55,7 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
 inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
                                          std::string_view owner, const Limit& limit) {
     auto reply =
-        run_on_claims(session, spec, spec.traits.scripts->release,
+        run_on_claims(session, spec, spec.traits.scripts->force_unlock,
                       {owner, Argument::server(), ClaimTerms::reader}, ReplyShape::integer, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
     return *reply->view().integer() != 0 ? Forced::removed : Forced::absent;

@@ -31,10 +31,15 @@ struct LockSpec {
     }
 };
 
-/// Where the lock table has what a thread reads: readers exclude nobody here.
+/// Where the lock table has a claim that excludes nobody here, under a number of its own. Begins as no lock's name may.
+inline std::string claim_entry(const char* kind, std::uint64_t number, const std::string& key) {
+    return kind + std::to_string(number) + ':' + key;
+}
+
+/// The same for what a thread reads.
 inline std::string reader_entry(const std::string& key, LockOwner thread) {
     const auto serial = static_cast<std::uint64_t>(thread.thread().value_or(ThreadSerial{}));
-    return key + '\0' + "thread:" + std::to_string(serial);
+    return claim_entry("redlatch:thread:", serial, key);
 }
 
 /// What a hold of that lock has to know.
