@@ -64,6 +64,7 @@ TEST(Deployment, the_least_acl_is_enough_for_everything) {
     redis.select(1);
     lock_wait_and_look<Watchdog<Simple>>(uri, redis);
     lock_wait_and_look<Watchdog<Reentrant>>(uri, redis);
+    lock_wait_and_look<Watchdog<Fenced<Shared>>>(uri, redis);
     EXPECT_TRUE(everything_was_allowed(redis));
 }
 
