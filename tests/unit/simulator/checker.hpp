@@ -57,10 +57,13 @@ public:
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
+        token.granted_in_vain = false;
         token.to_be_released = token.asked;
         token.taken_late = 0;
         token.released_at = std::max(token.released_at, last);
     }
+    /// Its client hears of a grant, and nobody there wants it.
+    void granted_in_vain(std::string_view name) { token_of(name).granted_in_vain = true; }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 
@@ -82,6 +85,7 @@ public:
             fail("the fencing token is not its own: " + name);
         }
         token.end = hold->valid_until();
+        token.moved_to = false;
         if (handed && timeline_->now() < here.kept_until)
             fail("handed on before its min_hold was over");
         here.kept_until = token.kept_until = moment_of_min_hold(*hold);
@@ -282,6 +286,9 @@ public:
         for (const auto& [name, token] : tokens_) {
             if (token.taken_late != 0)
                 fail("nobody releases what a late command has taken: " + name);
+            if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
+            if (token.moved_to && !token.dead && !has_stopped(name))
+                fail("nobody uses or releases what a lock has moved to: " + name);
         }
         // Some releases never came through.
         const bool released = std::ranges::none_of(
@@ -308,6 +315,8 @@ private:
         int generation = 0;           ///< of the server that gave it the lock
         bool fenced = false;
         bool owns_itself = false;
+        bool granted_in_vain = false;
+        bool moved_to = false;  ///< by the holder before, and nobody has begun to use it
         std::uint64_t fence = 0;
         Moment renewed_at{-1h};
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
@@ -374,6 +383,10 @@ private:
 
     Moment moment_of_end(const detail::Hold& hold) const {
         return host_of(hold).moment_of(hold.valid_until());
+    }
+    /// Then nobody there releases anything any more.
+    bool has_stopped(std::string_view token) const {
+        return host(process_of(token)).crashed() || plan_->has(Trouble::Kind::close);
     }
     bool valid(const detail::Hold& hold) const {
         const Host& holder = host_of(hold);
@@ -454,6 +467,7 @@ private:
         if (moved) {
             token.lock = command.lock;
             token.fenced = command.number(4) == 1;
+            token.moved_to = true;
         }
         token.generation = generation(command.master);
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
@@ -506,7 +520,7 @@ private:
         const bool refused = value.elements[0].integer == 0;
         if (!refused) token_of(command.token()).generation = generation(command.master);
         if (refused && command.stay() > 0ms) check_companions(command);
-        const bool queues = refused && value.elements[2].integer >= 0;
+        const bool queues = refused && value.elements.size() > 2 && value.elements[2].integer >= 0;
         const Moment present_until = timeline_->now() + command.stay();
         const auto known = std::ranges::find(here.order, command.token(), &Queued::token);
         if (!queues) {

@@ -428,7 +428,9 @@ public:
         (*world_->trace)("hears of ", tail(grant->token), " lease ", grant->ttl.count());
         const bool delivered = with_table([&](LockTable& table) { return table.deliver(*grant); });
         table_coverage().took("deliver", delivered ? 0 : 1);
-        if (delivered || world_->has(Mutant::unknown_grant_ignored)) return;
+        if (delivered) return;
+        world_->checker->granted_in_vain(grant->token);
+        if (world_->has(Mutant::unknown_grant_ignored)) return;
         clean_up({.token = {grant->token}, .terms = terms_of(*grant)});
     }
 

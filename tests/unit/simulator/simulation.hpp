@@ -56,7 +56,8 @@ private:
         std::unique_ptr<Actor> actor;
     };
 
-    static constexpr Moment end_of_time = 1h;
+    static constexpr Moment end_of_time = 5min;
+    static constexpr std::uint64_t most_steps = 500'000;
 
     void add(const ProcessPlan& plan) {
         const int number = static_cast<int>(clients_.size());
@@ -70,7 +71,7 @@ private:
     }
 
     void step() {
-        if (timeline_.next() > end_of_time) checker_.fail("no end of it");
+        if (timeline_.next() > end_of_time || steps_ > most_steps) checker_.fail("no end of it");
         auto task = timeline_.take();
         if (task == nullptr) return;
         ++steps_;
