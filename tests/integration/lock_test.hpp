@@ -9,8 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <future>
 #include <ostream>
 #include <stop_token>
@@ -46,6 +48,20 @@ using namespace std::chrono_literals;
 /// other.
 class LockTest : public ::testing::Test {
 protected:
+    /// Waits until so many are in a queue, and the server can tell each of them: who has just come to wait for the
+    /// first time is passed over until it listens.
+    [[nodiscard]] bool are_queued(const std::string& queue, std::size_t number) {
+        return eventually([&] {
+            const auto waiters = redis_.command({"ZRANGE", queue, "0", "-1"}).elements;
+            return waiters.size() == number &&
+                   std::ranges::all_of(waiters, [this](const RawReply& waiter) {
+                       const std::string channel = "redlatch:client:" + waiter.text.substr(0, 32);
+                       return redis_.command({"PUBSUB", "NUMSUB", channel}).elements.at(1).integer >
+                              0;
+                   });
+        });
+    }
+
     RedisServer server_;
     RawRedis redis_{server_};
     Client client_{server_.uri()};

@@ -13,8 +13,8 @@ namespace {
 class SemaphoreTest : public LockTest {
 protected:
     long long waiting() { return redis_.command({"ZCARD", "redlatch:queue:{gpus}"}).integer; }
-    [[nodiscard]] bool waits(long long number) {
-        return eventually([&] { return waiting() == number; });
+    [[nodiscard]] bool waits(std::size_t number) {
+        return are_queued("redlatch:queue:{gpus}", number);
     }
 
     Semaphore<> semaphore_{client_, "gpus", 3};

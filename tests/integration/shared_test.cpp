@@ -16,10 +16,8 @@ using Config = Lock<Watchdog<Shared>>;
 
 class SharedTest : public LockTest {
 protected:
-    [[nodiscard]] bool waits(long long number) {
-        return eventually([&] {
-            return redis_.command({"ZCARD", "redlatch:queue:{config}"}).integer == number;
-        });
+    [[nodiscard]] bool waits(std::size_t number) {
+        return are_queued("redlatch:queue:{config}", number);
     }
     std::size_t holders() { return lock_.inspect()->holders.size(); }
     static bool others_can_read(Config& lock) {
