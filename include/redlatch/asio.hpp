@@ -5,6 +5,7 @@
 // target redlatch::asio finds one of them and sets this.
 
 #include <redlatch/completion_queue.hpp>
+#include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/lock.hpp>
 
@@ -102,6 +103,16 @@ inline net::any_io_executor without_strand(const net::any_io_executor& executor)
     return executor;
 }
 
+/// A handler that is to be called, and the work that its executor has until then. Its context destroys it where that
+/// goes first: afterwards there is nothing left for it to refer to.
+class AsioPending : public IntrusiveList<AsioPending>::Node {
+public:
+    AsioPending() = default;
+    AsioPending(const AsioPending&) = delete;
+    AsioPending& operator=(const AsioPending&) = delete;
+    virtual ~AsioPending() = default;
+};
+
 /// Waits for completions on one execution context, as long as operations are under way there, and has them go on. What
 /// is pending when the context goes is discarded: operations may complete after that.
 class AsioCompletions final : public net::execution_context::service {
@@ -114,43 +125,52 @@ public:
         : net::execution_context::service(context) {}
     ~AsioCompletions() override = default;
 
-    /// Where an operation completes that begins now; `executor`: of its context.
-    Executor& begin(const net::any_io_executor& executor) {
+    /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`.
+    Executor& begin(const net::any_io_executor& executor, std::unique_ptr<AsioPending> pending) {
         const std::lock_guard lock{mutex_};
-        ++under_way_;
         if (!descriptor_) {
             const int own = ::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0);
             if (own < 0) throw std::system_error{errno, std::system_category(), "dup"};
             descriptor_.emplace(executor, own);
         }
         if (!is_waiting_) wait();
+        pending_.push_back(*pending.release());
         return *queue_;
     }
 
-    void end() noexcept {
+    /// The caller's from now on.
+    void end(AsioPending& pending) noexcept {
         const std::lock_guard lock{mutex_};
-        --under_way_;
+        pending_.remove(pending);
     }
 
 private:
-    void shutdown() override { queue_.reset(); }
+    /// The services that these use go before this one.
+    void shutdown() override {
+        descriptor_.reset();
+        queue_.reset();
+        while (AsioPending* const first = pending_.front()) {
+            pending_.remove(*first);
+            delete first;
+        }
+    }
 
     void wait() {
-        is_waiting_ = true;
         descriptor_->async_wait(net::posix::stream_descriptor::wait_read,
                                 [this](const AsioError& error) {
                                     if (error) return;
                                     queue_->run_ready();
                                     const std::lock_guard lock{mutex_};
                                     is_waiting_ = false;
-                                    if (under_way_ > 0) wait();
+                                    if (!pending_.empty()) wait();
                                 });
+        is_waiting_ = true;
     }
 
     std::unique_ptr<CompletionQueue> queue_ = std::make_unique<CompletionQueue>();
     std::mutex mutex_;
     std::optional<net::posix::stream_descriptor> descriptor_;
-    std::size_t under_way_ = 0;
+    IntrusiveList<AsioPending> pending_;
     bool is_waiting_ = false;
 };
 
@@ -164,23 +184,30 @@ class AsioContinuation final : public AsyncCall::Continuation {
         net::can_query<HandlersExecutor, net::execution::context_t>::value &&
         std::is_convertible_v<HandlersExecutor, net::any_io_executor>;
 
+    struct Pending final : AsioPending {
+        explicit Pending(Handler its)
+            : handler(std::move(its)),
+              work(net::get_associated_executor(handler, net::system_executor{})) {}
+        Handler handler;
+        net::executor_work_guard<HandlersExecutor> work;
+    };
+
 public:
     explicit AsioContinuation(Handler handler)
-        : handler_(std::move(handler)),
-          work_(net::get_associated_executor(handler_, net::system_executor{})) {}
+        : own_(std::make_unique<Pending>(std::move(handler))), pending_(own_.get()) {}
 
     /// To be called once, at last.
     void begin(AsyncCall& call) {
         if constexpr (has_context) {
-            const net::any_io_executor executor = without_strand(work_.get_executor());
+            const net::any_io_executor executor = without_strand(pending_->work.get_executor());
             net::execution_context& context = net::query(executor, net::execution::context);
             completions_ = &net::use_service<AsioCompletions>(context);
-            call.complete_on(completions_->begin(executor));
+            call.complete_on(completions_->begin(executor, std::move(own_)));
         }
     }
 
     void cancel_by(std::stop_source stop) {
-        auto slot = net::get_associated_cancellation_slot(handler_);
+        auto slot = net::get_associated_cancellation_slot(pending_->handler);
         if (!slot.is_connected()) return;
         slot.assign([stop = std::move(stop)](net::cancellation_type type) mutable {
             if (type != net::cancellation_type::none) stop.request_stop();
@@ -189,10 +216,13 @@ public:
 
     /// What the handler throws comes out of `run()`, as everywhere in Asio.
     void resume(AsyncCall& call) override {
-        if (completions_ != nullptr) completions_->end();
-        const HandlersExecutor executor = work_.get_executor();
-        net::post(executor, [call = call.shared_from_this(), work = std::move(work_),
-                             handler = std::move(handler_)]() mutable {
+        if (completions_ != nullptr) {
+            completions_->end(*pending_);
+            own_.reset(pending_);
+        }
+        const HandlersExecutor executor = pending_->work.get_executor();
+        net::post(executor, [call = call.shared_from_this(), work = std::move(pending_->work),
+                             handler = std::move(pending_->handler)]() mutable {
             auto slot = net::get_associated_cancellation_slot(handler);
             if (slot.is_connected()) slot.clear();
             work.reset();
@@ -201,8 +231,8 @@ public:
     }
 
 private:
-    Handler handler_;
-    net::executor_work_guard<HandlersExecutor> work_;
+    std::unique_ptr<Pending> own_;  // where the context has not got it
+    Pending* pending_;
     AsioCompletions* completions_ = nullptr;
 };
 

@@ -5,12 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <asio/awaitable.hpp>
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/bind_executor.hpp>
 #include <asio/cancellation_signal.hpp>
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
 #include <asio/io_context.hpp>
 #include <asio/strand.hpp>
 #include <asio/thread_pool.hpp>
+#include <asio/use_awaitable.hpp>
 #include <asio/use_future.hpp>
 #include <memory>
 #include <optional>
@@ -106,11 +110,32 @@ TEST_F(AsioTest, context_may_go_first) {
         async_acquire(free, {}, asio::bind_executor(io, [alive](const Result<Held>&) { FAIL(); }));
         ASSERT_TRUE(eventually([&] { return redis_.exists("free"); }));
     }
+    EXPECT_EQ(alive.use_count(), 1)
+        << "handlers are destroyed while there is a context to refer to";
     EXPECT_TRUE(eventually([&] { return !redis_.exists("free"); })) << "nobody keeps it";
     holder.reset();
     EXPECT_TRUE(lock.try_lock_for(20s)) << "nor the other one";
     lock.unlock();
-    EXPECT_TRUE(eventually([&] { return alive.use_count() == 1; })) << "handlers are destroyed";
+}
+
+TEST_F(AsioTest, context_destroys_a_coroutine_that_waits) {
+    Lock<Simple> theirs{other_client_, "key"};
+    std::optional<Result<Held>> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    const auto alive = std::make_shared<int>();
+    {
+        asio::io_context io;
+        const auto wait = [](Lock<Simple>& its, std::shared_ptr<int>) -> asio::awaitable<void> {
+            static_cast<void>(co_await async_acquire(its, {}, asio::use_awaitable));
+            ADD_FAILURE();
+        };
+        asio::co_spawn(io, wait(lock, alive), asio::detached);
+        while (theirs.inspect().value().waiters == 0) io.run_one_for(1ms);
+    }
+    EXPECT_EQ(alive.use_count(), 1);
+    other.reset();
+    EXPECT_TRUE(lock.try_lock_for(20s));
+    lock.unlock();
 }
 
 TEST_F(AsioTest, client_may_go_first) {
