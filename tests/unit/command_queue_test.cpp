@@ -111,7 +111,17 @@ TEST_F(ACommandQueue, takes_out_what_is_unwritten_of_a_token_before_its_release)
     EXPECT_TRUE(again.is_withdrawn());
     EXPECT_FALSE(entries_[3].is_withdrawn());
     EXPECT_EQ(write(), "rc");
-    EXPECT_EQ(take_failed(), "axbd");
+    EXPECT_EQ(take_failed(), "bxda");
+}
+
+TEST_F(ACommandQueue, looks_only_at_what_may_be_of_that_token) {
+    constexpr int count = 100'000;
+    std::vector<std::string> tokens;
+    for (int i = 0; i < count; ++i) tokens.push_back("token " + std::to_string(i));
+    for (const std::string& token : tokens) add({}, CommandRank::usual, token);
+    for (const std::string& token : tokens) queue_.withdraw(token + " of another");
+    for (const std::string& token : tokens) queue_.withdraw(token);
+    EXPECT_FALSE(queue_.has_unwritten());
 }
 
 TEST_F(ACommandQueue, takes_it_out_also_where_nothing_was_ever_written) {

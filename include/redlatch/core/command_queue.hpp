@@ -46,10 +46,17 @@ protected:
 private:
     friend class CommandQueue;
 
+    /// Among those that are unwritten, of tokens with the same hash.
+    struct Unwritten : IntrusiveList<Unwritten>::Node {
+        explicit Unwritten(QueuedCommand& its) : command(&its) {}
+        QueuedCommand* command;
+    };
+
     enum class Stage : std::uint8_t { outside, again, first, usual, written, held, failed };
 
     std::string_view token_;
     std::size_t hash_ = 0;
+    Unwritten unwritten_{*this};
     TimePoint sent_ = TimePoint::min();
     TimePoint written_at_ = TimePoint::min();
     Stage stage_ = Stage::outside;
@@ -81,16 +88,13 @@ public:
 
     /// A release of that token is added here, or to another queue.
     void withdraw(std::string_view token) noexcept {
-        const std::size_t hash = std::hash<std::string_view>{}(token);
-        if (unwritten_of(hash) == 0) return;
-        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
-            list(stage).for_each([&](QueuedCommand& command) {
-                if (command.hash_ != hash || command.token_ != token) return;
-                take(command);
-                command.withdrawn_ = true;
-                put(command, Stage::failed);
-            });
-        }
+        unwritten_of(std::hash<std::string_view>{}(token)).for_each([&](const auto& unwritten) {
+            QueuedCommand& command = *unwritten.command;
+            if (command.token_ != token) return;
+            take(command);
+            command.withdrawn_ = true;
+            put(command, Stage::failed);
+        });
     }
 
     /// It is written once more, before all others.
@@ -195,13 +199,13 @@ private:
     void put(QueuedCommand& command, Stage stage) noexcept {
         list(stage).push_back(command);
         command.stage_ = stage;
-        if (is_unwritten(stage)) ++unwritten_of(command.hash_);
+        if (is_unwritten(stage)) unwritten_of(command.hash_).push_back(command.unwritten_);
         if (stage == Stage::written) ++written_count_;
     }
 
     void take(QueuedCommand& command) noexcept {
         list(command.stage_).remove(command);
-        if (is_unwritten(command.stage_)) --unwritten_of(command.hash_);
+        if (is_unwritten(command.stage_)) unwritten_of(command.hash_).remove(command.unwritten_);
         if (command.stage_ == Stage::written) --written_count_;
         command.stage_ = Stage::outside;
     }
@@ -214,14 +218,14 @@ private:
         });
     }
 
-    /// How many of the tokens with that hash: most releases find out by it that there is nothing to take.
-    std::uint32_t& unwritten_of(std::size_t hash) noexcept {
+    /// Of the tokens with that hash, and some others: most releases find nothing there to take.
+    IntrusiveList<QueuedCommand::Unwritten>& unwritten_of(std::size_t hash) noexcept {
         return unwritten_by_hash_[hash % unwritten_by_hash_.size()];
     }
 
     const Limits limits_;
     std::array<IntrusiveList<QueuedCommand>, 6> lists_;  // for each stage but `outside`
-    std::array<std::uint32_t, 512> unwritten_by_hash_{};
+    std::array<IntrusiveList<QueuedCommand::Unwritten>, 1024> unwritten_by_hash_;
     std::size_t written_count_ = 0;
     TimePoint answered_at_ = TimePoint::min();
     bool reused_ = false;
