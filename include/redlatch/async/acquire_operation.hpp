@@ -74,7 +74,7 @@ private:
     }
 
     void begin() noexcept override {
-        complete_on_default(session_->completions());
+        complete_on_default(session_->completions(), session_->completion_threads());
         if (result_) return finish();
         if (outer_ != nullptr) {
             const auto count = session_->locks().nest(*outer_, acquisition_);

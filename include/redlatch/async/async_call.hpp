@@ -66,10 +66,12 @@ public:
 
     void run() noexcept final {
         if (!is_ours()) return;
+        if ((state_ & is_discarded) != 0) return discard();
         end((state_ & is_abandoned) != 0 ? &AsyncCall::drop : &AsyncCall::resume);
     }
     void discard() noexcept final {
         if (!is_ours()) return;
+        if (continuation_ != nullptr && posting_ == this) return discard_elsewhere();
         continuation_ = nullptr;
         end(&AsyncCall::drop);
     }
@@ -86,8 +88,11 @@ protected:
     /// Nobody gets the outcome. Any thread.
     virtual void drop() noexcept = 0;
 
-    void complete_on_default(const std::shared_ptr<Executor>& executor) noexcept {
+    /// Where it completes unless `complete_on` has said that. `threads`: that run all they are given.
+    void complete_on_default(const std::shared_ptr<Executor>& executor,
+                             const std::shared_ptr<Executor>& threads) noexcept {
         if (executor_ == nullptr) executor_ = executor;
+        threads_ = threads;
     }
 
     /// The outcome is there. May destroy this.
@@ -101,18 +106,34 @@ protected:
     }
 
 private:
-    enum State : unsigned { has_started = 1, is_awaited = 2, is_done = 4, is_abandoned = 8 };
+    enum State : unsigned {
+        has_started = 1,
+        is_awaited = 2,
+        is_done = 4,
+        is_abandoned = 8,
+        is_discarded = 16
+    };
 
     /// As opposed to the process that this was forked from, where it goes on.
     bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
 
     void await() noexcept {
+        if (!is_ours()) return;
         if ((state_.fetch_or(is_awaited) & is_done) != 0) post();
     }
 
     void post() noexcept {
         const auto executor = executor_;  // this may be gone before that has returned
+        const AsyncCall* const outer = std::exchange(posting_, this);
         executor->post(*this);
+        posting_ = outer;
+    }
+
+    /// Its executor has shut down. Who posts may be the engine, where nothing of the user's is destroyed.
+    void discard_elsewhere() noexcept {
+        state_ |= is_discarded;
+        executor_ = threads_;
+        post();
     }
 
     void resume() noexcept {
@@ -130,9 +151,12 @@ private:
         (this->*what)();
     }
 
+    static inline thread_local const AsyncCall* posting_ = nullptr;
+
     const ::pid_t process_ = ProcessId::of_this_process();
     std::atomic<unsigned> state_{0};
     std::shared_ptr<Executor> executor_{};
+    std::shared_ptr<Executor> threads_{};
     std::coroutine_handle<> waiting_{};
     std::unique_ptr<Continuation> continuation_{};
     std::shared_ptr<AsyncCall> self_{};

@@ -25,7 +25,7 @@ private:
     using Next = std::optional<Action>;  // nothing where it has to wait, and at the end
 
     void begin() noexcept override {
-        complete_on_default(session_->completions());
+        complete_on_default(session_->completions(), session_->completion_threads());
         if (!session_->engine().start()) return not_started();
         happens(started);
     }

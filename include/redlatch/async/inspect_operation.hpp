@@ -19,7 +19,7 @@ public:
 
 private:
     void begin() noexcept override {
-        complete_on_default(session_->completions());
+        complete_on_default(session_->completions(), session_->completion_threads());
         if (!session_->engine().start()) return not_started();
         happens(started);
     }

@@ -16,8 +16,13 @@ public:
     /// `client`: null where there is none, as for a `Held` without a hold.
     ReadyCall(const std::shared_ptr<SharedClient>& client, Result<T> outcome)
         : outcome_(std::move(outcome)) {
-        this->complete_on_default(client != nullptr ? client->session().completions()
-                                                    : without_client());
+        if (client != nullptr) {
+            const Session& session = client->session();
+            this->complete_on_default(session.completions(), session.completion_threads());
+        } else {
+            const auto threads = without_client();
+            this->complete_on_default(threads, threads);
+        }
     }
 
     Result<T> take() noexcept override { return std::move(outcome_); }

@@ -120,6 +120,7 @@ public:
 
     /// Where operations complete that no executor is given for.
     const std::shared_ptr<Executor>& completions() const noexcept { return completions_; }
+    std::shared_ptr<Executor> completion_threads() const noexcept { return completion_threads_; }
 
     bool is_closed() const noexcept { return closed_; }
 
