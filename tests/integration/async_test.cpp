@@ -323,6 +323,45 @@ TEST_F(AsyncTest, destroyed_queue_discards_what_completes) {
     EXPECT_FALSE(waiting.is_there());
 }
 
+TEST_F(AsyncTest, callback_of_a_destroyed_queue_is_destroyed_where_it_may_close_the_client) {
+    Lock<Simple> theirs{other_client_, "key"};
+    std::optional<Result<Held>> other = theirs.acquire();
+    ASSERT_TRUE(*other);
+    std::atomic<bool> is_closed{false};
+    {
+        const std::shared_ptr<Client> client{new Client{server_.uri()}, [&](Client* its) {
+                                                 delete its;
+                                                 is_closed = true;
+                                             }};
+        Lock<Simple> lock{*client, "key"};
+        Loop loop;
+        lock.async_acquire(
+            {}, {}, [client](const Result<Held>&) { FAIL(); }, &loop);
+        ASSERT_TRUE(eventually([&] { return theirs.inspect().value().waiters == 1; }));
+    }
+    EXPECT_FALSE(is_closed);
+    other.reset();
+    EXPECT_TRUE(eventually([&] { return is_closed.load(); }));
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
+}
+
+TEST_F(AsyncTest, min_hold_is_for_what_was_delivered) {
+    Loop loop;
+    std::optional<Client> client{std::in_place, server_.uri()};
+    Lock<Simple> lock{*client, "key", {.min_hold = 1h}};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &loop);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("key"); }));
+    client.reset();
+    EXPECT_FALSE(redis_.exists("key")) << "nobody has had it";
+    ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::cancelled);
+
+    Lock<Simple> other{other_client_, "key", {.min_hold = 1h}};
+    EXPECT_EQ(take(other).release().value(), Release::released);
+    EXPECT_GT(redis_.pttl("key"), 3'000'000);
+}
+
 TEST_F(AsyncTest, renewal_begins_at_delivery) {
     Lock<Watchdog<Simple>> lock{client_, "key", {.lease = 300ms}};
     Loop loop;

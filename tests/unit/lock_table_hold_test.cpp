@@ -386,6 +386,30 @@ TEST_F(Handoff, takes_place_only_when_the_min_hold_is_over) {
     }
 }
 
+TEST_F(Handoff, of_a_hold_that_is_delivered_later_has_no_min_hold_before) {
+    locks.take(hold);
+    const detail::HoldTerms terms = Wish{.lease = hold->terms().lease, .min_hold = 5ms}.terms();
+    const LockOwner owner = LockOwner::acquisition(5);
+    const detail::AcquireRequest request{.terms = terms,
+                                         .owner = owner,
+                                         .caller = owner,
+                                         .wait = Wait::unlimited(),
+                                         .deadline = TimePoint::max(),
+                                         .acquisition = {5, nullptr, false},
+                                         .handoffs = {.in_row = 16, .others_poll = false},
+                                         .delivered_later = true};
+    LockTable::Waiter waiter;
+    ASSERT_EQ(locks.table.enter(request, waiter, locks.now, false).outcome, Outcome::queued);
+    auto ending = locks.table.end_acquisition(*hold, 1);
+    ASSERT_TRUE(ending.can_hand_off);
+    locks.table.hand_off(ending, locks.now);
+    const auto next = locks.table.resume(waiter, locks.now, false).hold;
+    ASSERT_NE(next, nullptr);
+    EXPECT_EQ(next->kept_until(), TimePoint::min());
+    next->delivered();
+    EXPECT_EQ(next->kept_until(), locks.now + 5ms);
+}
+
 TEST_F(Handoff, of_a_hold_with_a_fencing_token_needs_another_one) {
     const PolicyTraits traits = traits_of<Fenced<Simple>>();
     Wish fenced = wish;

@@ -34,7 +34,7 @@ public:
                      std::shared_ptr<Hold> outer = nullptr)
         : OwnLockSpec{spec},
           AcquisitionSteps(spec.client->session(), lock, lease,
-                           {.wait = wait, .watch_at_once = false}),
+                           {.wait = wait, .delivered_later = true}),
           Operation(*session_),
           stop_(std::move(stop)),
           outer_(std::move(outer)) {}
@@ -62,14 +62,13 @@ private:
         if (!ref) return ref;
         const auto& hold = ref->hold;
         if (!hold->valid(Clock::now())) {
-            if (outer_ == nullptr) hold->drop_min_hold();
             session_->declare_lost(hold);
             post_release(lock.client, *ref);
             return Unexpected{not_delivered()};
         }
-        if (acquisition_.watched && outer_ == nullptr) {
-            session_->renewal().arm(hold, hold->refreshed_at());
-        }
+        if (outer_ != nullptr) return ref;
+        hold->delivered();
+        if (acquisition_.watched) session_->renewal().arm(hold, hold->refreshed_at());
         return ref;
     }
 
@@ -92,7 +91,6 @@ private:
     void drop() noexcept override {
         const auto result = std::exchange(result_, std::nullopt);
         if (!result || !*result || !(*result)->is_ours()) return;
-        if (outer_ == nullptr) (*result)->hold->drop_min_hold();
         post_release(lock.client, **result);
     }
 

@@ -145,8 +145,13 @@ public:
     /// Nobody has had it: its release frees the lock at once.
     void drop_min_hold() noexcept { kept_until_ = TimePoint::min().time_since_epoch().count(); }
 
+    /// It is had from `delivered` on only: until then its release frees the lock at once.
+    void deliver_later() noexcept { delivered_.store(false, std::memory_order_relaxed); }
+    void delivered() noexcept { delivered_.store(true, std::memory_order_relaxed); }
+
     /// Until when its release leaves the lock to nobody; long ago without a `min_hold`.
     TimePoint kept_until() const noexcept {
+        if (!delivered_.load(std::memory_order_relaxed)) return TimePoint::min();
         return TimePoint{Clock::duration{kept_until_.load(std::memory_order_relaxed)}};
     }
 
@@ -256,6 +261,7 @@ private:
     std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> kept_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
+    std::atomic<bool> delivered_{true};
     std::atomic<bool> reads_{false};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();

@@ -48,6 +48,7 @@ struct AcquireRequest {
     TimePoint deadline;
     Acquisition acquisition;
     HandoffLimit handoffs;
+    bool delivered_later = false;  ///< as `Hold::deliver_later()`
 
     const std::string& entry() const noexcept { return terms.entry(); }
 };
@@ -645,6 +646,7 @@ private:
         here.current->taken(now, handed.refreshed);
         here.current->begin_min_hold(now);
         next.handed_ = here.current;
+        if (request.delivered_later) here.current->deliver_later();
         wake(&next);
         wake_front(here);
     }

@@ -32,7 +32,7 @@ protected:
         LockOwner caller{};  ///< none: the acquisition is its own
         Owner owner = Owner::hold;
         const void* through = nullptr;  ///< the `LockImpl`; null for a `Held`
-        bool watch_at_once = true;      ///< else renewal starts by `start_renewal()`
+        bool delivered_later = false;   ///< by `deliver()`
     };
 
     AcquisitionSteps(Session& session, const LockSpec& spec, Lease lease, const Request& request)
@@ -67,7 +67,8 @@ protected:
                 .wait = request_.wait,
                 .deadline = machine_.deadline(),
                 .acquisition = acquisition_,
-                .handoffs = handoff_limit()};
+                .handoffs = handoff_limit(),
+                .delivered_later = request_.delivered_later};
     }
 
     /// It is our turn to contend at the server.
@@ -141,6 +142,7 @@ protected:
         return machine_.kept(turn_->finish(hold_, keep.others_wait));
     }
 
+        if (request_.delivered_later) hold_->deliver_later();
     Next carry_out(const AcquisitionDone& done) {
         if (done.watch_over) watch_over(hold_->refreshed_at());
         result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
@@ -254,7 +256,7 @@ protected:
 
     /// The services that are wanted look after the hold from now on.
     void watch_over(TimePoint refreshed) {
-        if (request_.watch_at_once) start_renewal(refreshed);
+        if (!request_.delivered_later) start_renewal(refreshed);
         if (session_->observed()) session_->watch_clock(hold_);
     }
 
