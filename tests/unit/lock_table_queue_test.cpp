@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -362,6 +363,20 @@ TEST(LockTable, closing_ends_all_waiting_and_tells_what_is_held) {
     EXPECT_EQ(locks.resume(first), Outcome::closed);
     ASSERT_EQ(holds.size(), 2U);
     EXPECT_TRUE((holds[0] == a && holds[1] == b) || (holds[0] == b && holds[1] == a));
+}
+
+TEST(LockTable, closing_wakes_a_hundred_thousand_at_once) {
+    Locks locks;
+    locks.take(locks.taken());
+    std::vector<Asker*> waiting;
+    for (int i = 0; i < 100'000; ++i) waiting.push_back(&locks.enter({.owner = other}));
+    const auto began = std::chrono::steady_clock::now();
+    static_cast<void>(locks.table.close());
+    std::size_t woken = 0;
+    while (locks.table.take_woken() != nullptr) ++woken;
+    EXPECT_EQ(woken, waiting.size());
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 10s) << "not one by one";
+    for (Asker* const asker : waiting) ASSERT_EQ(locks.resume(*asker), Outcome::closed);
 }
 
 TEST(LockTable, closed_lets_nobody_in) {

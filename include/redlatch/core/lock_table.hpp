@@ -146,6 +146,7 @@ public:
         Waiter* const first = first_woken_;
         if (first == nullptr) return nullptr;
         first_woken_ = std::exchange(first->next_woken_, nullptr);
+        if (first_woken_ == nullptr) last_woken_ = nullptr;
         first->woken_ = false;
         return first;
     }
@@ -645,8 +646,8 @@ private:
         here.current->nest.push_back(request.acquisition);
         here.current->taken(now, handed.refreshed);
         here.current->begin_min_hold(now);
-        next.handed_ = here.current;
         if (request.delivered_later) here.current->deliver_later();
+        next.handed_ = here.current;
         wake(&next);
         wake_front(here);
     }
@@ -748,9 +749,8 @@ private:
 
     void wake(Waiter* waiter) noexcept {
         if (waiter == nullptr || std::exchange(waiter->woken_, true)) return;
-        Waiter** end = &first_woken_;  // seldom are there two
-        while (*end != nullptr) end = &(*end)->next_woken_;
-        *end = waiter;
+        (last_woken_ == nullptr ? first_woken_ : last_woken_->next_woken_) = waiter;
+        last_woken_ = waiter;
     }
 
     void erase_if_unused(Named& name) {
@@ -765,6 +765,7 @@ private:
     }
 
     Waiter* first_woken_ = nullptr;
+    Waiter* last_woken_ = nullptr;
     Entries entries_;
     std::unordered_map<std::string, Named*> claimants_;
     bool closed_ = false;
