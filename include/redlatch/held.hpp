@@ -98,8 +98,7 @@ public:
     /// given away: then nobody gets the ticket, and the lock is released in the background.
     Result<Ticket> detach() noexcept;
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
-    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Over
-    /// several masters `invalid_argument`, as the other two: then this hold goes on.
+    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled.
     AsyncResult<Release> async_release();
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.

@@ -542,6 +542,76 @@ TEST_F(AsyncTest, system_without_a_thread_to_give_is_unavailable) {
     EXPECT_TRUE(later.get());
 }
 
+TEST_F(AsyncTest, nesting_without_a_thread_to_give_leaves_the_renewal_as_it_was) {
+    Lock<Watchdog<Reentrant>> lock{client_, "key", {.lease = 500ms}};
+    Result<Held> held = lock.acquire({.owner = Owner::hold});
+    ASSERT_TRUE(held);
+    Loop loop;
+    Outcome<Held> inner;
+    {
+        const NoMoreThreads none;
+        held->async_nest(inner.callback(), &loop);
+    }
+    ASSERT_TRUE(loop.run_until([&] { return inner.is_there(); }));
+    EXPECT_EQ(code_of(inner.get()), Errc::unavailable);
+    EXPECT_TRUE(stays([&] { return held->held(); }, 1500ms));
+}
+
+Detached await(AsyncResult<Held> acquiring, Outcome<Held>& outcome) {
+    outcome.callback()(co_await acquiring);
+}
+
+TEST_F(AsyncTest, wait_begins_where_it_is_awaited) {
+    Lock<Simple> theirs{other_client_, "key"};
+    const Result<Held> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    auto acquiring = lock.async_acquire({.wait = 500ms});
+    std::this_thread::sleep_for(600ms);
+    Outcome<Held> outcome;
+    const auto awaited = std::chrono::steady_clock::now();
+    await(std::move(acquiring), outcome);
+    EXPECT_EQ(code_of(outcome.get()), Errc::timed_out);
+    EXPECT_GE(std::chrono::steady_clock::now() - awaited, 450ms);
+}
+
+Detached await(AsyncResult<void> extending, Outcome<void>& outcome) {
+    outcome.callback()(co_await extending);
+}
+
+TEST_F(AsyncTest, extension_has_its_time_from_where_it_is_awaited) {
+    Lock<Simple> lock{client_, "key"};
+    Held held = take(lock);
+    auto extending = held.async_extend(60s);
+    std::this_thread::sleep_for(1100ms);  // command_timeout, and more
+    Outcome<void> outcome;
+    await(std::move(extending), outcome);
+    EXPECT_TRUE(outcome.get());
+    EXPECT_GT(held.remaining(), 30s);
+}
+
+TEST_F(AsyncTest, heir_of_a_hold_that_is_just_extended_has_its_own_lease_at_the_server) {
+    for (int i = 0; i < 100; ++i) {
+        const std::string key = "key " + std::to_string(i);
+        Lock<Simple> lock{client_, key, {.lease = 10s}};
+        Held first = take(lock);
+        Outcome<Held> second;
+        lock.async_acquire({}, {}, second.callback());
+        std::this_thread::sleep_for(1ms);  // so that it most often waits by now
+        Outcome<void> extended;
+        Outcome<Release> released;
+        first.async_extend(1h, extended.callback());
+        const auto under_way = std::chrono::steady_clock::now() + std::chrono::microseconds{i};
+        while (std::chrono::steady_clock::now() < under_way) {
+        }
+        first.async_release(released.callback());
+        EXPECT_EQ(released.get().value(), Release::released);
+        const Result<Held> held = second.get();
+        ASSERT_TRUE(held);
+        static_cast<void>(extended.get());
+        ASSERT_LE(redis_.pttl(key), 10'000);
+    }
+}
+
 TEST_F(AsyncTest, held_goes_to_whoever_comes_next_without_a_command) {
     Lock<Simple> lock{client_, "key"};
     std::optional<Held> first = take(lock);

@@ -75,12 +75,13 @@ private:
     void begin() noexcept override {
         complete_on_default(session_->completions(), session_->completion_threads());
         if (result_) return finish();
+        if (!session_->engine().start()) return refuse(no_engine(*session_));
+        restart_clock();
         if (outer_ != nullptr) {
             const auto count = session_->locks().nest(*outer_, acquisition_);
             if (!count) return refuse({Errc::not_held, {}, {}, {}, {}});
             count_ = *count;
         }
-        if (!session_->engine().start()) return refuse(no_engine(*session_));
         if (stop_.stop_possible()) {
             on_stop_ = std::make_unique<StopCallback>(stop_, Stop{this});
         }
@@ -178,13 +179,13 @@ private:
             action =
                 std::visit([this](const auto& wanted) { return this->carry_out(wanted); }, *action);
         }
-        if (result_) complete();
+        if (!is_complete_ && result_) complete();
     }
     void drive(AcquisitionAction action) { drive(Next{std::move(action)}); }
     void drive(NestAction action) { drive(NextNest{std::move(action)}); }
 
     void complete() {
-        if (std::exchange(is_complete_, true)) return;
+        is_complete_ = true;
         result_ = told(*std::move(result_));
         on_stop_ = nullptr;
         finish();

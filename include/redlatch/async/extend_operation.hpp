@@ -27,6 +27,7 @@ private:
     void begin() noexcept override {
         complete_on_default(session_->completions(), session_->completion_threads());
         if (!session_->engine().start()) return not_started();
+        restart_clock();
         happens(started);
     }
     void cancel() noexcept override {}

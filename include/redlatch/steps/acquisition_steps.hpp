@@ -42,10 +42,14 @@ protected:
           request_(request),
           acquisition_{session.new_acquisition_id(), request.through, spec.traits.watched,
                        spec.traits.shared && spec.claim.weight == ClaimTerms::reader},
-          machine_(plan(), started_,
-                   acquisition_.id * 0x9e3779b97f4a7c15U +
-                       static_cast<std::uint64_t>(started_.time_since_epoch().count())) {}
+          machine_(new_machine()) {}
     ~AcquisitionSteps() = default;
+
+    /// The wait begins only now.
+    void restart_clock() {
+        started_ = Clock::now();
+        machine_ = new_machine();
+    }
 
     /// The outcome, after the observer was told of it.
     Result<HoldRef> told(Result<HoldRef> ref) {
@@ -138,11 +142,11 @@ protected:
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
         hold_->begin_min_hold(Clock::now());
+        if (request_.delivered_later) hold_->deliver_later();
         watch_over(keep.since);
         return machine_.kept(turn_->finish(hold_, keep.others_wait));
     }
 
-        if (request_.delivered_later) hold_->deliver_later();
     Next carry_out(const AcquisitionDone& done) {
         if (done.watch_over) watch_over(hold_->refreshed_at());
         result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
@@ -349,6 +353,12 @@ protected:
     }
 
 private:
+    AcquisitionMachine new_machine() const {
+        const auto seed = acquisition_.id * 0x9e3779b97f4a7c15U +
+                          static_cast<std::uint64_t>(started_.time_since_epoch().count());
+        return AcquisitionMachine{plan(), started_, seed};
+    }
+
     AcquisitionPlan plan() const {
         return {.attempts = {.wait = request_.wait,
                              .lease = lease_,
@@ -398,7 +408,7 @@ protected:
     const Request request_;
     const Acquisition acquisition_;
     const HoldTerms terms_ = own_terms();
-    const TimePoint started_ = Clock::now();
+    TimePoint started_ = Clock::now();
     const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
     const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
     const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;

@@ -29,12 +29,13 @@ protected:
                    TimePoint give_up_at = TimePoint::max())
         : session_(&session),
           hold_(std::move(hold)),
-          machine_({.lease = lease,
-                    .last_end = hold_->last_end(),
-                    .give_up_at = std::min(
-                        give_up_at, saturating_add(Clock::now(), session.command_timeout()))}) {}
+          lease_(lease),
+          machine_(new_machine(give_up_at)) {}
 
     ~ExtensionSteps() = default;
+
+    /// Its time begins only now.
+    void restart_clock() { machine_ = new_machine(TimePoint::max()); }
 
     Result<void> outcome(Machine::Done done) const {
         if (!done.outcome) done.outcome.error().key = hold_->key();
@@ -42,6 +43,8 @@ protected:
     }
 
     Action begin() {
+        // Before the phase is looked at: who is handed the lock meanwhile sees that, or nothing is sent.
+        if (lease_ > hold_->terms().lease) hold_->may_be_prolonged = true;
         const TimePoint now = Clock::now();
         return machine_.begin(now, hold_->valid(now));
     }
@@ -74,8 +77,18 @@ protected:
         return machine_.failed(std::move(fault), Clock::now());
     }
 
+private:
+    Machine new_machine(TimePoint give_up_at) const {
+        const TimePoint by = saturating_add(Clock::now(), session_->command_timeout());
+        return Machine{{.lease = lease_,
+                        .last_end = hold_->last_end(),
+                        .give_up_at = std::min(give_up_at, by)}};
+    }
+
+protected:
     Session* session_;
     const std::shared_ptr<Hold> hold_;
+    const Lease lease_;
     ExtensionMachine machine_;
 };
 
