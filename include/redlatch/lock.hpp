@@ -7,6 +7,7 @@
 #include <redlatch/lock_impl.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/result.hpp>

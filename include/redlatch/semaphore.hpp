@@ -6,6 +6,7 @@
 #include <redlatch/held.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/permits.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/steps/lock_spec.hpp>
