@@ -230,11 +230,17 @@ inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client
                     .claim = {.weight = ref.hold->weight(), .limit = terms.claim.limit}};
 }
 
-inline Result<Held> AcquireOperation::take() noexcept {
-    auto ref = deliver();
-    if (!ref) return Unexpected{std::move(ref).error()};
-    return Access::async_held(lock.client, *std::move(ref));
-}
+/// Gives out what it takes as a `Held`.
+class HeldOperation final : public AcquireOperation {
+public:
+    using AcquireOperation::AcquireOperation;
+
+    Result<Held> take() noexcept override {
+        auto ref = deliver();
+        if (!ref) return Unexpected{std::move(ref).error()};
+        return Access::async_held(lock.client, *std::move(ref));
+    }
+};
 
 }  // namespace detail
 
@@ -289,8 +295,8 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Held>> Held::nest_call() {
         return std::make_shared<detail::ReadyCall<Held>>(client_,
                                                          Unexpected{std::move(spec).error()});
     }
-    return std::make_shared<detail::AcquireOperation>(*spec, spec->options.lease, Wait::none(),
-                                                      std::stop_token{}, ref_.hold);
+    return std::make_shared<detail::HeldOperation>(*spec, spec->options.lease, Wait::none(),
+                                                   std::stop_token{}, ref_.hold);
 }
 
 REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {

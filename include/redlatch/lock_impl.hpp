@@ -262,7 +262,7 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_call(
         return std::make_shared<ReadyCall<Held>>(spec_.client,
                                                  Unexpected{std::move(lease).error()});
     }
-    return std::make_shared<AcquireOperation>(spec_, *lease, options.wait, std::move(stop));
+    return std::make_shared<HeldOperation>(spec_, *lease, options.wait, std::move(stop));
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {

@@ -22,12 +22,13 @@ struct OwnLockSpec {
     const LockSpec lock;
 };
 
-/// Takes a lock without a thread that waits: carries out what the machines say.
-class AcquireOperation final : public AsyncCallFor<Held>,
-                               private OwnLockSpec,
-                               private AcquisitionSteps,
-                               private Operation,
-                               private LockTableMonitor::Waiter {
+/// Takes a lock without a thread that waits: carries out what the machines say. How its hold is given out, a
+/// class says that knows `Held`.
+class AcquireOperation : public AsyncCallFor<Held>,
+                         protected OwnLockSpec,
+                         private AcquisitionSteps,
+                         private Operation,
+                         private LockTableMonitor::Waiter {
 public:
     /// `outer`: what to nest in; null for a lock of its own.
     AcquireOperation(const LockSpec& spec, Lease lease, Wait wait, std::stop_token stop,
@@ -47,15 +48,7 @@ public:
 
     ~AcquireOperation() override { drop(); }
 
-    // `inline` here, or else every file that includes this gets the class with all that it uses.
-    inline Result<Held> take() noexcept override;
-
-private:
-    /// What it waits for.
-    enum class Stage : std::uint8_t { nothing, turn, pause, nesting_pause };
-
-    // ---- Between the caller and the engine
-
+protected:
     /// A hold that nobody has heard of is not renewed: it may have ended before it was delivered.
     Result<HoldRef> deliver() {
         Result<HoldRef> ref = *std::exchange(result_, std::nullopt);
@@ -71,6 +64,12 @@ private:
         if (acquisition_.watched) session_->renewal().arm(hold, hold->refreshed_at());
         return ref;
     }
+
+private:
+    /// What it waits for.
+    enum class Stage : std::uint8_t { nothing, turn, pause, nesting_pause };
+
+    // ---- Between the caller and the engine
 
     void begin() noexcept override {
         complete_on_default(session_->completions(), session_->completion_threads());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/transfer.hpp>
 #include <redlatch/service/client_setup.hpp>
