@@ -286,9 +286,9 @@ REDLATCH_INLINE LockSetImpl::~LockSetImpl() {
     Session* const session = specs_.front().client->existing_session();
     if (session == nullptr) return;
     const TimePoint end = saturating_add(Clock::now(), session->command_timeout());
-    for (auto spec = specs_.rbegin(); spec != specs_.rend(); ++spec) {
-        end_all_through(*session, spec->key(), this, spec->options.release_mode, end);
-    }
+    std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
+        end_all_through(*session, spec.key(), this, spec.options.release_mode, end);
+    });
 }
 
 REDLATCH_INLINE void LockSetImpl::take(const AcquireOptions& options) {
@@ -305,14 +305,14 @@ REDLATCH_INLINE bool LockSetImpl::try_take(const AcquireOptions& options) {
 REDLATCH_INLINE void LockSetImpl::unlock() noexcept {
     Session& session = specs_.front().client->session();
     const TimePoint end = saturating_add(Clock::now(), session.command_timeout());
-    for (auto spec = specs_.rbegin(); spec != specs_.rend(); ++spec) {
-        const auto ending = session.locks().end_innermost(spec->key(), this_thread());
+    std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
+        const auto ending = session.locks().end_innermost(spec.key(), this_thread());
         if (ending.kind == LockTable::Ending::Kind::nothing) {
-            Releasing{session}.tell_not_held(spec->key());
+            Releasing{session}.tell_not_held(spec.key());
         } else {
-            Releasing{session, end}.end(ending, spec->options.release_mode);
+            Releasing{session, end}.end(ending, spec.options.release_mode);
         }
-    }
+    });
 }
 
 REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire(const AcquireOptions& options) noexcept {
@@ -332,11 +332,12 @@ REDLATCH_INLINE Result<Release> HeldSet::release() noexcept {
     detail::Session& session = holds->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
     Result<Release> outcome = Release::released;
-    for (auto ref = holds->refs().rbegin(); ref != holds->refs().rend(); ++ref) {
+    const auto& refs = holds->refs();
+    std::for_each(refs.rbegin(), refs.rend(), [&](const detail::HoldRef& ref) {
         outcome = detail::worse(std::move(outcome),
                                 detail::Releasing{session, end}.end(
-                                    session.locks().end_acquisition(*ref->hold, ref->id)));
-    }
+                                    session.locks().end_acquisition(*ref.hold, ref.id)));
+    });
     return outcome;
 }
 

@@ -115,6 +115,7 @@ private:
             "server.log", "--save", "",  "--appendonly", "no"};
         words.insert(words.end(), arguments_.begin(), arguments_.end());
         std::vector<char*> argv;
+        argv.reserve(words.size() + 1);
         for (std::string& word : words) argv.push_back(word.data());
         argv.push_back(nullptr);
 

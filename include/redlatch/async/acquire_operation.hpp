@@ -180,8 +180,8 @@ private:
         }
         if (!is_complete_ && result_) complete();
     }
-    void drive(AcquisitionAction action) { drive(Next{std::move(action)}); }
-    void drive(NestAction action) { drive(NextNest{std::move(action)}); }
+    void drive(AcquisitionAction action) { drive(Next{action}); }
+    void drive(NestAction action) { drive(NextNest{action}); }
 
     void complete() {
         is_complete_ = true;

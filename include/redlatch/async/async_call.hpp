@@ -71,7 +71,7 @@ public:
     }
     void discard() noexcept final {
         if (!is_ours()) return;
-        if (continuation_ != nullptr && posting_ == this) return discard_elsewhere();
+        if (continuation_ != nullptr && posting == this) return discard_elsewhere();
         continuation_ = nullptr;
         end(&AsyncCall::drop);
     }
@@ -124,9 +124,9 @@ private:
 
     void post() noexcept {
         const auto executor = executor_;  // this may be gone before that has returned
-        const AsyncCall* const outer = std::exchange(posting_, this);
+        const AsyncCall* const outer = std::exchange(posting, this);
         executor->post(*this);
-        posting_ = outer;
+        posting = outer;
     }
 
     /// Its executor has shut down. Who posts may be the engine, where nothing of the user's is destroyed.
@@ -151,7 +151,7 @@ private:
         (this->*what)();
     }
 
-    static inline thread_local const AsyncCall* posting_ = nullptr;
+    static inline thread_local const AsyncCall* posting = nullptr;
 
     const ::pid_t process_ = ProcessId::of_this_process();
     std::atomic<unsigned> state_{0};
