@@ -24,7 +24,7 @@ asio::awaitable<void> order(redlatch::Lock<>& lock, int& orders) {
     asio::steady_timer work{co_await asio::this_coro::executor, 1ms};
     co_await work.async_wait(asio::use_awaitable);  // the hold is `held`, whichever thread goes on
     ++orders;
-    co_await redlatch::async_release(*held, asio::use_awaitable);
+    (void)co_await redlatch::async_release(*held, asio::use_awaitable);
 }
 // [asio]
 

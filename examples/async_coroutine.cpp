@@ -37,7 +37,7 @@ Task buy(redlatch::Lock<>& lock, Shop& shop, std::stop_token stop, std::latch& d
             --shop.coupons;
             ++shop.sold;
         }
-        co_await held->async_release();
+        (void)co_await held->async_release();
     } else {
         std::printf("%s\n", held.error().describe().c_str());
     }

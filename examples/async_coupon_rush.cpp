@@ -70,7 +70,7 @@ Task buy(redlatch::Lock<>& lock, Shop& shop, int& left) {
     redlatch::Result<redlatch::Held> held = co_await lock.async_acquire();
     if (held) {
         shop.sell_one();
-        co_await held->async_release();
+        (void)co_await held->async_release();
     }
     --left;
 }
