@@ -312,6 +312,14 @@ TEST(Deadlines, a_wait_without_limit_ends_with_its_client) {
     EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "never came back"));
 }
 
+TEST(Deadlines, a_nested_call_that_took_the_lock_anew_ends_with_its_client) {
+    Story story;
+    story.waits_anew(1, 0, 500, 100);
+    EXPECT_TRUE(clean(check_deadlines(story.history(), 10ms)));
+    story.closes(1, 380, 395, 520);
+    EXPECT_TRUE(finds(check_deadlines(story.history(), 10ms), "105 ms late"));
+}
+
 TEST(Deadlines, finds_a_client_that_takes_long_to_end) {
     Story story;
     story.closes(1, 480, 900, 520);

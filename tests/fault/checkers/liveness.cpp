@@ -31,11 +31,15 @@ std::map<int, Time> closes_of(const History& history) {
     return closes;
 }
 
-/// A wait without limit ends with its client.
-std::optional<Time> limit_of(const Event& invoke, const std::map<int, Time>& closed) {
+/// A wait without limit ends with its client; so does a nested one without limit that took the lock anew, as the
+/// outer hold, with which it would have ended, had been lost before.
+std::optional<Time> limit_of(const Call& call, const std::map<int, Time>& closed) {
+    const Event& invoke = call.invoke;
+    const bool anew = call.completion && call.completion->counts.contains("anew");
+    const auto limit = anew ? std::nullopt : invoke.limit;
     const bool waits = invoke.op == Op::acquire || invoke.op == Op::nest;
     const auto close = closed.find(invoke.process);
-    if (invoke.limit || !waits || close == closed.end()) return invoke.limit;
+    if (limit || !waits || close == closed.end()) return limit;
     return std::max(close->second, invoke.at);
 }
 
@@ -76,7 +80,7 @@ Violations check_deadlines(const History& history, Time slack) {
     }
     const std::map<int, Time> closed = closes_of(history);
     for (const Call& call : calls_of(history)) {
-        const auto limit = limit_of(call.invoke, closed);
+        const auto limit = limit_of(call, closed);
         if (!limit) continue;
         const std::string who = std::to_string(call.invoke.process) + "/" +
                                 std::to_string(call.invoke.hold) + " " + name_of(call.invoke.op) +
@@ -86,9 +90,6 @@ Violations check_deadlines(const History& history, Time slack) {
             found.push_back({"deadline", who + " never came back", call.invoke.at});
             continue;
         }
-        // It was no nested call, as the outer hold had been lost before: it waited as any other does.
-        const bool anew = call.completion->detail.find("a new hold instead") != std::string::npos;
-        if (anew) continue;
         const Span whole{call.invoke.at, call.completion->at};
         const Time excused = covered(whole, frozen[call.invoke.process]);
         const Time late = call.completion->at - *limit - excused;

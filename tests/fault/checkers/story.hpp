@@ -74,6 +74,12 @@ public:
         events_.push_back(event);
         return *this;
     }
+    /// A nested call without limit that should have ended by `limit`, with its outer hold, and took the lock anew.
+    Story& waits_anew(int process, int from, int to, int limit) {
+        waits(process, from, to, limit);
+        events_.back().counts["anew"] = 1;
+        return *this;
+    }
     /// The end of a process's client.
     Story& closes(int process, int from, int to, int limit) {
         Event event =

@@ -304,6 +304,7 @@ private:
         call.at = now();
         if (!inner) return fail(call, inner.error());
         if (inner->token() != facts_.token) {
+            if (endless_) call.counts["anew"] = 1;
             fail(call, Error{Errc::lost, {}, {}, "a new hold instead", {}});
             return visit_anew(begun, call.at, *inner);
         }
