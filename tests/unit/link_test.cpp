@@ -1,22 +1,18 @@
 // A link, and the other end of its connections.
 
+#include "other_end.hpp"
 #include "service_tools.hpp"
-#include "support/socket.hpp"
 #include <redlatch/net/link.hpp>
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 
-#include <sys/socket.h>
-#include <unistd.h>
+#include <poll.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +24,7 @@ using namespace redlatch::detail;
 using namespace redlatch::test;
 using namespace std::chrono_literals;
 
-class ALink : public ::testing::Test {
+class ALink : public ::testing::Test, protected OtherEnd {
 protected:
     struct Told final : LinkCommand {
         Told(ALink& its, std::string what, const Script* text)
@@ -67,35 +63,7 @@ protected:
         return command;
     }
 
-    void connect(Link& link) {
-        std::array<int, 2> ends{};
-        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) throw std::runtime_error{"no"};
-        server_ = UniqueFd{ends[1]};
-        answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
-        auto connection =
-            Connection::adopt(ContextPtr{redisConnectFd(ends[0])}, "here", nullptr, Limit::in(20s));
-        sent();
-        link.connected(*std::move(connection));
-    }
-
-    void answer(std::string_view bytes) {
-        if (::write(server_.get(), bytes.data(), bytes.size()) != std::ssize(bytes)) {
-            throw std::runtime_error{"write"};
-        }
-    }
-
-    void hang_up() { server_ = {}; }
-
-    /// What the server has been sent since it was asked last.
-    std::string sent() {
-        std::string all;
-        std::array<char, 4096> buffer{};
-        for (;;) {
-            const ssize_t n = ::recv(server_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-            if (n <= 0) return all;
-            all.append(buffer.data(), static_cast<std::size_t>(n));
-        }
-    }
+    void connect(Link& link) { link.connected(OtherEnd::connect()); }
 
     /// What commands were told since it was asked last.
     std::string told() { return std::exchange(answers_, {}); }
@@ -112,7 +80,6 @@ protected:
                {.command_timeout = 1s, .max_connections = 1},
                {}};
     std::deque<Told> commands_;
-    UniqueFd server_;
     std::string answers_;
     std::string late_;
     Link link_{node_, {.command_timeout = 1s}};

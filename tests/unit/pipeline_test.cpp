@@ -1,53 +1,23 @@
-#include "support/socket.hpp"
-#include <redlatch/net/own_connection.hpp>
+#include "other_end.hpp"
 #include <redlatch/net/pipeline.hpp>
 
 #include <gtest/gtest.h>
-#include <hiredis/hiredis.h>
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
-#include <chrono>
 #include <cstddef>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace {
 
 using namespace redlatch;
-using namespace std::chrono_literals;
-using detail::Connection;
-using detail::ContextPtr;
-using detail::Limit;
 
 /// A pipeline, and the other end of its connection.
-class PipelineOf : public ::testing::Test {
+class PipelineOf : public ::testing::Test, protected test::OtherEnd {
 protected:
     using Pipeline = detail::Pipeline<int>;
-
-    /// The server's answers, as they go over the wire.
-    void answer(std::string_view bytes) {
-        ASSERT_EQ(::write(server_.get(), bytes.data(), bytes.size()), std::ssize(bytes));
-    }
-
-    /// What the server has been sent since it was asked last.
-    std::string sent() {
-        std::string all;
-        std::array<char, 4096> buffer{};
-        for (;;) {
-            const ssize_t n = ::recv(server_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-            if (n <= 0) return all;
-            all.append(buffer.data(), static_cast<std::size_t>(n));
-        }
-    }
-
-    void hang_up() { server_ = {}; }
 
     /// Which command has been answered, and what; an empty text where nothing has come.
     std::string next() {
@@ -60,24 +30,7 @@ protected:
         return std::to_string(order) + ": " + what;
     }
 
-    std::array<int, 2> ends_ = socket_pair();
-    test::UniqueFd server_{ends_[1]};
-    Pipeline pipeline_{connect(ends_[0])};
-
-private:
-    static std::array<int, 2> socket_pair() {
-        std::array<int, 2> ends{};
-        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) throw std::runtime_error{"no"};
-        return ends;
-    }
-
-    Connection connect(int fd) {
-        answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
-        auto connection =
-            Connection::adopt(ContextPtr{redisConnectFd(fd)}, "here", nullptr, Limit::in(20s));
-        sent();
-        return *std::move(connection);
-    }
+    Pipeline pipeline_{connect()};
 };
 
 TEST_F(PipelineOf, commands_sends_them_without_an_answer_to_those_before) {
