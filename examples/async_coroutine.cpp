@@ -1,28 +1,16 @@
 // Fifty coroutines sell forty coupons, and none of them has a thread while it waits.
 
 #include "own_redis.hpp"
+#include "task.hpp"
 #include <redlatch/redlatch.hpp>
 
-#include <coroutine>
 #include <cstdio>
-#include <exception>
 #include <latch>
 #include <stop_token>
 
 using namespace std::chrono_literals;
 
 namespace {
-
-/// The program's own: any kind of coroutine will do.
-struct Task {
-    struct promise_type {
-        Task get_return_object() { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() {}
-        void unhandled_exception() { std::terminate(); }
-    };
-};
 
 struct Shop {
     int coupons = 40;  // guarded by the lock

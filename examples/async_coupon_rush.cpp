@@ -3,6 +3,7 @@
 
 #include "own_redis.hpp"
 #include "plain_redis.hpp"
+#include "task.hpp"
 #include <redlatch/redlatch.hpp>
 
 #include <poll.h>
@@ -10,11 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <coroutine>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <string>
 #include <vector>
 
@@ -25,16 +24,6 @@ namespace {
 constexpr int processes = 3;
 constexpr int buyers = 5000;  // in each
 constexpr int coupons = 12'000;
-
-struct Task {
-    struct promise_type {
-        Task get_return_object() { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() {}
-        void unhandled_exception() { std::terminate(); }
-    };
-};
 
 /// The shop's data, over a plain connection: it knows of no lock.
 class Shop {
