@@ -87,6 +87,23 @@ public:
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
         ReleaseMode mode = ReleaseMode::confirmed;
         TimePoint give_up_at = TimePoint::max();
+
+        /// `ending`: of a hold.
+        static Ended of(const LockTable::Ending& ending, ReleaseMode mode,
+                        TimePoint give_up_at = TimePoint::max()) {
+            const Hold& hold = *ending.hold;
+            return {.kind = ending.kind,
+                    .count = ending.count,
+                    .watched = ending.watched,
+                    .tells_count = hold.weight() == 0 || ending.downgrades,
+                    .has_heir = ending.can_hand_off,
+                    .unclear_try = hold.open_tries.unclear,
+                    .valid_until = hold.valid_until(),
+                    .kept_until = hold.kept_until(),
+                    .masters = hold.open_tries.masters(),
+                    .mode = mode,
+                    .give_up_at = give_up_at};
+        }
     };
 
     /// The server's answer to a release: 0, 1 or `more_to_serve`.

@@ -35,22 +35,7 @@ protected:
         const TimePoint now = Clock::now();
         const TimePoint give_up_at =
             std::min(give_up_at_, saturating_add(now, session_->command_timeout()));
-        return machine_.begin(how(ending, mode, give_up_at), now);
-    }
-
-    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode,
-                       TimePoint give_up_at) const {
-        return {.kind = ending.kind,
-                .count = ending.count,
-                .watched = ending.watched,
-                .tells_count = hold_->weight() == 0 || ending.downgrades,
-                .has_heir = ending.can_hand_off,
-                .unclear_try = hold_->open_tries.unclear,
-                .valid_until = hold_->valid_until(),
-                .kept_until = hold_->kept_until(),
-                .masters = hold_->open_tries.masters(),
-                .mode = mode,
-                .give_up_at = give_up_at};
+        return machine_.begin(Machine::Ended::of(ending, mode, give_up_at), now);
     }
 
     /// The outcome, of which the observer was told.

@@ -32,7 +32,7 @@ public:
         if (ending.hold == nullptr) return;
         hold_ = ending.hold;
         static_cast<void>(
-            carry_on(machine_.abandon(how(ending, ReleaseMode::sent, TimePoint::max()), heard(0))));
+            carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0))));
     }
 
     /// The caller holds nothing: a mistake that the observer hears of.

@@ -52,7 +52,7 @@ public:
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         give_up_at_ = client_->now() + client_->command_timeout();
-        act("begin", machine_.begin(how(ending, mode), client_->now()));
+        act("begin", machine_.begin(Machine::Ended::of(ending, mode, give_up_at_), client_->now()));
     }
 
     /// Nobody gets it.
@@ -60,26 +60,13 @@ public:
         if (ending.hold == nullptr) return;
         hold_ = ending.hold;
         (*client_->world().trace)("abandons ", tail(hold_->token().bytes));
-        act("abandon", machine_.abandon(how(ending, ReleaseMode::sent), heard()));
+        act("abandon", machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard()));
     }
 
 private:
     using Action = Machine::Action;
 
     TimePoint now() const { return client_->now(); }
-
-    Machine::Ended how(const LockTable::Ending& ending, ReleaseMode mode) const {
-        return {.kind = ending.kind,
-                .count = ending.count,
-                .watched = ending.watched,
-                .has_heir = ending.can_hand_off,
-                .unclear_try = hold_->open_tries.unclear,
-                .valid_until = hold_->valid_until(),
-                .kept_until = hold_->kept_until(),
-                .masters = hold_->open_tries.masters(),
-                .mode = mode,
-                .give_up_at = give_up_at_};
-    }
 
     void act(const char* event, Action action) {
         coverage().took(event, action.index());
