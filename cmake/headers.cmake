@@ -181,10 +181,12 @@ set(REDLATCH_LUA
     include/redlatch/lua/fencing.lua
     include/redlatch/lua/force_unlock.lua
     include/redlatch/lua/inspect.lua
+    include/redlatch/lua/late.lua
     include/redlatch/lua/move.lua
     include/redlatch/lua/nest.lua
     include/redlatch/lua/notify_redisson.lua
     include/redlatch/lua/only_on_master.lua
+    include/redlatch/lua/ours.lua
     include/redlatch/lua/queue.lua
     include/redlatch/lua/release.lua
     include/redlatch/lua/tombstone.lua

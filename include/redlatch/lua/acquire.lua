@@ -9,9 +9,7 @@ local server, deadline, fenced = ARGV[5], tonumber(ARGV[6] or 0), ARGV[7] == '1'
 
 -- #include "fencing.lua"
 
-if deadline > 0 and clock() > deadline then
-  return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
-end
+-- #include "late.lua"
 
 local owner, free, ours
 local ttl = -2

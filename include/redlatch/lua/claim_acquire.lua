@@ -11,9 +11,7 @@ local weight, limit = tonumber(ARGV[8]), tonumber(ARGV[9])
 
 -- #include "fencing.lua"
 
-if deadline > 0 and clock() > deadline then
-  return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
-end
+-- #include "late.lua"
 
 -- #include "claims.lua"
 -- #include "claim_of.lua"

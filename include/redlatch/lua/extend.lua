@@ -6,12 +6,7 @@
 local lock, fence = KEYS[1], KEYS[2]
 local token, lease, last_fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3] or 0)
 
-local ours
-if key_type == 's' then
-  ours = redis.call('GET', lock) == token
-else
-  ours = redis.call('HEXISTS', lock, token) == 1
-end
+-- #include "ours.lua"
 if not ours then
   -- #include "only_on_master.lua"
   return 0

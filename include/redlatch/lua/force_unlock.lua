@@ -6,13 +6,8 @@
 local lock, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local token, server = ARGV[1], ARGV[2]
 
-local owned
-if key_type == 's' then
-  owned = redis.call('GET', lock) == token
-else
-  owned = redis.call('HEXISTS', lock, token) == 1
-end
-if not owned then
+-- #include "ours.lua"
+if not ours then
   -- #include "only_on_master.lua"
   return 0
 end

@@ -9,9 +9,7 @@ local deadline, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 
 -- #include "fencing.lua"
 
-if deadline > 0 and clock() > deadline then
-  return redis.error_reply(string.format('LATE %.0f is the time, too late for this command', now))
-end
+-- #include "late.lua"
 
 -- `moved` by an earlier sending of this command.
 local ours, moved

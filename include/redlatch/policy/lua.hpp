@@ -82,6 +82,12 @@ inline constexpr std::string_view claim_set_permits =
 inline constexpr std::string_view fencing =
 #include <redlatch/lua/fencing.lua>
     ;
+inline constexpr std::string_view late =
+#include <redlatch/lua/late.lua>
+    ;
+inline constexpr std::string_view ours =
+#include <redlatch/lua/ours.lua>
+    ;
 inline constexpr std::string_view queue =
 #include <redlatch/lua/queue.lua>
     ;
@@ -117,6 +123,8 @@ inline Script compose(std::string_view line, std::string_view file, std::string_
     script.append(file);
     include(script, "script", inside);
     include(script, "fencing.lua", files::fencing);
+    include(script, "late.lua", files::late);
+    include(script, "ours.lua", files::ours);
     include(script, "queue.lua", files::queue);
     include(script, "claims.lua", files::claims);
     include(script, "claim_of.lua", files::claim_of);
