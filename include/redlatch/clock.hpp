@@ -7,6 +7,7 @@
 #include <chrono>
 #include <concepts>
 #include <limits>
+#include <ratio>
 
 namespace redlatch::inline v0 {
 
@@ -67,6 +68,13 @@ constexpr Clock::duration saturating_sub(TimePoint to, TimePoint from) noexcept 
     if (b > Clock::duration::zero() && a < Clock::duration::min() + b)
         return Clock::duration::min();
     return a - b;
+}
+
+/// The time from now until a point of any clock, as wide as `Wait` needs it.
+template <class AnyClock, class Duration>
+auto time_left(const std::chrono::time_point<AnyClock, Duration>& deadline) {
+    using Wide = std::chrono::duration<long double, std::nano>;
+    return Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
 }
 
 }  // namespace detail

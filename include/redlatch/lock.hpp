@@ -2,6 +2,7 @@
 
 #include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
+#include <redlatch/clock.hpp>
 #include <redlatch/executor.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/lock_impl.hpp>
@@ -84,10 +85,7 @@ public:
     /// The same until a point in time of any clock.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
-        using Wide = std::chrono::duration<long double, std::nano>;
-        const Wide left =
-            Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
-        return impl_.try_take({.wait = left});
+        return impl_.try_take({.wait = detail::time_left(deadline)});
     }
 
     /// The same as `try_lock_for(wait)` with this acquisition's lease.
@@ -118,9 +116,7 @@ public:
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
-        using Wide = std::chrono::duration<long double, std::nano>;
-        return impl_.try_take_shared(
-            {.wait = Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()}});
+        return impl_.try_take_shared({.wait = detail::time_left(deadline)});
     }
     [[nodiscard]] bool try_lock_shared(Wait wait, Lease lease) requires is_shared<Policy> {
         return impl_.try_take_shared({.wait = wait, .lease = lease});

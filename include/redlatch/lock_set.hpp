@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/client.hpp>
+#include <redlatch/clock.hpp>
 #include <redlatch/compilation.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/options.hpp>
@@ -186,10 +187,7 @@ public:
     }
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
-        using Wide = std::chrono::duration<long double, std::nano>;
-        const Wide left =
-            Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
-        return impl_.try_take({.wait = left});
+        return impl_.try_take({.wait = detail::time_left(deadline)});
     }
 
     /// Ends the calling thread's innermost hold of each. Waits as `LockOptions::release_mode` says, for at most

@@ -119,9 +119,7 @@ public:
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_acquire_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) {
-        using Wide = std::chrono::duration<long double, std::nano>;
-        return impl_.try_acquire(Wide{deadline.time_since_epoch()} -
-                                 Wide{AnyClock::now().time_since_epoch()});
+        return impl_.try_acquire(detail::time_left(deadline));
     }
 
     /// Gives back so many permits that this object acquired, lost ones first, then the oldest; never those of
