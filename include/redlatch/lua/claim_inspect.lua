@@ -1,6 +1,6 @@
 --R"lua(
--- Says how many claims there are, or how many permits are taken, for how long, and how many wait. Reads only, and
--- shows two hundred of the claims.
+-- Says how many claims there are, or how many permits are taken, for how long, and how many wait.
+-- Reads only, and shows two hundred of the claims.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, which is empty

@@ -1,6 +1,6 @@
 --R"lua(
--- Gives the token's claim back, or its place in the queue. Those who wait are let in. A place stays where this is
--- `forced` by somebody else.
+-- Gives the token's claim back, or its place in the queue. Those who wait are let in. A place stays
+-- where this is `forced` by somebody else.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, server, weight
