@@ -8,6 +8,7 @@
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/lock.hpp>
+#include <redlatch/semaphore.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
 #if !__has_include(<boost/asio/version.hpp>)
@@ -263,6 +264,22 @@ auto async_acquire(Lock<Policy>& lock, const AsyncOptions& options, Token&& toke
     std::stop_source stop;
     auto acquiring = lock.async_acquire(options, stop.get_token());
     return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+}
+
+/// `Lock::async_acquire_shared()`, likewise.
+template <class Policy, class Token>
+auto async_acquire_shared(Lock<Policy>& lock, const AsyncOptions& options, Token&& token) {
+    std::stop_source stop;
+    auto acquiring = lock.async_acquire_shared(options, stop.get_token());
+    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+}
+
+/// `Semaphore::async_take()`, likewise.
+template <class Policy, class Token>
+auto async_take(Semaphore<Policy>& semaphore, const AsyncTakeOptions& options, Token&& token) {
+    std::stop_source stop;
+    auto taking = semaphore.async_take(options, stop.get_token());
+    return detail::complete_with(std::move(taking), std::move(stop), std::forward<Token>(token));
 }
 
 /// `Lock::async_inspect()` with a completion token: completes with `Result<LockInfo>`.

@@ -242,6 +242,17 @@ public:
     }
 };
 
+/// The call that acquires what `spec` says.
+inline std::shared_ptr<AsyncCallFor<Held>> acquisition_call(const LockSpec& spec,
+                                                            const AsyncOptions& options,
+                                                            std::stop_token stop) {
+    auto lease = check_lease(spec, options.lease.value_or(spec.options.lease));
+    if (!lease) {
+        return std::make_shared<ReadyCall<Held>>(spec.client, Unexpected{std::move(lease).error()});
+    }
+    return std::make_shared<HeldOperation>(spec, *lease, options.wait, std::move(stop));
+}
+
 }  // namespace detail
 
 REDLATCH_INLINE Result<Held> Held::nest() noexcept {

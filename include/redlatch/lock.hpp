@@ -168,6 +168,19 @@ public:
                                        std::move(done), executor);
     }
 
+    /// For reading, as `acquire_shared()`, without a thread that waits. Several at a time may be of one thread: each
+    /// is its own. All else is as of `async_acquire()`.
+    [[nodiscard]] AsyncResult<Held> async_acquire_shared(
+        const AsyncOptions& options = {}, std::stop_token stop = {}) requires is_shared<Policy> {
+        return detail::AsyncAccess::awaitable(impl_.acquire_shared_call(options, std::move(stop)));
+    }
+    template <CompletionOf<Held> Done>
+    void async_acquire_shared(const AsyncOptions& options, std::stop_token stop, Done done,
+                              Executor* executor = nullptr) requires is_shared<Policy> {
+        detail::AsyncAccess::call_back(impl_.acquire_shared_call(options, std::move(stop)),
+                                       std::move(done), executor);
+    }
+
     /// Ends the calling thread's innermost hold made with `lock()` or `try_lock()`. Outcomes, errors
     /// and bounds are those of `Held::release()`.
     Result<Release> release() noexcept { return impl_.release(); }

@@ -17,9 +17,7 @@
 #include <utility>
 
 #if REDLATCH_DEFINITIONS
-#include <redlatch/async/acquire_operation.hpp>
 #include <redlatch/async/inspect_operation.hpp>
-#include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/claims.hpp>
@@ -70,6 +68,8 @@ public:
 
     std::shared_ptr<AsyncCallFor<Held>> acquire_call(const AsyncOptions& options,
                                                      std::stop_token stop) const;
+    std::shared_ptr<AsyncCallFor<Held>> acquire_shared_call(const AsyncOptions& options,
+                                                            std::stop_token stop) const;
     std::shared_ptr<AsyncCallFor<LockInfo>> inspect_call() const;
 
     Result<LockInfo> inspect() const noexcept;
@@ -257,12 +257,12 @@ REDLATCH_INLINE std::uint64_t LockImpl::fence() const noexcept {
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_call(
     const AsyncOptions& options, std::stop_token stop) const {
-    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
-    if (!lease) {
-        return std::make_shared<ReadyCall<Held>>(spec_.client,
-                                                 Unexpected{std::move(lease).error()});
-    }
-    return std::make_shared<HeldOperation>(spec_, *lease, options.wait, std::move(stop));
+    return acquisition_call(spec_, options, std::move(stop));
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_shared_call(
+    const AsyncOptions& options, std::stop_token stop) const {
+    return acquisition_call(spec_.reading(), options, std::move(stop));
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {

@@ -185,6 +185,19 @@ struct TakeOptions {
     std::stop_token stop{};
 };
 
+/// What one `Semaphore::async_take()` asks for; its stop token is a parameter of its own, as with `AsyncOptions`.
+struct AsyncTakeOptions {
+    /// How many permits, all of them or none. Default: 1.
+    std::ptrdiff_t permits = 1;
+
+    /// How long to wait, from the call on. Default: without limit.
+    Wait wait = Wait::unlimited();
+
+    /// This acquisition's lease. Default: the `Semaphore`'s.
+    std::optional<Lease> lease{};
+};
+static_assert(std::is_trivially_destructible_v<AsyncTakeOptions>);
+
 /// Stands in for a URI where the program makes its connections itself: through a tunnel, with an
 /// authentication of its own, over a hiredis that was built in another way.
 struct ConnectionFactory {

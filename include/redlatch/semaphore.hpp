@@ -1,8 +1,10 @@
 #pragma once
 
+#include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
 #include <redlatch/clock.hpp>
 #include <redlatch/compilation.hpp>
+#include <redlatch/executor.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/permits.hpp>
@@ -18,11 +20,13 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/claims.hpp>
@@ -47,6 +51,8 @@ public:
     const std::string& name() const noexcept { return spec_.key(); }
 
     Result<Held> take(const TakeOptions& options) const noexcept;
+    std::shared_ptr<AsyncCallFor<Held>> take_call(const AsyncTakeOptions& options,
+                                                  std::stop_token stop) const;
     void acquire();
     bool try_acquire(Wait wait);
     Result<Release> release(std::ptrdiff_t count) noexcept;
@@ -56,6 +62,7 @@ public:
 private:
     Result<void> keep(Result<Held> taken);
     std::vector<Held> take_out(std::ptrdiff_t count);
+    Result<LockSpec> taking(std::ptrdiff_t permits) const;
     Error bad(const char* what) const { return {Errc::invalid_argument, name(), {}, what, {}}; }
 
     const LockSpec spec_;
@@ -135,6 +142,19 @@ public:
         return impl_.take(options);
     }
 
+    /// The same without a thread that waits, for `co_await`: gives a `Result<Held>`. Errors, and who stands in whose
+    /// way, as of `take()`; all else as of `Lock::async_acquire()`.
+    [[nodiscard]] AsyncResult<Held> async_take(const AsyncTakeOptions& options = {},
+                                               std::stop_token stop = {}) {
+        return detail::AsyncAccess::awaitable(impl_.take_call(options, std::move(stop)));
+    }
+    template <CompletionOf<Held> Done>
+    void async_take(const AsyncTakeOptions& options, std::stop_token stop, Done done,
+                    Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(impl_.take_call(options, std::move(stop)), std::move(done),
+                                       executor);
+    }
+
     /// How many there are from now on, for all clients; 0 lets nobody in. Where more are taken, nobody loses one,
     /// and nobody gets one until enough came back. The last setting that was issued counts, and is
     /// forgotten a day after the last use of the semaphore. Two commands; blocks for at most
@@ -178,19 +198,35 @@ REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
     for (Held& held : acquired_) Access::end(held, by);
 }
 
-REDLATCH_INLINE Result<Held> SemaphoreImpl::take(const TakeOptions& options) const noexcept {
-    if (options.permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
-    if (options.permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {
+/// The lock that so many are taken of, or why it is none.
+REDLATCH_INLINE Result<LockSpec> SemaphoreImpl::taking(std::ptrdiff_t permits) const {
+    if (permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
+    if (permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {
         return Unexpected{bad("more permits are asked for than this semaphore has")};
     }
-    auto lease = check_lease(spec_, options.lease.value_or(spec_.options.lease));
-    if (!lease) return Unexpected{std::move(lease).error()};
     LockSpec spec = spec_;
-    spec.claim.weight = options.permits;
+    spec.claim.weight = permits;
+    return spec;
+}
+
+REDLATCH_INLINE Result<Held> SemaphoreImpl::take(const TakeOptions& options) const noexcept {
+    const auto spec = taking(options.permits);
+    if (!spec) return Unexpected{spec.error()};
+    auto lease = check_lease(*spec, options.lease.value_or(spec->options.lease));
+    if (!lease) return Unexpected{std::move(lease).error()};
     const AcquireOptions as_hold{.wait = options.wait, .stop = options.stop, .owner = Owner::hold};
-    auto ref = Acquiring{spec_.client->session(), spec, *lease, as_hold, nullptr}.run();
+    auto ref = Acquiring{spec->client->session(), *spec, *lease, as_hold, nullptr}.run();
     if (!ref) return Unexpected{std::move(ref).error()};
     return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> SemaphoreImpl::take_call(
+    const AsyncTakeOptions& options, std::stop_token stop) const {
+    auto spec = taking(options.permits);
+    if (!spec) {
+        return std::make_shared<ReadyCall<Held>>(spec_.client, Unexpected{std::move(spec).error()});
+    }
+    return acquisition_call(*spec, {.wait = options.wait, .lease = options.lease}, std::move(stop));
 }
 
 REDLATCH_INLINE Result<void> SemaphoreImpl::keep(Result<Held> taken) {

@@ -79,6 +79,25 @@ TEST_F(AsioTest, all_calls_take_a_token) {
     EXPECT_EQ(**released, Release::still_held);
 }
 
+TEST_F(AsioTest, readers_and_permits_take_a_token) {
+    Lock<Shared> lock{client_, "key"};
+    Semaphore<> semaphore{client_, "permits", 3};
+    asio::io_context io;
+    std::optional<Result<Held>> reading;
+    std::optional<Result<Held>> permits;
+    const auto to = [&io](auto& result) {
+        return asio::bind_executor(io,
+                                   [&result](auto outcome) { result.emplace(std::move(outcome)); });
+    };
+    async_acquire_shared(lock, {.wait = 20s}, to(reading));
+    async_take(semaphore, {.permits = 2}, to(permits));
+    io.run();
+    ASSERT_TRUE(reading && *reading);
+    EXPECT_FALSE(lock.try_lock());
+    ASSERT_TRUE(permits && *permits);
+    EXPECT_EQ(semaphore.inspect().value().taken, 2U);
+}
+
 TEST_F(AsioTest, slot_cancels_the_wait) {
     Lock<Simple> theirs{other_client_, "key"};
     const Result<Held> other = theirs.acquire();

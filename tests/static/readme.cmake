@@ -176,7 +176,8 @@ endfunction()
 
 find_names("enum class Errc" error.hpp "^    ([a-z_]+)( = [0-9]+)?, *(//.*)?$" names)
 compare_with_table(Errc ${names})
-foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions TakeOptions)
+foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions TakeOptions
+        AsyncTakeOptions)
     find_names("struct ${type}" options.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
     compare_with_table(${type} ${names})
 endforeach()
