@@ -145,6 +145,7 @@ set(REDLATCH_HEADERS
     include/redlatch/async/async_call.hpp
     include/redlatch/async/operation.hpp
     include/redlatch/async/ready_call.hpp
+    include/redlatch/async/joint_call.hpp
     include/redlatch/async/release_operation.hpp
     include/redlatch/async/extend_operation.hpp
     include/redlatch/async/acquire_operation.hpp
@@ -152,6 +153,7 @@ set(REDLATCH_HEADERS
     # front ends
     include/redlatch/async_result.hpp
     include/redlatch/held.hpp
+    include/redlatch/async/acquire_set_operation.hpp
     include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp
     include/redlatch/lock_set.hpp

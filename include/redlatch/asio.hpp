@@ -8,6 +8,7 @@
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/lock.hpp>
+#include <redlatch/lock_set.hpp>
 #include <redlatch/semaphore.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
@@ -274,6 +275,14 @@ auto async_acquire_shared(Lock<Policy>& lock, const AsyncOptions& options, Token
     return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
 }
 
+/// `LockSet::async_acquire()`, likewise: completes with `Result<HeldSet>`.
+template <class Policy, class Token>
+auto async_acquire(LockSet<Policy>& set, const AsyncOptions& options, Token&& token) {
+    std::stop_source stop;
+    auto acquiring = set.async_acquire(options, stop.get_token());
+    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+}
+
 /// `Semaphore::async_take()`, likewise.
 template <class Policy, class Token>
 auto async_take(Semaphore<Policy>& semaphore, const AsyncTakeOptions& options, Token&& token) {
@@ -295,10 +304,20 @@ auto async_release(Held& held, Token&& token) {
     return detail::complete_with(held.async_release(), std::stop_source{std::nostopstate},
                                  std::forward<Token>(token));
 }
+template <class Token>
+auto async_release(HeldSet& held, Token&& token) {
+    return detail::complete_with(held.async_release(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
 
 /// `Held::async_extend()` with a completion token: completes with `Result<void>`.
 template <class Token>
 auto async_extend(Held& held, Lease lease, Token&& token) {
+    return detail::complete_with(held.async_extend(lease), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+template <class Token>
+auto async_extend(HeldSet& held, Lease lease, Token&& token) {
     return detail::complete_with(held.async_extend(lease), std::stop_source{std::nostopstate},
                                  std::forward<Token>(token));
 }

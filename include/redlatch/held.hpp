@@ -231,7 +231,7 @@ inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client
 }
 
 /// Gives out what it takes as a `Held`.
-class HeldOperation final : public AcquireOperation {
+class HeldOperation : public AcquireOperation {
 public:
     using AcquireOperation::AcquireOperation;
 

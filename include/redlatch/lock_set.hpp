@@ -1,8 +1,10 @@
 #pragma once
 
+#include <redlatch/async_result.hpp>
 #include <redlatch/client.hpp>
 #include <redlatch/clock.hpp>
 #include <redlatch/compilation.hpp>
+#include <redlatch/executor.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_policy.hpp>
@@ -27,6 +29,11 @@
 #include <vector>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/async/acquire_set_operation.hpp>
+#include <redlatch/async/extend_operation.hpp>
+#include <redlatch/async/joint_call.hpp>
+#include <redlatch/async/ready_call.hpp>
+#include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire_set.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
@@ -36,6 +43,7 @@
 namespace redlatch::inline v0 {
 
 namespace detail {
+class HeldSetOperation;
 class LockSetImpl;
 class HoldsOfSet;
 }  // namespace detail
@@ -79,7 +87,8 @@ public:
         }
         return *this;
     }
-    /// Releases all, as `release()` does, and waits as `LockOptions::release_mode` says.
+    /// Releases all, as `release()` does, and waits as `LockOptions::release_mode` says; those that were acquired
+    /// asynchronously as `async_release()` does, without waiting.
     ~HeldSet() { end(); }
 
     /// Releases all. Blocks for at most `command_timeout` in all. Whatever the outcome, nothing is held
@@ -93,6 +102,21 @@ public:
     ///
     /// Errors: those of `Held::extend()`. The first ends it, so that others may last longer.
     Result<void> extend(Lease lease) noexcept;
+
+    /// Releases all, and blocks for nothing; as `Held::async_release()`, with the outcomes of `release()`.
+    AsyncResult<Release> async_release();
+    template <CompletionOf<Release> Done>
+    void async_release(Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
+    }
+
+    /// As `extend()`, without blocking, and all at once: one that fails ends none of the others. Begins when it is
+    /// awaited. This `HeldSet` may be moved meanwhile.
+    [[nodiscard]] AsyncResult<void> async_extend(Lease lease);
+    template <CompletionOf<void> Done>
+    void async_extend(Lease lease, Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(extend_call(lease), std::move(done), executor);
+    }
 
     /// Whether the validity of all is running now. No I/O.
     bool held() const noexcept;
@@ -111,10 +135,14 @@ public:
 
 private:
     friend detail::LockSetImpl;
+    friend detail::HeldSetOperation;
 
     explicit HeldSet(std::shared_ptr<detail::HoldsOfSet> holds) : holds_(std::move(holds)) {}
 
     void end() noexcept;
+
+    std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
+    std::shared_ptr<detail::AsyncCallFor<void>> extend_call(Lease lease);
 
     std::shared_ptr<detail::HoldsOfSet> holds_;
 };
@@ -134,6 +162,8 @@ public:
     bool try_take(const AcquireOptions& options);
     void unlock() noexcept;
     Result<HeldSet> acquire(const AcquireOptions& options) noexcept;
+    std::shared_ptr<AsyncCallFor<HeldSet>> acquire_call(const AsyncOptions& options,
+                                                        std::stop_token stop) const;
 
 private:
     std::vector<LockSpec> specs_;  // in the order of their names' bytes
@@ -199,6 +229,19 @@ public:
         return impl_.acquire(options);
     }
 
+    /// The same without a thread that waits, for `co_await`: gives a `Result<HeldSet>`. One wait counts for all, and one
+    /// is waited for after the other, as of `acquire()`; all else as of `Lock::async_acquire()`.
+    [[nodiscard]] AsyncResult<HeldSet> async_acquire(const AsyncOptions& options = {},
+                                                     std::stop_token stop = {}) {
+        return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
+    }
+    template <CompletionOf<HeldSet> Done>
+    void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
+                       Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(impl_.acquire_call(options, std::move(stop)),
+                                       std::move(done), executor);
+    }
+
 private:
     LockSet(Client& client, std::vector<std::string> names, const LockOptions& options,
             const detail::PolicyTraits& traits)
@@ -222,13 +265,26 @@ namespace detail {
 class HoldsOfSet {
 public:
     HoldsOfSet(std::shared_ptr<SharedClient> client, std::vector<HoldRef> refs,
-               ReleaseMode release_mode)
-        : client_(std::move(client)), refs_(std::move(refs)), release_mode_(release_mode) {}
+               ReleaseMode release_mode, bool posts_release)
+        : client_(std::move(client)),
+          refs_(std::move(refs)),
+          release_mode_(release_mode),
+          posts_release_(posts_release) {}
 
-    bool are_ours() const noexcept { return refs_.front().is_ours(); }
+    bool are_ours() const noexcept { return !refs_.empty() && refs_.front().is_ours(); }
     const std::vector<HoldRef>& refs() const noexcept { return refs_; }
+    const std::shared_ptr<SharedClient>& client() const noexcept { return client_; }
     Session& session() const { return client_->session(); }
     ReleaseMode release_mode() const noexcept { return release_mode_; }
+    bool posts_release() const noexcept { return posts_release_; }
+
+    /// They are about to end: nobody is told of a loss any more. In the order of their ends.
+    std::vector<HoldRef> take() {
+        if (!are_ours()) return {};
+        if (loss_ != nullptr) session().destroy_later(std::move(loss_));
+        std::ranges::reverse(refs_);
+        return std::exchange(refs_, {});
+    }
 
     std::stop_token lost() {
         const std::lock_guard lock{mutex_};
@@ -239,27 +295,28 @@ public:
         return loss_->token();
     }
 
-    /// Nobody is told of a loss any more.
-    void forget_loss() {
-        if (loss_ != nullptr) session().destroy_later(std::move(loss_));
-    }
-
 private:
     std::shared_ptr<SharedClient> client_;
     std::vector<HoldRef> refs_;
     ReleaseMode release_mode_;
+    bool posts_release_;
     std::mutex mutex_;
     std::shared_ptr<AnyStop> loss_;  // made for the first who asks
 };
 
-/// What is worth telling of two outcomes.
-inline Result<Release> worse(Result<Release> a, Result<Release> b) {
-    if (!a || !b) return a ? std::move(b) : std::move(a);
-    for (const Release outcome : {Release::expired, Release::not_held, Release::still_held}) {
-        if (*a == outcome || *b == outcome) return outcome;
+/// Gives out the locks that it takes as a `HeldSet`.
+class HeldSetOperation final : public AcquireSetOperation {
+public:
+    using AcquireSetOperation::AcquireSetOperation;
+
+    Result<HeldSet> take() noexcept override {
+        auto refs = deliver();
+        if (!refs) return Unexpected{std::move(refs).error()};
+        constexpr bool posts_release = true;
+        return HeldSet{std::make_shared<HoldsOfSet>(locks.front().client, *std::move(refs),
+                                                    ReleaseMode::confirmed, posts_release)};
     }
-    return Release::released;
-}
+};
 
 REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::string> names,
                                          const LockOptions& options, const PolicyTraits& traits) {
@@ -317,26 +374,70 @@ REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire(const AcquireOptions& optio
     const LockSpec& first = specs_.front();
     auto refs = AcquiringSet{first.client->session(), specs_, options, nullptr}.run();
     if (!refs) return Unexpected{std::move(refs).error()};
-    return HeldSet{
-        std::make_shared<HoldsOfSet>(first.client, *std::move(refs), first.options.release_mode)};
+    constexpr bool posts_release = false;
+    return HeldSet{std::make_shared<HoldsOfSet>(first.client, *std::move(refs),
+                                                first.options.release_mode, posts_release)};
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_call(
+    const AsyncOptions& options, std::stop_token stop) const {
+    return std::make_shared<HeldSetOperation>(specs_, options, std::move(stop));
 }
 
 }  // namespace detail
 
 REDLATCH_INLINE Result<Release> HeldSet::release() noexcept {
-    const auto holds = std::move(holds_);
-    if (holds == nullptr || !holds->are_ours()) return Release::not_held;
-    holds->forget_loss();
-    detail::Session& session = holds->session();
+    if (holds_ == nullptr || !holds_->are_ours()) return Release::not_held;
+    detail::Session& session = holds_->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
     Result<Release> outcome = Release::released;
-    const auto& refs = holds->refs();
-    std::for_each(refs.rbegin(), refs.rend(), [&](const detail::HoldRef& ref) {
+    for (const auto& ref : holds_->take()) {
         outcome = detail::worse(std::move(outcome),
                                 detail::Releasing{session, end}.end(
                                     session.locks().end_acquisition(*ref.hold, ref.id)));
-    });
+    }
     return outcome;
+}
+
+REDLATCH_INLINE AsyncResult<Release> HeldSet::async_release() {
+    auto call = release_call();
+    call->start();
+    return detail::AsyncAccess::awaitable(std::move(call));
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> HeldSet::release_call() {
+    using Joint = detail::JointCall<Release>;
+    const auto client = holds_ == nullptr ? nullptr : holds_->client();
+    Joint::Parts parts;
+    if (holds_ != nullptr) {
+        for (const auto& ref : holds_->take()) {
+            parts.push_back(std::make_shared<detail::ReleaseOperation>(client, ref));
+        }
+    }
+    if (parts.empty()) {
+        return std::make_shared<detail::ReadyCall<Release>>(client, Release::not_held);
+    }
+    return std::make_shared<Joint>(client->session(), std::move(parts));
+}
+
+REDLATCH_INLINE AsyncResult<void> HeldSet::async_extend(Lease lease) {
+    return detail::AsyncAccess::awaitable(extend_call(lease));
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> HeldSet::extend_call(Lease lease) {
+    using Ready = detail::ReadyCall<void>;
+    using Joint = detail::JointCall<void>;
+    const auto client = holds_ == nullptr ? nullptr : holds_->client();
+    if (client == nullptr || !holds_->are_ours()) {
+        return std::make_shared<Ready>(client, Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+    }
+    Joint::Parts parts;
+    for (const auto& ref : holds_->refs()) {
+        auto fits = detail::check_extension(client->session(), *ref.hold, lease);
+        if (!fits) return std::make_shared<Ready>(client, std::move(fits));
+        parts.push_back(std::make_shared<detail::ExtendOperation>(client, ref.hold, lease));
+    }
+    return std::make_shared<Joint>(client->session(), std::move(parts));
 }
 
 REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
@@ -395,12 +496,15 @@ REDLATCH_INLINE std::uint64_t HeldSet::fence(std::string_view name) const noexce
 REDLATCH_INLINE void HeldSet::end() noexcept {
     const auto holds = std::move(holds_);
     if (holds == nullptr || !holds->are_ours()) return;
-    holds->forget_loss();
     detail::Session& session = holds->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
-    for (auto ref = holds->refs().rbegin(); ref != holds->refs().rend(); ++ref) {
-        detail::Releasing{session, end}.end(session.locks().end_acquisition(*ref->hold, ref->id),
-                                            holds->release_mode());
+    for (const auto& ref : holds->take()) {
+        if (holds->posts_release()) {
+            detail::post_release(holds->client(), ref);
+        } else {
+            detail::Releasing{session, end}.end(session.locks().end_acquisition(*ref.hold, ref.id),
+                                                holds->release_mode());
+        }
     }
 }
 

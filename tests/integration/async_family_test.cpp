@@ -2,16 +2,21 @@
 
 #include "async_tools.hpp"
 #include "support/no_more_threads.hpp"
+#include "support/proxy.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <latch>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace redlatch::test {
 namespace {
@@ -75,6 +80,35 @@ private:
     Semaphore<> semaphore_;
 };
 
+/// Two locks of a set, of which either hinders.
+class Sets {
+public:
+    using Object = HeldSet;
+
+    explicit Sets(Client& client, LockOptions options = {})
+        : set_{client, {"key", "other"}, options} {}
+
+    AsyncResult<HeldSet> take(std::stop_token stop = {}) {
+        return set_.async_acquire({.wait = 60s}, std::move(stop));
+    }
+    template <class Done>
+    void take(AsyncOptions options, std::stop_token stop, Done done, Executor* executor = nullptr) {
+        set_.async_acquire(options, std::move(stop), std::move(done), executor);
+    }
+
+    static Result<HeldSet> take_alone(Client& client, Wait wait = 20s) {
+        return LockSet<Simple>{client, {"key", "other"}}.acquire(
+            {.wait = wait, .owner = Owner::hold});
+    }
+    static bool has_waiter(Client& client) {
+        return Lock<Simple>{client, "key"}.inspect().value().waiters > 0;
+    }
+    static bool is_at(RawRedis& redis) { return redis.exists("other"); }
+
+private:
+    LockSet<> set_;
+};
+
 template <class Kind>
 class AsyncFamily : public LockTest {
 protected:
@@ -90,7 +124,7 @@ protected:
 
     Kind kind_{client_};
 };
-using Kinds = ::testing::Types<Readers, Permits>;
+using Kinds = ::testing::Types<Readers, Permits, Sets>;
 TYPED_TEST_SUITE(AsyncFamily, Kinds);
 
 TYPED_TEST(AsyncFamily, is_taken_and_released) {
@@ -444,6 +478,281 @@ TEST_F(AsyncSemaphore, permits_of_a_take_are_not_given_back_by_the_object) {
     ASSERT_TRUE(held);
     EXPECT_EQ(semaphore.release().value(), Release::not_held);
     EXPECT_TRUE(held->held());
+}
+
+// ---- Several locks at once
+
+template <class Policy>
+class AsyncSetOf : public LockTest {
+protected:
+    static constexpr std::chrono::milliseconds lease = 3s;
+
+    /// Begins to take `a` and `b`, of which somebody has `b`, and has `a` by then.
+    void take_a_and_wait_for_b(AsyncOptions options = {}) {
+        other_ = b_.acquire();
+        ASSERT_TRUE(other_);
+        set_.async_acquire(options, stop_.get_token(), outcome_.callback());
+        ASSERT_TRUE(eventually([&] { return b_.inspect().value().waiters == 1; }));
+        ASSERT_TRUE(redis_.exists("a")) << "taken in the order of their bytes";
+    }
+
+    bool is_given_back() {
+        return eventually([&] { return !redis_.exists("a"); });
+    }
+
+    Lock<Policy> a_{other_client_, "a"};
+    Lock<Policy> b_{other_client_, "b"};
+    Result<Held> other_ = Held{};
+    LockSet<Policy> set_{client_, {"b", "a"}, {.lease = lease}};
+    std::stop_source stop_{};
+    Outcome<HeldSet> outcome_;
+};
+using SetPolicies =
+    ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Fenced<Reentrant>>>;
+TYPED_TEST_SUITE(AsyncSetOf, SetPolicies);
+
+TYPED_TEST(AsyncSetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
+    this->take_a_and_wait_for_b();
+    ASSERT_TRUE(eventually([&] {
+        const auto ttl = this->redis_.pttl("a");
+        return ttl > 0 && ttl < 2500;
+    }));
+    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 2600; })) << "renewed";
+    ASSERT_TRUE(eventually([&] {
+        const auto ttl = this->redis_.pttl("a");
+        return ttl > 0 && ttl < 2500;
+    }));
+    static_cast<void>(this->other_->release());
+    const auto held = this->outcome_.get();
+    ASSERT_TRUE(held) << held.error().describe();
+    EXPECT_GT(this->redis_.pttl("a"), 2500);
+    EXPECT_GT(this->redis_.pttl("b"), 2500);
+    EXPECT_EQ(held->fence("a") > 0 && held->fence("b") > 0, is_fenced<TypeParam>);
+    if (TypeParam::watched) {
+        EXPECT_TRUE(stays([&] { return held->held(); }, 4s));
+    } else {
+        EXPECT_TRUE(fires(held->lost())) << "without a watchdog none is renewed any more";
+    }
+}
+
+TYPED_TEST(AsyncSetOf, begins_anew_where_one_is_lost_while_another_is_waited_for) {
+    this->take_a_and_wait_for_b();
+    const std::string first = this->a_.inspect().value().owner;
+    this->redis_.del("a");
+    ASSERT_TRUE(eventually([&] {
+        const auto owner = this->a_.inspect().value().owner;
+        return !owner.empty() && owner != first;
+    })) << "by another token";
+    EXPECT_FALSE(this->outcome_.is_there());
+    static_cast<void>(this->other_->release());
+    const auto held = this->outcome_.get();
+    ASSERT_TRUE(held) << held.error().describe();
+    EXPECT_TRUE(held->held());
+}
+
+TYPED_TEST(AsyncSetOf, gives_back_what_it_has_when_it_is_cancelled) {
+    this->take_a_and_wait_for_b();
+    this->stop_.request_stop();
+    EXPECT_EQ(code_of(this->outcome_.get()), Errc::cancelled);
+    EXPECT_TRUE(this->is_given_back());
+    EXPECT_TRUE(this->other_->held());
+}
+
+TYPED_TEST(AsyncSetOf, has_one_wait_for_all) {
+    auto first = this->a_.acquire();
+    auto second = this->b_.acquire();
+    ASSERT_TRUE(first && second);
+    const auto begun = std::chrono::steady_clock::now();
+    this->set_.async_acquire({.wait = 1s}, {}, this->outcome_.callback());
+    ASSERT_TRUE(eventually([&] { return this->a_.inspect().value().waiters == 1; }));
+    std::this_thread::sleep_until(begun + 600ms);
+    static_cast<void>(first->release());
+    EXPECT_EQ(code_of(this->outcome_.get()), Errc::timed_out);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 1550ms) << "and not a wait for each";
+    EXPECT_TRUE(this->is_given_back());
+}
+
+TYPED_TEST(AsyncSetOf, is_lost_with_the_first_of_them) {
+    this->set_.async_acquire({}, {}, this->outcome_.callback());
+    auto held = this->outcome_.get();
+    ASSERT_TRUE(held);
+    const std::stop_token lost = held->lost();
+    EXPECT_EQ((Lock<TypeParam>{this->client_, "b"}.force_unlock().value()), Forced::removed);
+    EXPECT_TRUE(fires(lost));
+    EXPECT_FALSE(held->held());
+    Outcome<void> extended;
+    held->async_extend(10s, extended.callback());
+    EXPECT_EQ(code_of(extended.get()), Errc::lost);
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::expired);
+    EXPECT_FALSE(this->redis_.exists("a"));
+    Outcome<Release> again;
+    held->async_release(again.callback());
+    EXPECT_EQ(again.get().value(), Release::not_held);
+    Outcome<void> none;
+    held->async_extend(10s, none.callback());
+    EXPECT_EQ(code_of(none.get()), Errc::not_held);
+}
+
+template <class Policy>
+Coroutine take_in_coroutine(LockSet<Policy>& set, Executor& executor) {
+    (void)co_await set.async_acquire().via(executor);
+    ADD_FAILURE() << "nobody resumes it";
+}
+
+TYPED_TEST(AsyncSetOf, gives_back_what_it_has_when_its_coroutine_is_destroyed) {
+    this->other_ = this->b_.acquire();
+    Loop loop;
+    {
+        const Coroutine coroutine = take_in_coroutine(this->set_, loop);
+        ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
+        EXPECT_TRUE(this->redis_.exists("a"));
+    }
+    EXPECT_TRUE(this->is_given_back());
+    EXPECT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 0; }));
+}
+
+using AsyncSet = LockTest;
+
+TEST_F(AsyncSet, min_hold_is_for_what_was_delivered) {
+    Lock<Simple> b{other_client_, "b"};
+    std::optional<Result<Held>> other = b.acquire();
+    std::optional<Client> client{std::in_place, server_.uri()};
+    const LockOptions options{.min_hold = 1h};
+    {
+        Loop loop;
+        LockSet<Simple> set{*client, {"a", "b"}, options};
+        Outcome<HeldSet> waiting;
+        set.async_acquire({}, {}, waiting.callback());
+        ASSERT_TRUE(eventually([&] { return b.inspect().value().waiters == 1; }));
+        client.reset();
+        EXPECT_EQ(code_of(waiting.get()), Errc::cancelled);
+        EXPECT_FALSE(redis_.exists("a")) << "nobody has had it";
+    }
+    other.reset();
+    {
+        Loop loop;
+        client.emplace(server_.uri());
+        LockSet<Simple> set{*client, {"a", "b"}, options};
+        Outcome<HeldSet> taken;
+        set.async_acquire({}, {}, taken.callback(), &loop);
+        ASSERT_TRUE(eventually([&] { return redis_.exists("b"); }));
+        client.reset();
+        EXPECT_EQ(redis_.keys(), std::vector<std::string>{}) << "nobody has had them";
+        ASSERT_TRUE(loop.run_until([&] { return taken.is_there(); }));
+        EXPECT_EQ(code_of(taken.get()), Errc::cancelled);
+    }
+    LockSet<Simple> set{client_, {"a", "b"}, options};
+    Outcome<HeldSet> outcome;
+    set.async_acquire({}, {}, outcome.callback());
+    Outcome<Release> released;
+    outcome.get()->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+    EXPECT_GT(redis_.pttl("a"), 3'000'000);
+    EXPECT_GT(redis_.pttl("b"), 3'000'000);
+}
+
+// g++ 12 has an internal error where a braced list of names is part of a `co_await`.
+Coroutine take_names(Client& client, std::vector<std::string> names, int& taken) {
+    LockSet set{client, {"a", "b"}};
+    Result<HeldSet> held = co_await set.async_acquire({.wait = 20s});
+    if (held && held->held()) ++taken;
+    EXPECT_EQ((co_await held->async_release()).value(), Release::released);
+    Result<HeldSet> again = co_await LockSet<>{client, names}.async_acquire();
+    if (again && again->held()) ++taken;
+    EXPECT_TRUE(co_await again->async_extend(90s));
+    EXPECT_GT(again->remaining(), 60s);
+}
+
+TEST_F(AsyncSet, is_written_in_a_coroutine_as_elsewhere) {
+    Loop loop;
+    Client client{ClientOptions{.uris = {server_.uri()}, .completions = &loop}};
+    int taken = 0;
+    const Coroutine coroutine = take_names(client, {"b", "c"}, taken);
+    ASSERT_TRUE(loop.run_until([&] { return taken == 2; }));
+}
+
+Detached transfer(Client& client, std::vector<std::string> names, int rounds,
+                  std::atomic<int>& inside, std::atomic<int>& done, std::latch& ended) {
+    LockSet<Simple> set{client, names};
+    for (int round = 0; round < rounds; ++round) {
+        Result<HeldSet> held = co_await set.async_acquire({.wait = 60s});
+        if (!held) break;
+        EXPECT_EQ(++inside, 1) << "b is in all of them";
+        --inside;
+        ++done;
+        (void)co_await held->async_release();
+    }
+    ended.count_down();
+}
+
+TEST_F(AsyncSet, waits_in_no_circle_with_other_sets_of_threads_and_coroutines) {
+    constexpr int rounds = 30;
+    std::atomic<int> inside{0};
+    std::atomic<int> done{0};
+    std::latch ended{8};
+    const std::vector<std::vector<std::string>> orders{
+        {"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"c", "b"}};
+    for (std::size_t i = 0; i < 8; ++i) {
+        transfer(i % 2 == 0 ? client_ : other_client_, orders[i % orders.size()], rounds, inside,
+                 done, ended);
+    }
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < 2; ++i) {
+            threads.emplace_back([&, i] {
+                LockSet<Simple> set{i % 2 == 0 ? client_ : other_client_, orders[i]};
+                for (int round = 0; round < rounds; ++round) {
+                    const auto held = set.acquire({.wait = 60s});
+                    if (!held) return;
+                    EXPECT_EQ(++inside, 1);
+                    --inside;
+                    ++done;
+                }
+            });
+        }
+    }
+    ended.wait();
+    EXPECT_EQ(done, 10 * rounds);
+}
+
+TEST_F(AsyncSet, is_released_within_one_command_timeout) {
+    Proxy proxy{server_.uri()};
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 500ms}};
+    LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f", "g", "h"}};
+    Outcome<HeldSet> outcome;
+    set.async_acquire({}, {}, outcome.callback());
+    auto held = outcome.get();
+    ASSERT_TRUE(held) << held.error().describe();
+    proxy.black_hole();
+    const auto start = std::chrono::steady_clock::now();
+    Outcome<void> extended;
+    held->async_extend(60s, extended.callback());
+    EXPECT_EQ(code_of(extended.get()), Errc::unavailable);
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_FALSE(released.get().has_value());
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 3s) << "and not eight times as long";
+}
+
+TEST(AsyncSetOverMasters, is_taken_and_released_at_a_majority) {
+    std::array<RedisServer, 3> servers;
+    ClientOptions options;
+    for (const RedisServer& server : servers) options.uris.emplace_back(server.uri());
+    options.longest_lease = 0ms;  // they have just started
+    Client client{options};
+    LockSet<Simple> set{client, {"a", "b"}};
+    Outcome<HeldSet> outcome;
+    set.async_acquire({.wait = 30s}, {}, outcome.callback());
+    auto held = outcome.get();
+    ASSERT_TRUE(held) << held.error().describe();
+    Lock<Simple> a{client, "a"};
+    EXPECT_FALSE(a.try_lock());
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+    EXPECT_TRUE(a.try_lock_for(20s));
 }
 
 }  // namespace

@@ -54,13 +54,13 @@ TEST_F(TakingASet, gives_a_full_lease_to_those_that_were_taken_long_before) {
 TEST_F(TakingASet, gives_all_back_where_one_is_refused) {
     static_cast<void>(machine.begin(start));
     static_cast<void>(machine.taken(true, start, start));
-    expect_failed(machine.refused(busy, false, start + 1s), Errc::timed_out);
+    expect_failed(machine.refused(busy, true, false, start + 1s), Errc::timed_out);
 }
 
 TEST_F(TakingASet, begins_anew_where_one_is_lost_while_another_is_waited_for) {
     static_cast<void>(machine.begin(start));
     static_cast<void>(machine.taken(true, start, start));
-    as<Machine::GiveBack>(machine.refused(cut_short, true, start + 400ms));
+    as<Machine::GiveBack>(machine.refused(cut_short, false, false, start + 400ms));
     expect_take(machine.given_back(start + 400ms), 0, 600ms);
     expect_take(machine.taken(true, start + 400ms, start + 500ms), 1, 500ms);
 }
@@ -94,7 +94,24 @@ TEST_F(TakingASet, does_not_begin_anew_after_its_wait) {
 TEST_F(TakingASet, is_cancelled_as_its_caller_likes) {
     static_cast<void>(machine.begin(start));
     static_cast<void>(machine.taken(true, start, start));
-    expect_failed(machine.refused(cut_short, false, start), Errc::cancelled);
+    expect_failed(machine.refused(cut_short, true, true, start), Errc::cancelled);
+}
+
+TEST_F(TakingASet, is_cancelled_also_where_one_was_lost_meanwhile) {
+    static_cast<void>(machine.begin(start));
+    static_cast<void>(machine.taken(true, start, start));
+    expect_failed(machine.refused(cut_short, false, true, start), Errc::cancelled);
+}
+
+TEST_F(TakingASet, is_given_up_for_another_reason_also_where_one_was_lost_meanwhile) {
+    static_cast<void>(machine.begin(start));
+    static_cast<void>(machine.taken(true, start, start));
+    expect_failed(machine.refused(busy, false, false, start), Errc::timed_out);
+}
+
+TEST_F(TakingASet, is_cancelled_where_nothing_was_there_to_lose) {
+    static_cast<void>(machine.begin(start));
+    expect_failed(machine.refused(cut_short, true, false, start), Errc::cancelled);
 }
 
 TEST_F(TakingASet, without_a_wait_tries_each_once) {

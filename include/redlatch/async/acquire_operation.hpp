@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -21,6 +22,12 @@ namespace redlatch::inline v0::detail {
 struct OwnLockSpec {
     const LockSpec lock;
 };
+
+/// Why nobody gets what was acquired.
+inline Error not_delivered(const Session& session, const std::string& key) {
+    if (session.is_closed()) return {Errc::cancelled, key, {}, cancelled_by_close, {}};
+    return {Errc::lost, key, {}, "its validity ended before it was delivered", {}};
+}
 
 /// Takes a lock without a thread that waits: carries out what the machines say. How its hold is given out, a
 /// class says that knows `Held`.
@@ -51,19 +58,22 @@ public:
 protected:
     /// A hold that nobody has heard of is not renewed: it may have ended before it was delivered.
     Result<HoldRef> deliver() {
-        Result<HoldRef> ref = *std::exchange(result_, std::nullopt);
+        Result<HoldRef> ref = outcome();
         if (!ref) return ref;
         const auto& hold = ref->hold;
         if (!hold->valid(Clock::now())) {
             session_->declare_lost(hold);
             post_release(lock.client, *ref);
-            return Unexpected{not_delivered()};
+            return Unexpected{not_delivered(*session_, lock.key())};
         }
         if (outer_ != nullptr) return ref;
         hold->delivered();
         if (acquisition_.watched) session_->renewal().arm(hold, hold->refreshed_at());
         return ref;
     }
+
+    /// For somebody else to deliver.
+    Result<HoldRef> outcome() { return *std::exchange(result_, std::nullopt); }
 
 private:
     /// What it waits for.
@@ -103,11 +113,6 @@ private:
         why.key = spec_->key();
         result_.emplace(Unexpected{std::move(why)});
         finish();
-    }
-
-    Error not_delivered() const {
-        if (session_->is_closed()) return {Errc::cancelled, lock.key(), {}, cancelled_by_close, {}};
-        return {Errc::lost, lock.key(), {}, "its validity ended before it was delivered", {}};
     }
 
     /// Wherever the table wakes it: the engine looks.

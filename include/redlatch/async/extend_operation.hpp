@@ -14,8 +14,9 @@ namespace redlatch::inline v0::detail {
 /// Sets a hold's lease anew without a thread that waits, as the extension machine decides.
 class ExtendOperation final : public AsyncCallFor<void>, private ExtensionSteps, private Operation {
 public:
-    ExtendOperation(std::shared_ptr<SharedClient> client, std::shared_ptr<Hold> hold, Lease lease)
-        : ExtensionSteps(client->session(), std::move(hold), lease),
+    ExtendOperation(std::shared_ptr<SharedClient> client, std::shared_ptr<Hold> hold, Lease lease,
+                    TimePoint give_up_at = TimePoint::max())
+        : ExtensionSteps(client->session(), std::move(hold), lease, give_up_at),
           Operation(*session_),
           client_(std::move(client)) {}
 

@@ -62,9 +62,10 @@ public:
                                               : saturating_add(deadline_, last_answer_slack)};
     }
 
-    /// `by_loss`: its wait was cut short as one of those before was lost.
-    Action refused(Error why, bool by_loss, TimePoint now) {
-        if (by_loss) return lost(now);
+    /// `all_held`: as in `taken`; `stopped`: nobody wants the set any more.
+    Action refused(Error why, bool all_held, bool stopped, TimePoint now) {
+        const bool cut_short_by_loss = why.code == Errc::cancelled && !all_held && !stopped;
+        if (cut_short_by_loss) return lost(now);
         return give_up(std::move(why));
     }
 

@@ -8,6 +8,7 @@
 #include <redlatch/steps/releasing.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -30,6 +31,7 @@ public:
         if (!token.stop_possible()) return;
         callbacks_.push_back(std::make_unique<Callback>(std::move(token), RequestStop{source_}));
     }
+    void request_stop() const noexcept { RequestStop{source_}(); }
     std::stop_token token() const { return source_.get_token(); }
 
 private:
@@ -39,97 +41,61 @@ private:
     std::vector<std::unique_ptr<Callback>> callbacks_;
 };
 
-/// Takes the locks of a set on the calling thread: carries out what the machine says.
-class AcquiringSet {
+/// What is the same for a thread and for an operation that take the locks of a set: all that waits for nothing.
+class SetSteps {
 public:
-    /// `through`: as for `Acquiring`.
-    AcquiringSet(Session& session, const std::vector<LockSpec>& specs,
-                 const AcquireOptions& options, const void* through)
-        : session_(&session),
-          specs_(&specs),
-          options_(&options),
-          through_(through),
-          machine_(specs.size(), options.wait, lease_of(specs.front()), started_) {}
+    SetSteps(const SetSteps&) = delete;
+    SetSteps& operator=(const SetSteps&) = delete;
 
-    Result<std::vector<HoldRef>> run() {
-        SetAcquisition::Action action = machine_.begin(Clock::now());
-        while (const auto next =
-                   std::visit([this](auto& wanted) { return this->carry_out(wanted); }, action)) {
-            action = *next;
-        }
-        if (auto* failed = std::get_if<SetAcquisition::Failed>(&action)) {
-            return Unexpected{std::move(failed->error)};
-        }
-        return std::move(refs_);
+protected:
+    using Next = std::optional<SetAcquisition::Action>;  // nothing where it waits, and at the end
+
+    SetSteps(Session& session, const std::vector<LockSpec>& specs, Wait wait,
+             std::optional<Lease> lease)
+        : session_(&session), specs_(&specs), wait_(wait), lease_(lease), machine_(new_machine()) {}
+    ~SetSteps() = default;
+
+    /// The wait begins only now.
+    void restart_clock() {
+        started_ = Clock::now();
+        machine_ = new_machine();
     }
 
-private:
-    using Next = std::optional<SetAcquisition::Action>;
+    Lease lease_of(const LockSpec& spec) const { return lease_.value_or(spec.options.lease); }
 
-    Lease lease_of(const LockSpec& spec) const {
-        return options_->lease.value_or(spec.options.lease);
-    }
-
-    Next carry_out(const SetAcquisition::Take& take) {
-        const LockSpec& spec = (*specs_)[take.member];
-        AcquireOptions options = *options_;
-        options.wait = take.wait;
-        if (take.member > 0) options.stop = stop_of_wait();
-        auto ref = acquire(spec, options);
+    /// One was taken, or not. `stop`: the caller's.
+    SetAcquisition::Action ended(Result<HoldRef> ref, const std::stop_token& stop) {
         const TimePoint now = Clock::now();
         if (!ref) {
-            const bool by_loss = ref.error().code == Errc::cancelled && !all_held(now) &&
-                                 !options_->stop.stop_requested();
-            return machine_.refused(std::move(ref).error(), by_loss, now);
+            const bool stopped = stop.stop_requested() || session_->is_closed();
+            return machine_.refused(std::move(ref).error(), all_held(now), stopped, now);
         }
         refs_.push_back(*std::move(ref));
         return machine_.taken(all_held(now), oldest(), now);
     }
 
-    Result<HoldRef> acquire(const LockSpec& spec, const AcquireOptions& options) {
-        auto lease = check_lease(spec, lease_of(spec));
-        if (!lease) return Unexpected{std::move(lease).error()};
-        return Acquiring{*session_, spec, *lease, options, through_}.run();
+    SetAcquisition::Action refreshed() {
+        const TimePoint now = Clock::now();
+        return machine_.refreshed(all_held(now), now);
     }
 
     /// The caller's, or the loss of one that was taken. It is renewed from now on.
-    std::stop_token stop_of_wait() {
+    std::stop_token stop_of_wait(const std::stop_token& stop) {
         if (!any_stop_) {
             any_stop_.emplace();
-            any_stop_->add(options_->stop);
+            any_stop_->add(stop);
         }
         for (; watched_ < refs_.size(); ++watched_) {
             const auto& hold = refs_[watched_].hold;
             any_stop_->add(lost_token(*session_, hold));
-            if (hold->terms().traits.watched) continue;
-            hold->renewed_by_watchdog = true;
-            // Without a thread to be had it is not renewed, and its validity ends.
-            if (session_->renewal().enlist(*hold)) {
-                session_->renewal().arm(hold, hold->refreshed_at());
+            if (!hold->terms().traits.watched) {
+                hold->renewed_by_watchdog = true;
+                // Without a thread to be had it is not renewed, and its validity ends.
+                if (!session_->renewal().enlist(*hold)) continue;
             }
+            session_->renewal().arm(hold, hold->refreshed_at());
         }
         return any_stop_->token();
-    }
-
-    void end_watch() {
-        for (std::size_t i = 0; i < watched_; ++i) {
-            const auto& hold = refs_[i].hold;
-            if (!hold->terms().traits.watched) session_->renewal().dismiss_one(*hold);
-        }
-        watched_ = 0;
-        any_stop_.reset();
-    }
-
-    Next carry_out(const SetAcquisition::Refresh& refresh) {
-        const TimePoint patient = saturating_add(Clock::now(), session_->command_timeout());
-        for (const HoldRef& ref : refs_) {
-            if (ref.hold->refreshed_at() >= refresh.since) continue;
-            // Where the server does not answer, what is left of the validity counts.
-            static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease,
-                                          std::min(patient, refresh.answer_by)));
-        }
-        const TimePoint now = Clock::now();
-        return machine_.refreshed(all_held(now), now);
     }
 
     Next carry_out(const SetAcquisition::GiveBack&) {
@@ -147,7 +113,20 @@ private:
         end_watch();
         return std::nullopt;
     }
-    static Next carry_out(const SetAcquisition::Failed&) { return std::nullopt; }
+
+private:
+    SetAcquisition new_machine() const {
+        return SetAcquisition{specs_->size(), wait_, lease_of(specs_->front()), started_};
+    }
+
+    void end_watch() {
+        for (std::size_t i = 0; i < watched_; ++i) {
+            const auto& hold = refs_[i].hold;
+            if (!hold->terms().traits.watched) session_->renewal().dismiss_one(*hold);
+        }
+        watched_ = 0;
+        any_stop_.reset();
+    }
 
     bool all_held(TimePoint now) const {
         return std::ranges::all_of(refs_, [now](const auto& ref) { return ref.hold->valid(now); });
@@ -159,15 +138,76 @@ private:
         return first;
     }
 
+protected:
     Session* session_;
     const std::vector<LockSpec>* specs_;
+
+private:
+    const Wait wait_;
+    const std::optional<Lease> lease_;
+    TimePoint started_ = Clock::now();
+    std::optional<AnyStop> any_stop_{};
+    std::size_t watched_ = 0;  // of those that were taken, for whose loss the wait ends
+
+protected:
+    SetAcquisition machine_;
+    std::vector<HoldRef> refs_{};  // that were taken
+};
+
+/// Takes the locks of a set on the calling thread: carries out what the machine says.
+class AcquiringSet : private SetSteps {
+public:
+    /// `through`: as for `Acquiring`.
+    AcquiringSet(Session& session, const std::vector<LockSpec>& specs,
+                 const AcquireOptions& options, const void* through)
+        : SetSteps(session, specs, options.wait, options.lease),
+          options_(&options),
+          through_(through) {}
+
+    Result<std::vector<HoldRef>> run() {
+        SetAcquisition::Action action = machine_.begin(Clock::now());
+        while (const auto next =
+                   std::visit([this](auto& wanted) { return this->carry_out(wanted); }, action)) {
+            action = *next;
+        }
+        if (auto* failed = std::get_if<SetAcquisition::Failed>(&action)) {
+            return Unexpected{std::move(failed->error)};
+        }
+        return std::move(refs_);
+    }
+
+private:
+    using SetSteps::carry_out;
+
+    Next carry_out(const SetAcquisition::Take& take) {
+        const LockSpec& spec = (*specs_)[take.member];
+        AcquireOptions options = *options_;
+        options.wait = take.wait;
+        if (take.member > 0) options.stop = stop_of_wait(options_->stop);
+        return ended(acquire(spec, options), options_->stop);
+    }
+
+    Result<HoldRef> acquire(const LockSpec& spec, const AcquireOptions& options) {
+        auto lease = check_lease(spec, lease_of(spec));
+        if (!lease) return Unexpected{std::move(lease).error()};
+        return Acquiring{*session_, spec, *lease, options, through_}.run();
+    }
+
+    Next carry_out(const SetAcquisition::Refresh& refresh) {
+        const TimePoint patient = saturating_add(Clock::now(), session_->command_timeout());
+        for (const HoldRef& ref : refs_) {
+            if (ref.hold->refreshed_at() >= refresh.since) continue;
+            // Where the server does not answer, what is left of the validity counts.
+            static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease,
+                                          std::min(patient, refresh.answer_by)));
+        }
+        return refreshed();
+    }
+
+    static Next carry_out(const SetAcquisition::Failed&) { return std::nullopt; }
+
     const AcquireOptions* options_;
     const void* through_;
-    const TimePoint started_ = Clock::now();
-    SetAcquisition machine_;
-    std::vector<HoldRef> refs_;  // that were taken
-    std::optional<AnyStop> any_stop_;
-    std::size_t watched_ = 0;  // of those, for whose loss the wait ends
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -30,12 +30,13 @@ protected:
         : session_(&session),
           hold_(std::move(hold)),
           lease_(lease),
-          machine_(new_machine(give_up_at)) {}
+          give_up_at_(give_up_at),
+          machine_(new_machine()) {}
 
     ~ExtensionSteps() = default;
 
     /// Its time begins only now.
-    void restart_clock() { machine_ = new_machine(TimePoint::max()); }
+    void restart_clock() { machine_ = new_machine(); }
 
     Result<void> outcome(Machine::Done done) const {
         if (!done.outcome) done.outcome.error().key = hold_->key();
@@ -78,17 +79,18 @@ protected:
     }
 
 private:
-    Machine new_machine(TimePoint give_up_at) const {
+    Machine new_machine() const {
         const TimePoint by = saturating_add(Clock::now(), session_->command_timeout());
         return Machine{{.lease = lease_,
                         .last_end = hold_->last_end(),
-                        .give_up_at = std::min(give_up_at, by)}};
+                        .give_up_at = std::min(give_up_at_, by)}};
     }
 
 protected:
     Session* session_;
     const std::shared_ptr<Hold> hold_;
     const Lease lease_;
+    const TimePoint give_up_at_;
     ExtensionMachine machine_;
 };
 

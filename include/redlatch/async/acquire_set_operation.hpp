@@ -1,0 +1,160 @@
+#pragma once
+
+#include <redlatch/async/acquire_operation.hpp>
+#include <redlatch/async/extend_operation.hpp>
+#include <redlatch/async/joint_call.hpp>
+#include <redlatch/held.hpp>
+#include <redlatch/steps/acquire_set.hpp>
+
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace redlatch::inline v0 {
+class HeldSet;
+}
+
+namespace redlatch::inline v0::detail {
+
+/// Takes one lock of a set, which delivers it with the others.
+class MemberOperation final : public HeldOperation {
+public:
+    using HeldOperation::HeldOperation;
+
+    Result<HoldRef> take_ref() { return outcome(); }
+};
+
+/// The locks that an operation is about, whatever becomes of the `LockSet` that it was made with.
+struct OwnLockSpecs {
+    const std::vector<LockSpec> locks;
+};
+
+/// Takes the locks of a set without a thread that waits: carries out what the machine says, one operation after the
+/// other. How they are given out, a class says that knows `HeldSet`.
+class AcquireSetOperation : public AsyncCallFor<HeldSet>, protected OwnLockSpecs, private SetSteps {
+public:
+    AcquireSetOperation(const std::vector<LockSpec>& specs, const AsyncOptions& options,
+                        std::stop_token stop)
+        : OwnLockSpecs{specs},
+          SetSteps(specs.front().client->session(), locks, options.wait, options.lease) {
+        stop_.add(std::move(stop));
+        complete_on_default(session_->completions(), session_->completion_threads());
+    }
+
+    ~AcquireSetOperation() override { drop(); }
+
+protected:
+    /// As of one lock: each may have ended before, and renewal begins only now.
+    Result<std::vector<HoldRef>> deliver() {
+        if (failed_) return Unexpected{*std::exchange(failed_, std::nullopt)};
+        const TimePoint now = Clock::now();
+        std::optional<Error> error;
+        for (const HoldRef& ref : refs_) {
+            if (ref.hold->valid(now)) continue;
+            session_->declare_lost(ref.hold);
+            if (!error) error = not_delivered(*session_, ref.hold->key());
+        }
+        if (error) {
+            drop();
+            return Unexpected{*std::move(error)};
+        }
+        for (const auto& [hold, id, process] : refs_) {
+            hold->delivered();
+            if (hold->terms().traits.watched) session_->renewal().arm(hold, hold->refreshed_at());
+        }
+        return std::exchange(refs_, {});
+    }
+
+private:
+    /// Where an operation inside has completed, the set goes on.
+    template <class Then>
+    class GoOn final : public Continuation {
+    public:
+        GoOn(std::shared_ptr<AsyncCall> whole, Then then)
+            : whole_(std::move(whole)), then_(std::move(then)) {}
+        void resume(AsyncCall& call) override { then_(call); }
+
+    private:
+        std::shared_ptr<AsyncCall> whole_;
+        Then then_;
+    };
+
+    // Each may run on another thread than the one before, and none beside another: what starts an operation inside does
+    // nothing after that.
+
+    void begin() noexcept override {
+        restart_clock();
+        drive(machine_.begin(Clock::now()));
+    }
+    void cancel() noexcept override { stop_.request_stop(); }
+    void drop() noexcept override {
+        for (const HoldRef& ref : std::exchange(refs_, {})) {
+            if (ref.is_ours()) post_release(locks.front().client, ref);
+        }
+    }
+
+    void drive(Next action) {
+        while (action) {
+            action =
+                std::visit([this](auto& wanted) -> Next { return carry_out(wanted); }, *action);
+        }
+    }
+
+    template <class Then>
+    void run_inside(AsyncCall& call, Then then) {
+        start_inside(call, std::make_unique<GoOn<Then>>(shared_from_this(), std::move(then)));
+    }
+
+    using SetSteps::carry_out;
+
+    Next carry_out(const SetAcquisition::Take& take) {
+        const LockSpec& spec = locks[take.member];
+        auto lease = check_lease(spec, lease_of(spec));
+        if (!lease) return ended(Unexpected{std::move(lease).error()}, stop_.token());
+        const auto member = std::make_shared<MemberOperation>(
+            spec, *lease, take.wait, take.member > 0 ? stop_of_wait(stop_.token()) : stop_.token());
+        run_inside(*member, [this](AsyncCall& call) {
+            drive(ended(static_cast<MemberOperation&>(call).take_ref(), stop_.token()));
+        });
+        return std::nullopt;
+    }
+
+    Next carry_out(const SetAcquisition::Refresh& refresh) {
+        JointCall<void>::Parts parts;
+        for (const HoldRef& ref : refs_) {
+            if (ref.hold->refreshed_at() >= refresh.since) continue;
+            parts.push_back(std::make_shared<ExtendOperation>(
+                locks.front().client, ref.hold, ref.hold->terms().lease, refresh.answer_by));
+        }
+        if (parts.empty()) return refreshed();
+        const auto all = std::make_shared<JointCall<void>>(*session_, std::move(parts));
+        run_inside(*all, [this](AsyncCall&) { drive(refreshed()); });
+        return std::nullopt;
+    }
+
+    /// From now on nothing is renewed until it is delivered.
+    Next carry_out(const SetAcquisition::Done& done) {
+        SetSteps::carry_out(done);
+        for (const auto& [hold, id, process] : refs_) {
+            if (!hold->terms().traits.watched) continue;
+            session_->renewal().dismiss_one(*hold);
+            static_cast<void>(session_->renewal().enlist(*hold));
+        }
+        finish();
+        return std::nullopt;
+    }
+
+    Next carry_out(SetAcquisition::Failed& failed) {
+        failed_ = std::move(failed.error);
+        finish();
+        return std::nullopt;
+    }
+
+    AnyStop stop_{};  // the caller's, or nobody waits any more
+    std::optional<Error> failed_{};
+};
+
+}  // namespace redlatch::inline v0::detail
