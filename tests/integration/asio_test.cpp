@@ -79,12 +79,16 @@ TEST_F(AsioTest, all_calls_take_a_token) {
     EXPECT_EQ(**released, Release::still_held);
 }
 
-TEST_F(AsioTest, readers_and_permits_take_a_token) {
+TEST_F(AsioTest, readers_permits_and_sets_take_a_token) {
     Lock<Shared> lock{client_, "key"};
     Semaphore<> semaphore{client_, "permits", 3};
     asio::io_context io;
     std::optional<Result<Held>> reading;
     std::optional<Result<Held>> permits;
+    LockSet<Simple> set{client_, {"a", "b"}};
+    std::optional<Result<HeldSet>> both;
+    std::optional<Result<void>> extended;
+    std::optional<Result<Release>> released;
     const auto to = [&io](auto& result) {
         return asio::bind_executor(io,
                                    [&result](auto outcome) { result.emplace(std::move(outcome)); });
@@ -96,6 +100,20 @@ TEST_F(AsioTest, readers_and_permits_take_a_token) {
     EXPECT_FALSE(lock.try_lock());
     ASSERT_TRUE(permits && *permits);
     EXPECT_EQ(semaphore.inspect().value().taken, 2U);
+    async_acquire(set, {.wait = 20s}, to(both));
+    io.restart();
+    io.run();
+    ASSERT_TRUE(both && *both);
+    async_extend(**both, 60s, to(extended));
+    io.restart();
+    io.run();
+    ASSERT_TRUE(extended && *extended);
+    EXPECT_GT((*both)->remaining(), 30s);
+    async_release(**both, to(released));
+    io.restart();
+    io.run();
+    ASSERT_TRUE(released && *released);
+    EXPECT_EQ(**released, Release::released);
 }
 
 TEST_F(AsioTest, slot_cancels_the_wait) {

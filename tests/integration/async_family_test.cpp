@@ -653,7 +653,7 @@ TEST_F(AsyncSet, min_hold_is_for_what_was_delivered) {
     EXPECT_GT(redis_.pttl("b"), 3'000'000);
 }
 
-// g++ 12 has an internal error where a braced list of names is part of a `co_await`.
+// g++ 12 does not compile a braced list of names within a `co_await`.
 Coroutine take_names(Client& client, std::vector<std::string> names, int& taken) {
     LockSet set{client, {"a", "b"}};
     Result<HeldSet> held = co_await set.async_acquire({.wait = 20s});
