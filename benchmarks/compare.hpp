@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace redlatch::bench {
@@ -35,16 +36,35 @@ inline Seconds cpu_time() {
 /// What one thread does again and again: false, or an exception, if it did not work.
 using Step = std::function<bool()>;
 
-/// Steps of several threads at once, over some time.
+/// What is done again and again, over some time.
 struct Sample {
     double per_second = 0;
     double cpu_us = 0;  ///< this process's CPU time for one step
     std::string error;
 };
 
+/// From its making on.
+class Stretch {
+public:
+    bool is_over(std::chrono::milliseconds duration) const {
+        return std::chrono::steady_clock::now() - start_ >= duration;
+    }
+    Sample sample(std::size_t steps, std::string error) const {
+        const Seconds took = std::chrono::steady_clock::now() - start_;
+        const auto count = static_cast<double>(steps);
+        return {.per_second = count / took.count(),
+                .cpu_us = (cpu_time() - cpu_).count() * 1e6 / count,
+                .error = std::move(error)};
+    }
+
+private:
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    const Seconds cpu_ = cpu_time();
+};
+
 /// Runs each of `steps` on a thread of its own for about `duration`.
 inline Sample run_for(const std::vector<Step>& steps, std::chrono::milliseconds duration) {
-    Sample sample;
+    std::string first_error;
     std::size_t steps_done = 0;
     std::mutex mutex;
     std::atomic<bool> stop{false};
@@ -65,20 +85,15 @@ inline Sample run_for(const std::vector<Step>& steps, std::chrono::milliseconds 
             }
             const std::lock_guard lock{mutex};
             steps_done += done;
-            if (!error.empty()) sample.error = error;
+            if (!error.empty()) first_error = error;
         });
     }
     ready.arrive_and_wait();
-    const auto start = std::chrono::steady_clock::now();
-    const Seconds cpu_start = cpu_time();
+    const Stretch stretch;
     std::this_thread::sleep_for(duration);
     stop = true;
     for (std::thread& thread : threads) thread.join();
-    const Seconds took = std::chrono::steady_clock::now() - start;
-    const auto count = static_cast<double>(steps_done);
-    sample.per_second = count / took.count();
-    sample.cpu_us = (cpu_time() - cpu_start).count() * 1e6 / count;
-    return sample;
+    return stretch.sample(steps_done, std::move(first_error));
 }
 
 /// Samples of one side.
@@ -97,21 +112,27 @@ struct Side {
 inline constexpr int rounds = 31;
 inline constexpr std::chrono::milliseconds slice{60};
 
-/// Runs both sides by turns, each first in every other round. Reports the medians, their ratio, and
+/// Does something again and again for about that long.
+using Loop = std::function<Sample(std::chrono::milliseconds)>;
+
+inline Loop on_threads(std::vector<Step> steps) {
+    return [steps = std::move(steps)](auto duration) { return run_for(steps, duration); };
+}
+
+/// Runs both ways by turns, each first in every other round. Reports the medians, their ratio, and
 /// `paired`: the median of each round's own ratio, which a machine that changes its pace in the
 /// middle of a run disturbs least.
-inline void compare(benchmark::State& state, const std::vector<Step>& ours,
-                    const std::vector<Step>& raw) {
+inline void compare(benchmark::State& state, const Loop& ours, const Loop& raw) {
     Side our_side;
     Side raw_side;
-    auto run = [&](Side& side, const std::vector<Step>& steps) {
-        const Sample sample = run_for(steps, slice);
+    auto run = [&](Side& side, const Loop& way) {
+        const Sample sample = way(slice);
         if (!sample.error.empty()) state.SkipWithError(sample.error.c_str());
         side.add(sample);
         return sample.error.empty();
     };
-    run_for(raw, slice);  // connects, loads scripts, fills caches
-    run_for(ours, slice);
+    raw(slice);  // connects, loads scripts, fills caches
+    ours(slice);
     bool ours_first = false;
     for ([[maybe_unused]] auto _ : state) {
         Side& first = ours_first ? our_side : raw_side;
@@ -129,6 +150,12 @@ inline void compare(benchmark::State& state, const std::vector<Step>& ours,
     state.counters["paired"] = median(paired);
     state.counters["ours_cpu_us"] = median(our_side.cpu_us);
     state.counters["raw_cpu_us"] = median(raw_side.cpu_us);
+}
+
+/// Steps on threads, on both sides.
+inline void compare(benchmark::State& state, const std::vector<Step>& ours,
+                    const std::vector<Step>& raw) {
+    compare(state, on_threads(ours), on_threads(raw));
 }
 
 }  // namespace redlatch::bench

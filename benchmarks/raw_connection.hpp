@@ -68,9 +68,29 @@ public:
     template <std::size_t N>
     Reply command(const std::array<std::string_view, N>& words) {
         append(words);
+        return reply();
+    }
+
+    /// The next reply, before which all that was appended is sent.
+    Reply reply() {
         void* reply = nullptr;
         redisGetReply(context_.get(), &reply);
         return Reply{reply};
+    }
+
+    /// A command that goes out with others; its reply is left to reply().
+    template <std::size_t N>
+    void append(const std::array<std::string_view, N>& words) {
+        std::array<const char*, N> data{};
+        std::array<std::size_t, N> lengths{};
+        for (std::size_t i = 0; i < N; ++i) {
+            data[i] = words[i].data();
+            lengths[i] = words[i].size();
+        }
+        if (redisAppendCommandArgv(context_.get(), static_cast<int>(N), data.data(),
+                                   lengths.data()) != REDIS_OK) {
+            throw std::runtime_error{"raw: the connection broke"};
+        }
     }
 
     /// Sends a command and leaves its reply to next().
@@ -113,20 +133,6 @@ private:
     struct Free {
         void operator()(redisContext* context) const noexcept { redisFree(context); }
     };
-
-    template <std::size_t N>
-    void append(const std::array<std::string_view, N>& words) {
-        std::array<const char*, N> data{};
-        std::array<std::size_t, N> lengths{};
-        for (std::size_t i = 0; i < N; ++i) {
-            data[i] = words[i].data();
-            lengths[i] = words[i].size();
-        }
-        if (redisAppendCommandArgv(context_.get(), static_cast<int>(N), data.data(),
-                                   lengths.data()) != REDIS_OK) {
-            throw std::runtime_error{"raw: the connection broke"};
-        }
-    }
 
     std::unique_ptr<redisContext, Free> context_;
 };

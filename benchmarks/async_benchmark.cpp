@@ -1,0 +1,139 @@
+// Coroutines that take and give back locks over one connection, beside the same commands written in bulk by hand, and
+// beside blocking threads.
+
+#include "compare.hpp"
+#include "coroutines.hpp"
+#include "raw_pipeline.hpp"
+#include "support/raw_redis.hpp"
+#include "support/redis_server.hpp"
+#include <redlatch/redlatch.hpp>
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::bench {
+namespace {
+
+constexpr std::chrono::seconds lease{30};
+
+test::RedisServer& server() {
+    static test::RedisServer instance{{.tcp = true}};
+    return instance;
+}
+
+enum class Names { own, one };
+
+std::vector<std::string> names(std::size_t count, Names which, const std::string& whose) {
+    std::vector<std::string> result;
+    for (std::size_t i = 0; i < count; ++i) {
+        result.push_back(which == Names::own ? "order:" + whose + ":" + std::to_string(i)
+                                             : "order:" + whose);
+    }
+    return result;
+}
+
+/// Who takes locks beside the coroutines.
+struct Rival {
+    const char* name;
+    std::size_t threads;  ///< that block; 0 for one that writes in bulk
+};
+
+/// Threads that block, with a client of their own.
+template <class Policy>
+class Threads {
+public:
+    Threads(const std::string& uri, const std::vector<std::string>& names) : client_(uri) {
+        for (const std::string& name : names) {
+            locks_.push_back(
+                std::make_unique<Lock<Policy>>(client_, name, LockOptions{.lease = lease}));
+        }
+    }
+
+    std::vector<Step> steps() const {
+        std::vector<Step> result;
+        for (const auto& lock : locks_) {
+            result.push_back([&lock = *lock] {
+                lock.lock();
+                const auto outcome = lock.release();
+                return outcome && *outcome == Release::released;
+            });
+        }
+        return result;
+    }
+
+private:
+    Client client_;
+    std::vector<std::unique_ptr<Lock<Policy>>> locks_;
+};
+
+struct Row {
+    Names names;
+    Rival rival;
+    Completions completions = Completions::event_loop;
+};
+
+template <class Policy>
+void beside(benchmark::State& state, const std::string& uri, const Row& row) {
+    const auto count = static_cast<std::size_t>(state.range(0));
+    {
+        Coroutines<Policy> coroutines{
+            uri, names(count, row.names, "ours"), {.lease = lease}, row.completions};
+        const Loop ours = [&](auto duration) { return coroutines.run_for(duration); };
+        if (row.rival.threads == 0) {
+            RawPipeline pipeline{uri, names(count, row.names, "hand"), lease};
+            compare(state, ours, [&](auto duration) { return pipeline.run_for(duration); });
+        } else {
+            const Threads<Policy> threads{uri, names(row.rival.threads, row.names, "hand")};
+            compare(state, ours, on_threads(threads.steps()));
+        }
+    }
+    test::RawRedis redis{server()};
+    if (!redis.keys().empty()) state.SkipWithError("keys were left behind");
+}
+
+using Run = void (*)(benchmark::State&, const std::string&, const Row&);
+
+void add(const std::string& name, Run run, const Row& row, std::initializer_list<int> coroutines) {
+    for (const auto& [uri, word] :
+         {std::pair{server().tcp_uri(), "tcp"}, std::pair{server().uri(), "unix"}}) {
+        const std::string full = "async/" + name + "/" + word + "/" + row.rival.name;
+        auto* const added = benchmark::RegisterBenchmark(
+            full.c_str(), [run, row, uri = uri](benchmark::State& state) { run(state, uri, row); });
+        for (const int count : coroutines) added->Arg(count);
+        added->ArgName("coroutines")
+            ->Iterations(rounds)
+            ->UseManualTime()
+            ->Unit(benchmark::kMicrosecond);
+    }
+}
+
+}  // namespace
+}  // namespace redlatch::bench
+
+int main(int argc, char** argv) {
+    using namespace redlatch::bench;
+    using redlatch::Simple;
+    using redlatch::Watchdog;
+    const Rival bulk{"bulk", 0};
+    const Rival thread{"1_thread", 1};
+    const Rival threads{"16_threads", 16};
+    const Run simple = beside<Simple>;
+    add("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256, 1024});
+    add("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
+    add("own_names", simple, {Names::own, thread}, {1});
+    add("watchdog", beside<Watchdog<Simple>>, {Names::own, bulk}, {64, 256});
+    add("no_loop", simple, {Names::own, bulk, Completions::threads}, {1, 64, 256});
+    add("one_name", simple, {Names::one, threads}, {16, 1000});
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
