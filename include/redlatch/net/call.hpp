@@ -5,6 +5,7 @@
 #include <redlatch/net/script.hpp>
 #include <redlatch/options.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -135,7 +136,6 @@ public:
     /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
     std::string wire(const EncodeOptions& options = {}) const {
         std::string bytes;
-        bytes.reserve(most_commands_fit);
         append_to(bytes, options);
         return bytes;
     }
@@ -143,30 +143,42 @@ public:
     /// The same, behind what is there.
     void append_to(std::string& bytes, const EncodeOptions& options = {}) const {
         const std::size_t omitted = options.form.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
-        append_count(bytes, '*', count_ - omitted);
+        std::array<Argument::Digits, capacity> digits;
+        std::array<std::string_view, capacity> words;
+        std::size_t count = 0;
+        std::size_t size = most_digits;
         for (std::size_t i = 0; i < count_; ++i) {
             if (i > first_key && i <= first_key + omitted) continue;
-            Argument::Digits digits;
-            const std::string_view word = slot(i, options, keys_ - omitted).bytes(digits, options);
-            append_count(bytes, '$', word.size());
-            bytes.append(word).append(line_end);
+            words[count] = slot(i, options, keys_ - omitted).bytes(digits[count], options);
+            size += words[count++].size() + most_digits;
         }
+        const std::size_t before = bytes.size();
+        bytes.resize(before + size);
+        char* const begin = bytes.data();
+        char* at = write_count(begin + before, '*', count);
+        for (std::size_t i = 0; i < count; ++i) {
+            at = write_count(at, '$', words[i].size());
+            at = write(write(at, words[i]), line_end);
+        }
+        bytes.resize(static_cast<std::size_t>(at - begin));
     }
 
 private:
     static constexpr std::size_t capacity = 16;
     static constexpr std::size_t first_key = 3;  // behind EVALSHA, the SHA and the number of keys
-    static constexpr std::size_t most_commands_fit = 448;
     static constexpr std::string_view line_end = "\r\n";
+    static constexpr std::size_t most_digits = 32;  // of a length, with the signs around it
 
     Call(std::initializer_list<Argument> words, ReplyShape shape) : shape_(shape) {
         for (const Argument& word : words) slots_[count_++] = word;
     }
 
-    static void append_count(std::string& bytes, char kind, std::size_t count) {
-        Argument::Digits digits;
-        bytes += kind;
-        bytes.append(Argument{static_cast<std::int64_t>(count)}.bytes(digits)).append(line_end);
+    static char* write(char* at, std::string_view bytes) noexcept {
+        return std::copy(bytes.begin(), bytes.end(), at);
+    }
+    static char* write_count(char* at, char kind, std::size_t count) noexcept {
+        *at = kind;
+        return write(std::to_chars(at + 1, at + most_digits, count).ptr, line_end);
     }
 
     Argument slot(std::size_t i, const EncodeOptions& options, std::size_t keys) const noexcept {
