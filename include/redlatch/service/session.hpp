@@ -137,9 +137,17 @@ public:
     Token new_token(LockOwner owner) {
         const auto number = acquisitions_.fetch_add(1, std::memory_order_relaxed) + 1;
         const auto thread = owner.thread();
-        const std::string owner_name =
-            thread ? std::to_string(static_cast<std::uint64_t>(*thread)) : "hold";
-        return {token_prefix_ + owner_name + ":" + std::to_string(number)};
+        Token token;
+        token.bytes.reserve(token_prefix_.size() + 48);
+        token.bytes += token_prefix_;
+        if (thread) {
+            token.bytes += std::to_string(static_cast<std::uint64_t>(*thread));
+        } else {
+            token.bytes += "hold";
+        }
+        token.bytes += ':';
+        token.bytes += std::to_string(number);
+        return token;
     }
 
     std::uint64_t new_acquisition_id() noexcept {
