@@ -82,19 +82,13 @@ public:
     void add(QueuedCommand& command, CommandRank rank, std::string_view token) noexcept {
         command.token_ = token;
         command.hash_ = std::hash<std::string_view>{}(token);
-        if (rank == CommandRank::release) withdraw(token);
+        if (rank == CommandRank::release) withdraw(token, command.hash_);
         put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
     }
 
     /// A release of that token is added here, or to another queue.
     void withdraw(std::string_view token) noexcept {
-        unwritten_of(std::hash<std::string_view>{}(token)).for_each([&](const auto& unwritten) {
-            QueuedCommand& command = *unwritten.command;
-            if (command.token_ != token) return;
-            take(command);
-            command.withdrawn_ = true;
-            put(command, Stage::failed);
-        });
+        withdraw(token, std::hash<std::string_view>{}(token));
     }
 
     /// It is written once more, before all others.
@@ -174,6 +168,16 @@ public:
 
 private:
     using Stage = QueuedCommand::Stage;
+
+    void withdraw(std::string_view token, std::size_t hash) noexcept {
+        unwritten_of(hash).for_each([&](const auto& unwritten) {
+            QueuedCommand& command = *unwritten.command;
+            if (command.token_ != token) return;
+            take(command);
+            command.withdrawn_ = true;
+            put(command, Stage::failed);
+        });
+    }
 
     static std::size_t index(Stage stage) noexcept { return static_cast<std::size_t>(stage) - 1; }
     IntrusiveList<QueuedCommand>& list(Stage stage) noexcept { return lists_[index(stage)]; }
