@@ -76,7 +76,7 @@ public:
     }
     std::string_view token() const noexcept override { return token_; }
 
-    void answered(Expected<detail::Reply, detail::Fault> reply, const detail::MasterSets& masters,
+    void answered(Expected<detail::Reply, detail::Fault>&& reply, const detail::MasterSets& masters,
                   detail::TimePoint sent) noexcept override {
         Outcome told = outcome_of(reply);
         if (reply) {

@@ -35,7 +35,7 @@ protected:
             return Call::plain({again ? "AGAIN" : "DO", name}, shape);
         }
         TimePoint answer_by() const noexcept override { return TimePoint::max(); }
-        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept override {
+        void ended(Expected<Reply, Fault>&& reply, CommandStep::Next) noexcept override {
             std::string& to = is_abandoned() ? test->late_ : test->answers_;
             to += name + "=";
             if (reply) {

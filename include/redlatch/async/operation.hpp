@@ -91,7 +91,14 @@ private:
         std::string_view token() const noexcept final {
             return hold_ == nullptr ? std::string_view{} : hold_->token().bytes;
         }
-        void answered(Expected<Reply, Fault> reply, const MasterSets& masters,
+        std::string_view key() const final {
+            return hold_ == nullptr ? Order::key() : hold_->key();
+        }
+        Replicas acknowledged_by() const final {
+            const bool none = hold_ != nullptr && hold_->terms().replicas == Replicas::none();
+            return none ? Replicas::none() : Order::acknowledged_by();
+        }
+        void answered(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                       TimePoint sent) noexcept final {
             const auto kept = operation_->keep();
             operation_->order_ = nullptr;
@@ -105,7 +112,7 @@ private:
         OnLateReply late{};
 
     private:
-        virtual void then(Expected<Reply, Fault> reply, const MasterSets& masters,
+        virtual void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                           TimePoint sent) = 0;
 
         Operation* operation_;
@@ -123,7 +130,7 @@ private:
         Call call(bool again) const override { return make_(again); }
 
     private:
-        void then(Expected<Reply, Fault> reply, const MasterSets& masters,
+        void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                   TimePoint sent) override {
             then_(std::move(reply), masters, sent);
         }

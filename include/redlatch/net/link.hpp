@@ -39,7 +39,7 @@ public:
 
     /// Told once: the answer, or why there is none. The link does not touch it any more, and may be given
     /// other commands.
-    virtual void ended(Expected<Reply, Fault> reply, CommandStep::Next next) noexcept = 0;
+    virtual void ended(Expected<Reply, Fault>&& reply, CommandStep::Next next) noexcept = 0;
 
     /// An ASKING goes in front: the Cluster is moving its key's slot.
     bool asking = false;
@@ -183,7 +183,7 @@ private:
         Own() { command.leave(); }
         virtual ~Own() = default;
         TimePoint answer_by() const noexcept final { return TimePoint::max(); }
-        void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept final {
+        void ended(Expected<Reply, Fault>&& reply, CommandStep::Next) noexcept final {
             const std::unique_ptr<Own> destroyed{this};
             answered(reply);
         }
@@ -343,7 +343,7 @@ private:
                scripts_written_.end();
     }
 
-    void take(Expected<Reply, Fault> reply) {
+    void take(Expected<Reply, Fault>&& reply) {
         const TimePoint now = Clock::now();
         auto& command = static_cast<LinkCommand&>(*queue_.answered(now));
         note_time(command, reply, now);

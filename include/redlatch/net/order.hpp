@@ -53,13 +53,19 @@ public:
     /// after that one, too. Borrows what the order owns.
     virtual Call call(bool again) const = 0;
 
+    /// By which it finds its server.
+    virtual std::string_view key() const { return call(false).key(); }
+
+    /// That have to acknowledge it.
+    virtual Replicas acknowledged_by() const { return call(false).replicas(); }
+
     /// For which token it speaks. A release takes out what is not written yet of its token: that fails with
     /// `Errc::cancelled`.
     virtual std::string_view token() const noexcept = 0;
 
     /// Once, unless it was abandoned before: the answer, or why there is none. `sent`: when it was
     /// written first; for ever in the past where it never was.
-    virtual void answered(Expected<Reply, Fault> reply, const MasterSets& masters,
+    virtual void answered(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                           TimePoint sent) noexcept = 0;
 
     /// After it was abandoned, or its time was over, where it may be carried out all the same: its answer, or

@@ -62,9 +62,8 @@ public:
         if (order_->answer_by != TimePoint::max()) {
             services_->timers().set(*this, order_->answer_by);
         }
-        const Call call = order_->call(false);
-        replicas_ = call.replicas();
-        start(call.key());
+        replicas_ = order_->acknowledged_by();
+        start(order_->key());
     }
 
     bool abandon() noexcept final {
@@ -76,7 +75,7 @@ public:
     Call call(bool again) const final { return order_->call(again); }
     TimePoint answer_by() const noexcept final { return order_->answer_by; }
 
-    void ended(Expected<Reply, Fault> reply, CommandStep::Next) noexcept final {
+    void ended(Expected<Reply, Fault>&& reply, CommandStep::Next) noexcept final {
         if (is_abandoned()) {
             const TimePoint first_sent = sent();
             end(order_)->answered_late(reply, first_sent);
@@ -111,7 +110,7 @@ protected:
     }
 
     /// Destroys this.
-    void tell(Expected<Reply, Fault> reply) {
+    void tell(Expected<Reply, Fault>&& reply) {
         services_->timers().clear(*this);
         const TimePoint first_sent = sent();
         end(order_)->answered(std::move(reply), {}, first_sent);
@@ -195,7 +194,7 @@ private:
         tell(Unexpected{std::move(end.fault)});
     }
 
-    detail::Node& master() const { return topology().master_of(call(false).key()); }
+    detail::Node& master() const { return topology().master_of(order().key()); }
 
     Redirecting machine_{order().answer_by};
     Pause pause_{*this};

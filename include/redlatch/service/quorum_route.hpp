@@ -22,7 +22,7 @@ public:
         : services_(&services), order_(std::move(order)), shape_(order_->call(false).shape()) {}
 
     void begin() override {
-        const auto masters = services_->topology().masters_of(order_->call(false).key());
+        const auto masters = services_->topology().masters_of(order_->key());
         machine_.emplace(masters.size(), services_->topology().rules_for(shape_),
                          order_->answer_by);
         for (std::size_t i = 0; i < masters.size(); ++i) {
@@ -62,7 +62,7 @@ private:
             return true;
         }
 
-        void ended(Expected<Reply, Fault> answer, CommandStep::Next) noexcept override {
+        void ended(Expected<Reply, Fault>&& answer, CommandStep::Next) noexcept override {
             is_open = false;
             if (is_abandoned()) return route->take_late(*this, answer);
             route->take(*this, std::move(answer));
@@ -79,7 +79,7 @@ private:
     /// A connection that is just being made is looked for that often.
     static constexpr std::chrono::milliseconds look_again{10};
 
-    void take(Leg& leg, Expected<Reply, Fault> answer) {
+    void take(Leg& leg, Expected<Reply, Fault>&& answer) {
         if (answer) {
             machine_->answered(leg.index, master_answer(*answer, shape_));
             leg.reply.emplace(*std::move(answer));
