@@ -1,5 +1,6 @@
 // Each checker on small histories, good ones and bad ones.
 
+#include "completion.hpp"
 #include "exclusion.hpp"
 #include "fence_order.hpp"
 #include "honesty.hpp"
@@ -242,6 +243,30 @@ TEST(LostUpdates, finds_a_broken_one) {
 }
 
 // ---- Liveness
+
+TEST(Completions, once_each_is_right) {
+    Story story;
+    story.takes({}).releases(1, 1, 50, 51).waits(1, 60, 70, 80);
+    EXPECT_TRUE(clean(check_completions(story.history())));
+}
+
+TEST(Completions, finds_a_call_that_completes_twice) {
+    Story story;
+    story.takes({}).completes_again(5).releases(1, 1, 50, 51);
+    EXPECT_TRUE(finds(check_completions(story.history()), "completed twice"));
+}
+
+TEST(Completions, finds_one_inside_the_call_that_began_it) {
+    Story story;
+    story.takes({}).completed("inside");
+    EXPECT_TRUE(finds(check_completions(story.history()), "inside"));
+}
+
+TEST(Completions, finds_one_on_another_thread) {
+    Story story;
+    story.takes({}).completed("elsewhere");
+    EXPECT_TRUE(finds(check_completions(story.history()), "another thread"));
+}
 
 TEST(Deadlines, accepts_calls_that_are_back_in_time) {
     Story story;

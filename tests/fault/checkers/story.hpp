@@ -80,6 +80,18 @@ public:
         events_.back().counts["anew"] = 1;
         return *this;
     }
+    /// The last call completes once more.
+    Story& completes_again(int at) {
+        Event event = events_.back();
+        event.at = ms(at);
+        events_.push_back(event);
+        return *this;
+    }
+    /// The last completion was where it should not have been: "inside", "elsewhere".
+    Story& completed(const char* where) {
+        events_.back().counts[where] = 1;
+        return *this;
+    }
     /// The end of a process's client.
     Story& closes(int process, int from, int to, int limit) {
         Event event =

@@ -4,10 +4,13 @@
 #include "../history/recorder.hpp"
 #include "../lab/dice.hpp"
 #include "../lab/plan.hpp"
+#include "async_worker.hpp"
+#include "event_loop.hpp"
 #include "loss_watch.hpp"
 #include "seeded_bugs.hpp"
 #include "slow_observer.hpp"
 #include "support/wait.hpp"
+#include "task.hpp"
 #include "worker.hpp"
 #include <redlatch/redlatch.hpp>
 
@@ -20,26 +23,31 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <latch>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace redlatch::test::fault {
 namespace {
 
-/// A policy by its name.
+/// A policy by its name, as threads and coroutines take it.
 struct Choice {
     const char* name;
     void (Worker::*request)(const char* name);
+    AsyncLock async;
 };
 
 template <class Policy>
-constexpr Choice choice(const char* name) {
-    return {name, &Worker::request<Policy>};
+Choice choice(const char* name) {
+    return {name, &Worker::request<Policy>, async_lock<Policy>(name, mistake_of<Policy>)};
 }
 
 /// Which locks a subject means. A new policy of the library's is added here.
@@ -66,6 +74,10 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"mixed", {choice<Reentrant>("Reentrant")}},
         {"watched", {choice<Watchdog<Simple>>("Watchdog<Simple>")}},
         {"deaf", {choice<Deaf>("Deaf")}},
+        {"completes twice", {choice<CompletesTwice>("CompletesTwice")}},
+        {"completes late", {choice<Simple>("Simple")}},
+        {"validity from the delivery", {choice<CountsFromReply>("CountsFromReply")}},
+        {"keeps what nobody takes", {choice<KeepsUntaken>("KeepsUntaken (Watchdog)")}},
         {"unwatched", {choice<Unwatched>("Watchdog<Simple>, so it says")}},
         {"vote after a restart", {choice<Simple>("Simple")}},
     };
@@ -134,6 +146,49 @@ void close(ClientDoor& door, Recorder& recorder, std::chrono::milliseconds comma
     recorder.write(event);
 }
 
+/// The coroutines of a process, and their loop.
+class AsyncWorkers {
+public:
+    AsyncWorkers(const Worker::Place& place, const std::vector<Choice>& choices,
+                 const std::stop_token& stop, const std::stop_token& calls_stop)
+        : ended_{place.plan->coroutines} {
+        if (place.plan->coroutines == 0) return;
+        constexpr std::chrono::seconds too_long{4};
+        const bool lazy = place.plan->subject == "completes late";
+        loop_ = std::make_unique<EventLoop>(lazy ? too_long : Time{0});
+        for (int i = 0; i < place.plan->coroutines; ++i) {
+            const std::uint64_t seed =
+                place.plan->seed * 1000 + first_seed + static_cast<std::uint64_t>(i);
+            workers_.push_back(
+                std::make_unique<AsyncWorker>(place, seed, stop, calls_stop, *loop_));
+            tasks_.push_back(work(*workers_.back(), choices, stop));
+        }
+        loop_->call_at(now(), [this] {
+            for (Task& task : tasks_) task.start();
+        });
+    }
+    AsyncWorkers(const AsyncWorkers&) = delete;
+    AsyncWorkers& operator=(const AsyncWorkers&) = delete;
+    /// Waits for their end.
+    ~AsyncWorkers() { ended_.wait(); }
+
+private:
+    Task work(AsyncWorker& worker, const std::vector<Choice>& choices, const std::stop_token stop) {
+        while (!stop.stop_requested()) {
+            const Choice& next = choices[worker.dice().below(choices.size())];
+            co_await worker.request(next.async);
+        }
+        ended_.count_down();
+    }
+
+    static constexpr std::uint64_t first_seed = 500;
+
+    std::latch ended_;
+    std::vector<std::unique_ptr<AsyncWorker>> workers_{};
+    std::vector<Task> tasks_{};
+    std::unique_ptr<EventLoop> loop_{};
+};
+
 void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     constexpr std::chrono::seconds warm_up{2};
     const std::vector<Choice> choices = choices_of(plan.subject);
@@ -156,6 +211,8 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
             }
         });
     }
+    std::optional<AsyncWorkers> coroutines{std::in_place, place, choices, over.get_token(),
+                                           calls_stop};
     std::jthread observer{[&] {
         static_cast<void>(eventually([&] { return over.stop_requested(); }, warm_up));
         note_usage(recorder, "warm");
@@ -165,6 +222,7 @@ void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     over.request_stop();
     if (plan.closes) close(door, recorder, options.command_timeout);
     threads.clear();
+    coroutines.reset();
     observer.join();
     note_usage(recorder, "end");
 }

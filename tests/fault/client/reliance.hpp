@@ -15,6 +15,8 @@ enum class Mistake {
     none,
     counts_from_reply,  ///< of `CountsFromReply`: it has not read the clock before it asked
     deaf,               ///< of `Deaf`: it is never told by `lost()`
+    completes_twice,    ///< of `CompletesTwice`: what it awaits completes again
+    keeps_untaken,      ///< of `KeepsUntaken`: a lock that nobody takes any more is not released
 };
 
 /// What a client relies on while it has a lock: the library's word, as `Held` or `Lock` gives it, or what

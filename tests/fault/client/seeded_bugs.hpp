@@ -137,6 +137,12 @@ struct Deaf : Simple {};
 /// Says that it is renewed, and is not.
 struct Unwatched : Simple {};
 
+/// What is awaited completes, and once more: see `AsyncWorker`.
+struct CompletesTwice : Simple {};
+
+/// Who is not waited for any more gets the lock nevertheless, and keeps it: see `AsyncWorker`.
+struct KeepsUntaken : Watchdog<Simple> {};
+
 /// Nothing wrong at the server, but the client counts its validity from the answer: see `Reliance`.
 struct CountsFromReply : Simple {};
 

@@ -52,8 +52,8 @@ std::vector<Call> calls_of(const History& history) {
         } else if (event.stage != Stage::note) {
             const auto found = open.find(key);
             if (found == open.end()) throw std::runtime_error{"no invoke: " + to_line(event)};
-            calls[found->second].completion = event;
-            open.erase(found);
+            auto& completion = calls[found->second].completion;
+            if (!completion) completion = event;
         }
     }
     return calls;

@@ -22,7 +22,7 @@ struct Call {
     std::optional<Event> completion;
 };
 
-/// All calls, in the order of their beginning.
+/// All calls, in the order of their beginning, each with its first completion.
 [[nodiscard]] std::vector<Call> calls_of(const History& history);
 
 /// A piece of time, without its end.

@@ -13,6 +13,7 @@ Control control(std::string subject, std::string found_by, Habits habits,
                 std::vector<std::string> faults) {
     RunPlan plan;
     plan.client.subject = subject;
+    plan.client.coroutines = 0;
     plan.client.names = 1;
     plan.client.command_timeout = {milliseconds{250}, milliseconds{250}};
     plan.client.habits = habits;
@@ -35,6 +36,39 @@ Habits hasty() {
     habits.extends = 0;
     habits.lingers = 0;
     return habits;
+}
+
+/// Mistakes that only an asynchronous client makes.
+Control asynchronous(std::string subject, std::string found_by, const Habits& habits,
+                     milliseconds time) {
+    Control result = control(std::move(subject), std::move(found_by), habits, {});
+    result.plan.client.threads = 0;
+    result.plan.client.coroutines = 3;
+    result.plan.storm = milliseconds{0};
+    result.plan.calm = time;
+    return result;
+}
+
+void add_asynchronous(std::vector<Control>& controls) {
+    controls.push_back(asynchronous("completes twice", "completion", hasty(), milliseconds{1000}));
+
+    Habits habits = hasty();
+    habits.wait = {milliseconds{200}, milliseconds{500}};
+    controls.push_back(asynchronous("completes late", "deadline", habits, milliseconds{6000}));
+
+    // What is delivered late lasts for less than a lease from then on.
+    habits = hasty();
+    habits.stalls = 30;
+    habits.lingers = 80;
+    controls.push_back(
+        asynchronous("validity from the delivery", "exclusion", habits, milliseconds{3000}));
+
+    habits = hasty();
+    habits.polls = 0;
+    habits.wait = {milliseconds{4000}, milliseconds{4500}};
+    habits.abandons = 30;
+    controls.push_back(
+        asynchronous("keeps what nobody takes", "idle lock", habits, milliseconds{6000}));
 }
 
 std::vector<Control> make_controls() {
@@ -101,6 +135,7 @@ std::vector<Control> make_controls() {
     unwatched.plan.storm = milliseconds{0};
     unwatched.plan.calm = milliseconds{4500};
     controls.push_back(std::move(unwatched));
+    add_asynchronous(controls);
     return controls;
 }
 

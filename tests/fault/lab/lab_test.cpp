@@ -29,6 +29,7 @@ TEST(Plan, survives_the_way_through_an_argument) {
                     .seed = 18446744073709551615U,
                     .subject = "reused token",
                     .threads = 50,
+                    .coroutines = 77,
                     .names = 51,
                     .command_timeout = {52ms, 66ms},
                     .only_fences = true,
@@ -52,7 +53,10 @@ TEST(Plan, survives_the_way_through_an_argument) {
                                .brief = {71ms, 72ms},
                                .briefly = 73,
                                .lasting = {74ms, 75ms},
-                               .lastingly = 76}};
+                               .lastingly = 76,
+                               .cancels = 78,
+                               .abandons = 79,
+                               .stalls = 80}};
     EXPECT_EQ(plan_from_text(to_text(plan)), plan) << to_text(plan);
 }
 

@@ -16,9 +16,9 @@ namespace redlatch::test::fault {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Range, least, most)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Habits, lease, wait, work, no_wait, polls, nests, extends,
                                    at_the_end, listens, lingers, hangs, shares, mixes, endless,
-                                   brief, briefly, lasting, lastingly)
+                                   brief, briefly, lasting, lastingly, cancels, abandons, stalls)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClientPlan, servers, store, history, seed, subject, threads,
-                                   names, command_timeout, only_fences, trusts_masters,
+                                   coroutines, names, command_timeout, only_fences, trusts_masters,
                                    slow_observer, closes, habits)
 
 std::string to_text(const ClientPlan& plan) {

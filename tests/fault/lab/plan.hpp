@@ -37,6 +37,9 @@ struct Habits {
     int briefly = 0;  ///< has one of these leases
     Range lasting{std::chrono::milliseconds{2000}, std::chrono::milliseconds{2500}};
     int lastingly = 0;  ///< or one of these
+    int cancels = 10;   ///< asks an asynchronous call that waits to end
+    int abandons = 5;   ///< is a coroutine that is destroyed while it waits
+    int stalls = 1;     ///< keeps the loop that its completions run on
 
     [[nodiscard]] std::chrono::milliseconds longest_lease() const {
         const bool lasts = lastingly > 0 || mixes > 0;
@@ -57,7 +60,8 @@ struct ClientPlan {
     std::uint64_t seed = 0;
     std::string subject;  ///< which locks: "library", or the name of a seeded bug
     int threads = 3;
-    int names = 2;  ///< locks per key type
+    int coroutines = 2;  ///< beside them, on one loop
+    int names = 2;       ///< locks per key type
     Range command_timeout{std::chrono::milliseconds{150}, std::chrono::milliseconds{900}};
     bool only_fences = false;  ///< the store does not refuse writes that are late, only stale ones
     bool trusts_masters = false;  ///< several of them, when they restart: a seeded bug

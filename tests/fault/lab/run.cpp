@@ -1,5 +1,6 @@
 #include "run.hpp"
 
+#include "../checkers/completion.hpp"
 #include "../checkers/exclusion.hpp"
 #include "../checkers/fence_order.hpp"
 #include "../checkers/honesty.hpp"
@@ -100,6 +101,7 @@ void check(const RunPlan& plan, const History& whole, RunReport& report) {
         add(report.violations, check_idle_locks(whole, idle_limits(plan)));
         add(report.violations, check_renewal(history, renewal_limits(plan)));
     }
+    add(report.violations, check_completions(whole));
     add(report.violations, check_ownership(history, key_losses()));
     add(report.violations, check_fence_order(history));
     add(report.violations, check_fenced_store(history));

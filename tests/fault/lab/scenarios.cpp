@@ -12,6 +12,7 @@ using std::chrono::milliseconds;
 RunPlan undisturbed(milliseconds time) {
     RunPlan plan;
     plan.client.subject = "library";
+    plan.client.coroutines = 0;
     plan.client.names = 1;
     plan.client.command_timeout = {milliseconds{250}, milliseconds{400}};
     plan.storm = milliseconds{0};
@@ -132,12 +133,30 @@ RunPlan ends_amid_calls() {
     plan.client.subject = "reentrant";
     plan.client.closes = true;
     plan.client.names = 3;
-    plan.client.threads = 6;
+    plan.client.threads = 4;
+    plan.client.coroutines = 4;
     Habits& habits = plan.client.habits;
     habits.lease = {milliseconds{200}, milliseconds{400}};
     habits.endless = 60;
     habits.nests = 100;
     habits.hangs = 0;
+    return plan;
+}
+
+/// Many coroutines on one loop beside some threads, which cancel, go away, and keep the loop from its work.
+RunPlan coroutines() {
+    RunPlan plan = undisturbed(milliseconds{6000});
+    plan.latency = milliseconds{4};
+    plan.stations = 2;
+    plan.client.subject = "library";
+    plan.client.threads = 2;
+    plan.client.coroutines = 16;
+    plan.client.names = 3;
+    Habits& habits = plan.client.habits;
+    habits.cancels = 30;
+    habits.abandons = 25;
+    habits.shares = 25;
+    habits.stalls = 2;
     return plan;
 }
 
@@ -148,7 +167,8 @@ std::vector<Scenario> make_scenarios() {
             {"short beside long leases", short_beside_long_leases()},
             {"stopped again and again", stopped_again_and_again()},
             {"mixed nests", mixed_nests()},
-            {"ends amid calls", ends_amid_calls()}};
+            {"ends amid calls", ends_amid_calls()},
+            {"coroutines", coroutines()}};
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "../history/history.hpp"
+#include "violation.hpp"
+
+namespace redlatch::test::fault {
+
+/// Every call completes once; an asynchronous one not inside the call that begins it, and where it is to:
+/// `counts["inside"]` and `counts["elsewhere"]` of a completion say otherwise. Checker "completion".
+[[nodiscard]] Violations check_completions(const History& history);
+
+}  // namespace redlatch::test::fault
