@@ -41,6 +41,10 @@ if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
     target_link_libraries(redlatch_declared INTERFACE ${all_of_redlatch} redlatch_developer)
     target_sources(redlatch_declared INTERFACE
         FILE_SET HEADERS BASE_DIRS include FILES ${declared_headers})
+    # Nobody debugs them: a quarter of the time.
+    foreach(alone IN ITEMS redlatch_self_contained redlatch_declared)
+        target_compile_options(${alone} INTERFACE -g0)
+    endforeach()
     add_custom_target(redlatch_verify_headers ALL)
     add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
 endif()
