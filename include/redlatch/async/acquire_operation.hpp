@@ -174,7 +174,7 @@ private:
             case Outcome::handed: return drive(take_over(std::move(admission.hold)));
             default: break;
         }
-        drive(machine_.not_admitted(admission.outcome, admission.fault, Clock::now()));
+        drive(machine().not_admitted(admission.outcome, admission.fault, Clock::now()));
     }
 
     template <class Action>
@@ -211,7 +211,7 @@ private:
 
     template <class Make>
     Next try_once(TimePoint answer_by, Make make) {
-        if (is_stopped_) return machine_.cancelled();
+        if (is_stopped_) return machine().cancelled();
         send(
             CommandRank::usual, answer_by, hold_, std::move(make),
             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
@@ -255,7 +255,7 @@ private:
             CommandRank::release, votes.answer_by, hold_,
             [hold = hold_](bool) { return release_call(*hold, Clock::now()); },
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
-                drive(machine_.votes_returned(masters));
+                drive(machine().votes_returned(masters));
             },
             clean_up_if_silent());
         return std::nullopt;
@@ -266,7 +266,7 @@ private:
         if (let_go.ask_again) {
             enter();
         } else {
-            result_.emplace(Unexpected{machine_.error()});
+            result_.emplace(Unexpected{machine().error()});
         }
         return std::nullopt;
     }

@@ -65,9 +65,14 @@ public:
     Attempts(const AcquirePlan& plan, TimePoint now, std::uint64_t seed)
         : plan_(plan),
           started_(now),
-          deadline_(saturating_add(now, std::max(plan.wait.duration(), Clock::duration::zero()))),
+          deadline_(deadline(plan.wait, now)),
           pauses_(plan.backoff, seed),
           random_(~seed) {}
+
+    /// Of a wait that begins then.
+    static TimePoint deadline(Wait wait, TimePoint begin) noexcept {
+        return saturating_add(begin, std::max(wait.duration(), Clock::duration::zero()));
+    }
 
     TimePoint deadline() const noexcept { return deadline_; }
     unsigned tries() const noexcept { return tries_; }

@@ -44,7 +44,7 @@ private:
                 return drive(begin_nesting(std::move(admission.hold), admission.count));
             default: break;
         }
-        return drive(machine_.not_admitted(admission.outcome, admission.fault, Clock::now()));
+        return drive(machine().not_admitted(admission.outcome, admission.fault, Clock::now()));
     }
 
     template <class Action>
@@ -70,7 +70,7 @@ private:
     }
 
     Next try_once(const Call& call, const Call& again, TimePoint answer_by) {
-        if (stop_->stop_requested()) return machine_.cancelled();
+        if (stop_->stop_requested()) return machine().cancelled();
         const TimePoint sent = Clock::now();
         QuorumProgress progress{.on_late_reply = late_answer()};
         const auto reply = session_->run(hold_->key(), call, again, {answer_by, *stop_}, progress);
@@ -93,12 +93,12 @@ private:
         const Call release = release_call(*hold_, Clock::now());
         const Limit limit{votes.answer_by, *stop_};
         static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
-        return machine_.votes_returned(progress.masters);
+        return machine().votes_returned(progress.masters);
     }
 
     Next carry_out(const LetGo& let_go) {
         this->let_go();
-        result_.emplace(let_go.ask_again ? enter() : Unexpected{machine_.error()});
+        result_.emplace(let_go.ask_again ? enter() : Unexpected{machine().error()});
         return std::nullopt;
     }
 

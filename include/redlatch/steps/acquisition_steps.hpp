@@ -41,14 +41,18 @@ protected:
           lease_(lease),
           request_(request),
           acquisition_{session.new_acquisition_id(), request.through, spec.traits.watched,
-                       spec.traits.shared && spec.claim.weight == ClaimTerms::reader},
-          machine_(new_machine()) {}
+                       spec.traits.shared && spec.claim.weight == ClaimTerms::reader} {}
     ~AcquisitionSteps() = default;
 
     /// The wait begins only now.
-    void restart_clock() {
-        started_ = Clock::now();
-        machine_ = new_machine();
+    void restart_clock() { started_ = Clock::now(); }
+
+    /// What decides. Who waits for others of this process has none yet.
+    AcquisitionMachine& machine() {
+        if (machine_ == nullptr) {
+            machine_ = std::make_unique<AcquisitionMachine>(plan(), started_, seed());
+        }
+        return *machine_;
     }
 
     /// The outcome, after the observer was told of it.
@@ -69,7 +73,7 @@ protected:
                 .owner = owner_,
                 .caller = caller_,
                 .wait = request_.wait,
-                .deadline = machine_.deadline(),
+                .deadline = Attempts::deadline(request_.wait, started_),
                 .acquisition = acquisition_,
                 .handoffs = handoff_limit(),
                 .delivered_later = request_.delivered_later};
@@ -80,21 +84,21 @@ protected:
         turn_.emplace(std::move(turn));
         const bool contended = session_->contention().lately(spec_->key(), Clock::now());
         auto place = turn_->place();
-        if (!place) return machine_.admitted(nullptr, contended);
+        if (!place) return machine().admitted(nullptr, contended);
         const PassedPlace passed{.token = place->token.bytes,
                                  .traits = place->terms.traits,
                                  .unclear = place->unclear_try,
                                  .weight = place->terms.claim.weight};
         hold_ =
             std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
-        return machine_.admitted(&passed, contended);
+        return machine().admitted(&passed, contended);
     }
 
     /// The waiter before us has passed the lock on.
     AcquisitionAction take_over(std::shared_ptr<Hold> hold) {
         hold_ = std::move(hold);
         auto unreserved = reserve_renewal();
-        return machine_.handed(hold_->valid(Clock::now()), std::move(unreserved));
+        return machine().handed(hold_->valid(Clock::now()), std::move(unreserved));
     }
 
     /// Gives up the hold that the lock table has handed to us.
@@ -115,24 +119,24 @@ protected:
         if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
         Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
         hold_ = std::make_shared<Hold>(terms_, token, owner_);
-        if (auto unreserved = reserve_renewal()) return machine_.no_hold(*std::move(unreserved));
-        const Next next = machine_.hold_made(std::move(token.bytes), Clock::now());
-        hold_->open_tries = machine_.token().open_tries();
+        if (auto unreserved = reserve_renewal()) return machine().no_hold(*std::move(unreserved));
+        const Next next = machine().hold_made(std::move(token.bytes), Clock::now());
+        hold_->open_tries = machine().token().open_tries();
         return next;
     }
 
     Next carry_out(const AskForWaiters&) {
-        return machine_.waiters(turn_->has_waiters(), Clock::now());
+        return machine().waiters(turn_->has_waiters(), Clock::now());
     }
 
     Next carry_out(const TellFault&) {
-        if (machine_.fault() != nullptr) session_->tell_error(*machine_.fault());
-        turn_->set_fault(machine_.fault());
-        return machine_.fault_told(Clock::now());
+        if (machine().fault() != nullptr) session_->tell_error(*machine().fault());
+        turn_->set_fault(machine().fault());
+        return machine().fault_told(Clock::now());
     }
 
     Next carry_out(const PassPlaceOn& place) {
-        return machine_.place_passed_on(turn_->pass_place_on(place.unclear));
+        return machine().place_passed_on(turn_->pass_place_on(place.unclear));
     }
 
     Next carry_out(const KeepHold& keep) {
@@ -144,7 +148,7 @@ protected:
         hold_->begin_min_hold(Clock::now());
         if (request_.delivered_later) hold_->deliver_later();
         watch_over(keep.since);
-        return machine_.kept(turn_->finish(hold_, keep.others_wait));
+        return machine().kept(turn_->finish(hold_, keep.others_wait));
     }
 
     Next carry_out(const AcquisitionDone& done) {
@@ -159,7 +163,7 @@ protected:
         if (failed.clean_up.needed()) session_->clean_up(hold_, failed.clean_up);
         if (hold_ != nullptr) hold_->advance(Phase::held, Phase::released);
         turn_.reset();
-        result_.emplace(Unexpected{machine_.error()});
+        result_.emplace(Unexpected{machine().error()});
         return std::nullopt;
     }
 
@@ -181,23 +185,23 @@ protected:
     AcquisitionAction try_answered(const Expected<Reply, Fault>& reply, const MasterSets& masters,
                                    TimePoint sent) {
         const TimePoint now = Clock::now();
-        if (!reply) return machine_.failed(reply.error(), masters, now);
+        if (!reply) return machine().failed(reply.error(), masters, now);
         AcquireAnswer answer = decode(*reply, now);
         answer.sent = sent;
         answer.masters = masters;
-        return machine_.answered(std::move(answer), now);
+        return machine().answered(std::move(answer), now);
     }
 
     AcquisitionAction fence_answered(const Expected<Reply, Fault>& stored) {
         const TimePoint now = Clock::now();
-        if (!stored) return machine_.fence_failed(stored.error(), now);
-        return machine_.fence_stored(stored->view().integer() == 1, now);
+        if (!stored) return machine().fence_failed(stored.error(), now);
+        return machine().fence_stored(stored->view().integer() == 1, now);
     }
 
     /// A pause at the lock table has ended.
     AcquisitionAction pause_ended(LockTable::Woken woken) {
         const bool granted = woken == LockTable::Woken::granted;
-        return machine_.woken(woken, granted ? turn_->take_grant() : std::nullopt, Clock::now());
+        return machine().woken(woken, granted ? turn_->take_grant() : std::nullopt, Clock::now());
     }
 
     // ---- Nesting
@@ -208,7 +212,8 @@ protected:
     NestAction begin_nesting(std::shared_ptr<Hold> hold, std::uint64_t count) {
         hold_ = std::move(hold);
         count_ = count;
-        nesting_.emplace(machine_.attempts(), OuterHold{hold_->key(), hold_->last_end()}, lease_);
+        nesting_ = std::make_unique<Nesting>(machine().attempts(),
+                                             OuterHold{hold_->key(), hold_->last_end()}, lease_);
         auto unreserved = reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
         if (hold_->weight() != 0) return nest_claim();
@@ -282,7 +287,7 @@ protected:
 
     /// For a master that answers when the others have decided already.
     OnLateReply late_answer() const {
-        const auto& masters = machine_.token().at_masters();
+        const auto& masters = machine_->token().at_masters();
         if (masters == nullptr) return {};
         return [masters](bool answered) {
             if (answered) masters->settled();
@@ -342,21 +347,20 @@ protected:
 
     void tell_acquired() {
         if (!session_->observed()) return;
-        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine_.tries()};
+        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine().tries()};
         session_->observe([event](Observer& observer) { observer.acquired(event); });
     }
 
     void tell_timed_out() {
         if (!session_->observed()) return;
-        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine_.tries()};
+        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine().tries()};
         session_->observe([event](Observer& observer) { observer.timed_out(event); });
     }
 
 private:
-    AcquisitionMachine new_machine() const {
-        const auto seed = acquisition_.id * 0x9e3779b97f4a7c15U +
-                          static_cast<std::uint64_t>(started_.time_since_epoch().count());
-        return AcquisitionMachine{plan(), started_, seed};
+    std::uint64_t seed() const noexcept {
+        return acquisition_.id * 0x9e3779b97f4a7c15U +
+               static_cast<std::uint64_t>(started_.time_since_epoch().count());
     }
 
     AcquisitionPlan plan() const {
@@ -412,9 +416,9 @@ protected:
     const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
     const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
     const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;
-    AcquisitionMachine machine_;
+    std::unique_ptr<AcquisitionMachine> machine_{};
     std::optional<LockTableMonitor::Turn> turn_{};
-    std::optional<Nesting> nesting_{};
+    std::unique_ptr<Nesting> nesting_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
     std::uint64_t count_ = 0;       // where nested: the hold count wanted
     std::optional<Result<HoldRef>> result_{};
