@@ -17,6 +17,17 @@
 
 namespace redlatch::bench {
 
+/// A coroutine that nobody waits for.
+struct Task {
+    struct promise_type {
+        Task get_return_object() { return {}; }
+        std::suspend_never initial_suspend() noexcept { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() {}
+        void unhandled_exception() { std::terminate(); }
+    };
+};
+
 /// Where coroutines go on.
 enum class Completions {
     event_loop,  ///< on one thread: a CompletionQueue
@@ -53,16 +64,6 @@ public:
     }
 
 private:
-    struct Task {
-        struct promise_type {
-            Task get_return_object() { return {}; }
-            std::suspend_never initial_suspend() noexcept { return {}; }
-            std::suspend_never final_suspend() noexcept { return {}; }
-            void return_void() {}
-            void unhandled_exception() { std::terminate(); }
-        };
-    };
-
     Task take_and_give_back(Lock<Policy>& lock) {
         while (!stop_) {
             Result<Held> held = co_await lock.async_acquire();
