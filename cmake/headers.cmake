@@ -14,6 +14,7 @@ set(REDLATCH_HEADERS
     include/redlatch/observer.hpp
     # what a kind of lock is: its keys, its key type
     include/redlatch/core/slot.hpp
+    include/redlatch/core/key_space.hpp
     include/redlatch/policy/lock_keys.hpp
     include/redlatch/policy/lock_policy.hpp
     # core: machines that decide, without a clock, a mutex, a thread or I/O
@@ -169,6 +170,7 @@ set(REDLATCH_HEADERS
 # The Lua that policy/lua.hpp includes: installed with the headers, and none of them.
 set(REDLATCH_LUA
     include/redlatch/lua/acquire.lua
+    include/redlatch/lua/channel.lua
     include/redlatch/lua/claim_acquire.lua
     include/redlatch/lua/claim_downgrade.lua
     include/redlatch/lua/claim_extend.lua
@@ -183,6 +185,7 @@ set(REDLATCH_LUA
     include/redlatch/lua/fencing.lua
     include/redlatch/lua/force_unlock.lua
     include/redlatch/lua/inspect.lua
+    include/redlatch/lua/key_space.lua
     include/redlatch/lua/late.lua
     include/redlatch/lua/move.lua
     include/redlatch/lua/nest.lua

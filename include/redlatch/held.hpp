@@ -169,11 +169,14 @@ private:
 
 namespace detail {
 
+struct LockKeys;
+
 /// The back door of the public classes, for one another.
 struct Access {
     static const std::shared_ptr<SharedClient>& shared(const Client& client) {
         return client.shared_;
     }
+    static std::shared_ptr<const LockKeys> keys(const Client& client, std::string name);
     static Held held(std::shared_ptr<SharedClient> client, HoldRef ref, ReleaseMode release_mode) {
         return Held{std::move(client), std::move(ref), release_mode};
     }
@@ -190,6 +193,11 @@ struct Access {
 }  // namespace detail
 
 #if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE std::shared_ptr<const detail::LockKeys> detail::Access::keys(const Client& client,
+                                                                             std::string name) {
+    return std::make_shared<const LockKeys>(std::move(name), client.shared_->key_space());
+}
 
 REDLATCH_INLINE Result<Release> Held::release() noexcept {
     return release(detail::TimePoint::max());

@@ -96,7 +96,7 @@ private:
 REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
                                    const LockOptions& options, const PolicyTraits& traits)
     : spec_(check(LockSpec{.client = Access::shared(client),
-                           .keys = std::make_shared<const LockKeys>(std::move(name)),
+                           .keys = Access::keys(client, std::move(name)),
                            .traits = traits,
                            .options = options,
                            .claim = {.weight = traits.shared ? ClaimTerms::writer : 0,

@@ -329,7 +329,7 @@ REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::
     }
     for (std::string& name : names) {
         specs_.push_back(check(LockSpec{.client = Access::shared(client),
-                                        .keys = std::make_shared<const LockKeys>(std::move(name)),
+                                        .keys = Access::keys(client, std::move(name)),
                                         .traits = traits,
                                         .options = options})
                              .value());

@@ -272,6 +272,14 @@ struct ClientOptions {
     /// Default (empty): host name and process id, as `host:pid`.
     std::string client_name{};
 
+    /// What the names of the companion keys and of the channels begin with, so that the ACL of a service can be a
+    /// prefix: with `svc:locks:` and locks that are named `svc:…` it is `~svc:* &svc:*`. Any bytes but `{` and
+    /// `}`, 1 to 128 of them; no lock's name may begin with it, or with `redlatch:`, and no other key space.
+    /// All clients of a lock use the same one. Clients of two exclude each other, but know nothing of each
+    /// other's queue: who waits for a client of another key space polls, fencing tokens of two have no order,
+    /// `set_permits()` counts in one of them, and an observer gets a `warning`. Default: `redlatch:`.
+    std::string key_space = "redlatch:";
+
     /// The most connections at once for commands, at least 1; renewal has one more of its own, and
     /// so have the messages for waiters, from the first wait for another process on.
     /// There are never more than commands under way at once. Default: 64.

@@ -176,7 +176,7 @@ REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string n
                                              std::ptrdiff_t permits, const LockOptions& options,
                                              const PolicyTraits& traits)
     : spec_(check(LockSpec{.client = Access::shared(client),
-                           .keys = std::make_shared<const LockKeys>(std::move(name)),
+                           .keys = Access::keys(client, std::move(name)),
                            .traits = traits,
                            .options = options,
                            .claim = {.weight = 1, .limit = permits}})

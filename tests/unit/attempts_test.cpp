@@ -297,6 +297,14 @@ TEST(Attempts, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
     EXPECT_EQ(owner(id + ":" + std::string(100, 'n') + ":1:2"), std::string(64, 'n'));
 }
 
+TEST(Attempts, contention_by_another_key_space_shows_the_same_name) {
+    const std::string token = std::string(32, 'A') + ":n:1:2" + detail::mark_of("svc:");
+    EXPECT_EQ(detail::describe_owner(token), "n");
+    EXPECT_EQ(detail::describe_owner(token + ":min_hold"), "min_hold of n");
+    EXPECT_EQ(detail::describe_owner(token + ":ticket"), "a ticket of n");
+    EXPECT_TRUE(detail::is_ticket(token + ":ticket"));
+}
+
 TEST(Attempts, contention_by_a_min_hold_or_a_ticket_says_whose_it_is) {
     EXPECT_EQ(detail::describe_owner(std::string(32, 'A') + ":n:1:2:min_hold"), "min_hold of n");
     EXPECT_EQ(detail::describe_owner(std::string(32, 'A') + ":n:1:2:ticket"), "a ticket of n");

@@ -111,6 +111,18 @@ TEST(LockKeys, all_keys_of_a_lock_lie_in_one_slot) {
     EXPECT_GT(checked, 200);
 }
 
+TEST(LockKeys, companions_begin_with_the_key_space) {
+    const LockKeys keys{"svc:job", "svc:locks:"};
+    EXPECT_EQ(keys.lock, "svc:job");
+    EXPECT_EQ(keys.queue, "svc:locks:queue:{svc:job}");
+    EXPECT_EQ(keys.waiters, "svc:locks:waiters:{svc:job}");
+    EXPECT_EQ(keys.fence, "svc:locks:fence:{svc:job}");
+    EXPECT_EQ(keys.permits, "svc:locks:permits:{svc:job}");
+    EXPECT_EQ((LockKeys{"a{b}", "s"}.queue), "squeue::a{b}");
+    EXPECT_TRUE((LockKeys{"a{b}", "svc"}.in_one_slot()));
+    EXPECT_EQ(LockKeys::companion_patterns("svc:"), "~svc:queue:* ~svc:waiters:* ~svc:fence:*");
+}
+
 TEST(LockKeys, no_two_names_share_a_companion) {
     std::map<std::string, std::string> owner;
     for (const std::string& name : words("a{}:", 5)) {

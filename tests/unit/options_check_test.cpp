@@ -177,6 +177,24 @@ TEST(ClientOptions, busy_wait_is_short) {
     }
 }
 
+TEST(ClientOptions, key_space_is_a_prefix_without_braces) {
+    auto options = client_options();
+    EXPECT_EQ(options.key_space, "redlatch:");
+    for (const std::string& fine : {std::string{"s"}, std::string{"svc:locks:"},
+                                    std::string{"\0 \n", 3}, std::string(128, 'x')}) {
+        options.key_space = fine;
+        EXPECT_TRUE(accepted(detail::check(options)));
+    }
+    for (const std::string& bad : {std::string{}, std::string(129, 'x')}) {
+        options.key_space = bad;
+        EXPECT_TRUE(refused(detail::check(options), "key_space"));
+    }
+    for (const char* const bad : {"{", "a}", "{svc}:"}) {
+        options.key_space = bad;
+        EXPECT_TRUE(refused(detail::check(options), "brace"));
+    }
+}
+
 TEST(ClientOptions, client_name_is_printable_without_space) {
     for (const std::string& good :
          {std::string{}, std::string{"a"}, std::string{"web-1:4711!~"}, std::string(64, 'x')}) {
@@ -227,6 +245,16 @@ TEST(LockName, empty_or_too_long_or_reserved_is_refused) {
     EXPECT_TRUE(refused(check({}, std::string(1025, 'x')), "1 KiB"));
     EXPECT_TRUE(refused(check({}, "redlatch:"), "redlatch:"));
     EXPECT_TRUE(refused(check({}, "redlatch:queue:x"), "redlatch:"));
+}
+
+TEST(LockName, in_the_key_space_of_its_client_is_refused) {
+    EXPECT_TRUE(refused(detail::check_name("svc:locks:x", "svc:locks:"), "key_space"));
+    EXPECT_TRUE(refused(detail::check_name("redlatch:x", "svc:locks:"), "redlatch:"));
+    EXPECT_TRUE(accepted(detail::check_name("svc:x", "svc:locks:")));
+    auto options = client_options();
+    options.key_space = "svc:";
+    Client client{options};
+    EXPECT_THROW((Lock<>{client, "svc:x"}), LockError);
 }
 
 TEST(LockOptions, defaults_are_accepted) {

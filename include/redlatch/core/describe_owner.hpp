@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/key_space.hpp>
 #include <redlatch/error.hpp>
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The client's name in an owner's token of this library, `id:name:thread:number`; empty in others.
+/// The client's name in an owner's token of this library, `id:name:thread:number` and perhaps the mark of a
+/// key space; empty in others.
 inline std::string_view client_name_in(std::string_view token) {
     constexpr std::size_t id = 32;
     const auto is_hex = [](char c) {
@@ -18,6 +20,7 @@ inline std::string_view client_name_in(std::string_view token) {
     if (token.size() <= id || token[id] != ':') return {};
     if (!std::ranges::all_of(token.substr(0, id), is_hex)) return {};
     std::string_view name = token.substr(id + 1);
+    name.remove_suffix(mark_in(name).size());
     for (int i = 0; i < 2; ++i) {
         const std::size_t end = name.rfind(':');
         if (end == std::string_view::npos) return {};
@@ -33,6 +36,20 @@ inline constexpr std::string_view ticket_mark = ":ticket";
 
 constexpr std::string_view without(std::string_view mark, std::string_view token) {
     return token.substr(0, token.size() - mark.size());
+}
+
+/// A token without the mark of those.
+constexpr std::string_view without_marks(std::string_view token) {
+    for (const std::string_view mark : {tombstone_mark, ticket_mark}) {
+        if (token.ends_with(mark)) token = without(mark, token);
+    }
+    return token;
+}
+
+/// Whether the owner is a client of this library, of another key space than the one with that mark.
+inline bool is_of_other_key_space(std::string_view token, std::string_view mark) {
+    token = without_marks(token);
+    return mark_in(token) != mark && !client_name_in(token).empty();
 }
 
 /// Whether a token is one that `Held::detach()` moves a lock to.

@@ -44,6 +44,7 @@ if not ours and (waiting ~= 0 or not free) then
   end
 
   -- #include "queue.lua"
+  -- #include "key_space.lua"
 
   local function leave()
     redis.pcall('ZREM', queue, token)
@@ -117,10 +118,10 @@ if not ours and (waiting ~= 0 or not free) then
         return failed
       end
     end
-    -- A token of this library begins with its client's id, is no longer than this, and its release
-    -- grants. A foreign one may be anything.
+    -- A token of this library begins with its client's id and is no longer than this. A foreign one
+    -- may be anything.
     owner = owner or ''
-    local grants = string.match(owner, '^%x+:()') == 34 and 1 or 0
+    local grants = string.match(owner, '^%x+:()') == 34 and knows_queue(owner) and 1 or 0
     return {0, ttl, position, clock(), grants, string.sub(owner, 1, 160)}
   end
 

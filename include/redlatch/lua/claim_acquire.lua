@@ -16,6 +16,7 @@ local weight, limit = tonumber(ARGV[8]), tonumber(ARGV[9])
 -- #include "claims.lua"
 -- #include "claim_of.lua"
 -- #include "claim_queue.lua"
+-- #include "key_space.lua"
 
 local foreign = count()
 if foreign then
@@ -103,10 +104,19 @@ end
 keep_setting(lease)  -- one that lets nobody in is in use while somebody asks
 
 -- The claim whose end may make room, if nobody gives anything back. A writer waits for the last
--- one.
-local at = weight == all and -1 or 1
-local soonest = redis.call('ZRANGE', lock, at, at, 'WITHSCORES')
-local ttl = soonest[2] and math.max(math.ceil((soonest[2] - clock()) / 1000), 0) or -2
-local owner = string.match(soonest[1] or '', '^%d+ (.*)$') or ''
-return {0, ttl, redis.call('ZRANK', queue, token) or -1, clock(), 1, string.sub(owner, 1, 160)}
+-- one. Those near it may be of clients that do not know this queue.
+local last = weight == all
+local claims = redis.call('ZRANGE', lock, last and -16 or 1, last and -1 or 16, 'WITHSCORES')
+local at = last and #claims - 1 or 1
+local ttl = claims[at] and math.max(math.ceil((claims[at + 1] - clock()) / 1000), 0) or -2
+local owner = string.match(claims[at] or '', '^%d+ (.*)$') or ''
+local grants = 1
+for i = 1, #claims, 2 do
+  local its_owner = string.match(claims[i], '^%d+ (.*)$')
+  if its_owner and not knows_queue(its_owner) then
+    owner, grants = its_owner, 0
+  end
+end
+local place = redis.call('ZRANK', queue, token) or -1
+return {0, ttl, place, clock(), grants, string.sub(owner, 1, 160)}
 --)lua"_lua

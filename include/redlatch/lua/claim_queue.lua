@@ -3,6 +3,8 @@
 --
 -- Needs the locals `lock`, `queue`, `waiters`, `permits`, `server` and `kind`.
 
+-- #include "channel.lua"
+
 -- A waiter's terms: what it waits for, its lease, until when it counts as alive by the server's
 -- clock, whether its client is subscribed to messages, whether it wants a fencing token, its
 -- weight, and how much there may be of all, as far as its client knows.
@@ -67,8 +69,7 @@ local function grant(caller, dead)
       local alive = its_kind == kind and waiter ~= dead
         and (waiter == caller or tonumber(alive_until) > clock())
       its_weight, its_limit = tonumber(its_weight), tonumber(its_limit)
-      -- A client's tokens begin with its id, 32 hexadecimal digits.
-      local channel = 'redlatch:client:' .. string.sub(waiter, 1, 32)
+      local channel = channel_of(waiter)
       local tells = alive and is_subscribed == '1' and waiter ~= caller
       if tells and hears[channel] == nil then
         local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channel)

@@ -6,6 +6,8 @@
 -- An ACL may forbid any single command. So a waiter leaves the queue before the lock is written
 -- in its name, and nothing behind that can fail.
 
+-- #include "channel.lua"
+
 -- A waiter's terms: its lock's key type, its lease, until when it counts as alive by the
 -- server's clock, whether its client is subscribed to messages, whether it wants a fencing
 -- token.
@@ -65,8 +67,7 @@ local function grant(caller, dead)
       local its_type, its_lease, alive_until, is_subscribed, is_fenced =
         string.match(terms, '^(%a) (%d+) (%d+) (%d) (%d)$')
       local alive = its_type and tonumber(alive_until) > clock() and waiter ~= dead
-      -- A client's tokens begin with its id, 32 hexadecimal digits.
-      local channel = 'redlatch:client:' .. string.sub(waiter, 1, 32)
+      local channel = channel_of(waiter)
       local subscribers =
         alive and is_subscribed == '1' and redis.pcall('PUBSUB', 'NUMSUB', channel)
       if subscribers and subscribers[2] == 0 then

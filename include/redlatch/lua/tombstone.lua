@@ -35,9 +35,14 @@ elseif not ours then
 end
 
 -- Those in front look when the tombstone ends, if they hear of it.
-local waiting = KEYS[2] and redis.pcall('ZRANGE', KEYS[2], 0, 7) or {}
-for _, waiter in ipairs(waiting) do
-  redis.pcall('PUBLISH', 'redlatch:client:' .. string.sub(waiter, 1, 32),
+if not KEYS[2] then
+  return 1
+end
+
+-- #include "channel.lua"
+
+for _, waiter in ipairs(redis.pcall('ZRANGE', KEYS[2], 0, 7)) do
+  redis.pcall('PUBLISH', channel_of(waiter),
     string.format('0 0 - - 0 %d ', #waiter) .. waiter .. KEYS[1])
 end
 return 1

@@ -119,6 +119,16 @@ public:
     bool needs_all_keys() const noexcept { return keys_ > 1 && needs_all_keys_; }
     bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
 
+    /// Whether a text names one of the keys but the first, as the scripts do.
+    bool names_companion(std::string_view text) const {
+        Argument::Digits digits;
+        for (std::size_t i = first_key + 1; i < first_key + keys_; ++i) {
+            const std::string mark = " (" + std::string{slots_[i].bytes(digits)} + ")";
+            if (text.find(mark) != std::string_view::npos) return true;
+        }
+        return false;
+    }
+
     /// The keys but the first, each of which has that one's name in it, as patterns of an ACL.
     std::string key_patterns() const {
         Argument::Digits digits;

@@ -37,9 +37,9 @@ inline std::string encode(const Call& call, SendForm form, const Connection& con
 }
 
 /// Whether it is about the lock's own key. Of another one, the script names it.
-inline bool is_of_wrong_type(const Fault& fault, const Call& call) noexcept {
+inline bool is_of_wrong_type(const Fault& fault, const Call& call) {
     return fault.error.code == Errc::wrong_type && !call.type().empty() &&
-           fault.error.message.find(" (redlatch:") == std::string::npos;
+           !call.names_companion(fault.error.message);
 }
 
 /// Says what the server leaves out of an error: which keys its ACL has to allow, or of which type the key

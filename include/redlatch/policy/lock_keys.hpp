@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/key_space.hpp>
 #include <redlatch/core/slot.hpp>
 
 #include <string>
@@ -8,21 +9,26 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The keys of one lock: its own name, and those of its companions. In a Redis Cluster they all lie
-/// in one slot, which goes by the first `{…}` in a key that is not empty: a name without one becomes
-/// the companions' tag, a name with one brings it along. `{` or `:` behind the prefix tells the two
-/// apart, so no two names share a companion.
+/// The keys of one lock: its own name, and those of its companions, which begin with the key space. In a
+/// Redis Cluster they all lie in one slot, which goes by the first `{…}` in a key that is not empty: a name
+/// without one becomes the companions' tag, a name with one brings it along. `{` or `:` behind the prefix
+/// tells the two apart, so no two names share a companion. The scripts find the key space in the queue's key.
 struct LockKeys {
-    explicit LockKeys(std::string name)
+    explicit LockKeys(std::string name, std::string_view key_space = usual_key_space)
         : lock(std::move(name)),
-          queue(companion("redlatch:queue:", lock)),
-          waiters(companion("redlatch:waiters:", lock)),
-          fence(companion("redlatch:fence:", lock)),
-          permits(companion("redlatch:permits:", lock)) {}
+          queue(companion(key_space, "queue:", lock)),
+          waiters(companion(key_space, "waiters:", lock)),
+          fence(companion(key_space, "fence:", lock)),
+          permits(companion(key_space, "permits:", lock)) {}
 
     /// The companions of all locks, as patterns of an ACL.
-    static constexpr std::string_view companion_patterns =
-        "~redlatch:queue:* ~redlatch:waiters:* ~redlatch:fence:*";
+    static std::string companion_patterns(std::string_view key_space) {
+        std::string patterns;
+        for (const char* const kind : {"queue:", "waiters:", "fence:"}) {
+            patterns.append(patterns.empty() ? "~" : " ~").append(key_space).append(kind) += '*';
+        }
+        return patterns;
+    }
 
     std::string lock;
     std::string queue;    ///< who waits, in order
@@ -45,7 +51,9 @@ private:
         return close != std::string_view::npos && close > open + 1;
     }
 
-    static std::string companion(std::string prefix, const std::string& name) {
+    static std::string companion(std::string_view key_space, const char* kind,
+                                 const std::string& name) {
+        std::string prefix = std::string{key_space} + kind;
         return has_hash_tag(name) ? std::move(prefix) + ":" + name
                                   : std::move(prefix) + "{" + name + "}";
     }

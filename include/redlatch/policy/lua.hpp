@@ -88,6 +88,12 @@ inline constexpr std::string_view late =
 inline constexpr std::string_view ours =
 #include <redlatch/lua/ours.lua>
     ;
+inline constexpr std::string_view key_space =
+#include <redlatch/lua/key_space.lua>
+    ;
+inline constexpr std::string_view channel =
+#include <redlatch/lua/channel.lua>
+    ;
 inline constexpr std::string_view queue =
 #include <redlatch/lua/queue.lua>
     ;
@@ -106,14 +112,15 @@ inline constexpr std::string_view claim_queue =
 
 }  // namespace files
 
-/// Puts a text in the place of the line `-- #include "name"`, where a script has that.
+/// Puts a text in the place of each line `-- #include "name"` of a script.
 inline void include(std::string& script, std::string_view name, std::string_view text) {
     std::string mark = "-- #include \"";
     mark.append(name).append("\"");
-    const std::size_t at = script.find(mark);
-    if (at == script.npos) return;
-    const std::size_t line = script.rfind('\n', at) + 1;
-    script.replace(line, at + mark.size() - line, text);
+    for (std::size_t at = 0; (at = script.find(mark, at)) != script.npos;) {
+        const std::size_t line = script.rfind('\n', at) + 1;
+        script.replace(line, at + mark.size() - line, text);
+        at = line + text.size();
+    }
 }
 
 /// A script behind a line that says for which locks it is. A branch on that costs nothing that could be
@@ -130,6 +137,8 @@ inline Script compose(std::string_view line, std::string_view file, std::string_
     include(script, "claim_of.lua", files::claim_of);
     include(script, "claim_queue.lua", files::claim_queue);
     include(script, "only_on_master.lua", files::only_on_master);
+    include(script, "channel.lua", files::channel);
+    include(script, "key_space.lua", files::key_space);
     return Script{std::move(script)};
 }
 

@@ -120,6 +120,19 @@ inline Result<ClientSetup> locate(ClientOptions given) {
     return setup;
 }
 
+inline Result<void> check_key_space(const std::string& key_space) {
+    constexpr std::size_t longest = 128;
+    if (key_space.empty() || key_space.size() > longest) {
+        return Unexpected{invalid("key_space is not between 1 and 128 bytes long")};
+    }
+    if (key_space.find_first_of("{}") != std::string::npos) {
+        return Unexpected{invalid(
+            "key_space has a brace: in a Cluster the companion keys would lie in other slots "
+            "than their locks")};
+    }
+    return {};
+}
+
 /// Checks a client's options as a whole.
 inline Result<ClientSetup> check(ClientOptions given) {
     auto setup = locate(std::move(given));
@@ -135,6 +148,9 @@ inline Result<ClientSetup> check(ClientOptions given) {
     if (options.busy_wait < std::chrono::microseconds::zero() ||
         options.busy_wait > std::chrono::milliseconds{10}) {
         return Unexpected{invalid("busy_wait is not between 0 and 10 ms")};
+    }
+    if (auto fits = check_key_space(options.key_space); !fits) {
+        return Unexpected{std::move(fits).error()};
     }
     if (options.max_connections == 0) {
         return Unexpected{invalid("max_connections must be at least 1")};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/describe_owner.hpp>
 #include <redlatch/net/own_connection.hpp>
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
@@ -80,6 +81,7 @@ public:
           observer_(setup.options.observer),
           client_name_(setup.options.client_name.empty() ? default_client_name()
                                                          : setup.options.client_name),
+          key_space_(setup.options.key_space),
           token_prefix_(id_ + ":" + client_name_ + ":"),
           completions_(setup.options.completions != nullptr ? setup.options.completions->share()
                                                             : completion_threads_),
@@ -147,7 +149,21 @@ public:
         }
         token.bytes += ':';
         token.bytes += std::to_string(number);
+        token.bytes += key_space_mark_;
         return token;
+    }
+
+    /// Whether a token is of a client that does not know our queue. Tells of the first one that has a lock.
+    bool is_of_other_key_space(std::string_view token) const {
+        return detail::is_of_other_key_space(token, key_space_mark_);
+    }
+    void note_owner(const std::string& key, std::string_view owner) {
+        if (!is_of_other_key_space(owner) || told_key_space_.exchange(true)) return;
+        tell_warning(
+            {.node = several() ? "" : master_of(key).name(),
+             .message = describe_owner(owner) + " has the lock '" + printable(key) +
+                        "' with another ClientOptions::key_space: who waits here polls, and "
+                        "their fencing tokens and ours have no order"});
     }
 
     std::uint64_t new_acquisition_id() noexcept {
@@ -316,7 +332,7 @@ private:
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
-        HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key),
+        HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
                         .traits = traits_of(grant),
                         .lease = grant.ttl,
                         .drift = {},
@@ -359,7 +375,7 @@ private:
     void tell_unordered(const std::string& node) {
         tell_warning({.node = node,
                       .message = "waiters poll, and get locks in no order: the ACL has to allow " +
-                                 std::string{LockKeys::companion_patterns} +
+                                 LockKeys::companion_patterns(key_space_) +
                                  " and the commands of docs/deployment.md"});
     }
 
@@ -381,6 +397,8 @@ private:
     const std::shared_ptr<Observer> observer_;
     const std::string client_name_;
     const std::string id_ = random_id();
+    const std::string key_space_;
+    const std::string key_space_mark_ = mark_of(key_space_);
     const std::string token_prefix_;
     const std::shared_ptr<CompletionThreads> completion_threads_ =
         std::make_shared<CompletionThreads>();
@@ -388,6 +406,7 @@ private:
     std::atomic<std::uint64_t> acquisitions_{0};
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<bool> closed_{false};
+    std::atomic<bool> told_key_space_{false};
 
     Contention contention_;
 
@@ -409,7 +428,7 @@ private:
                             .command_timeout = command_timeout_,
                             .late_window = late_window()}};
     Subscriptions subscriptions_{
-        "redlatch:client:" + id_,
+        key_space_ + "client:" + id_,
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
          .listening = [this] { locks_.recheck_all(Clock::now()); },
          .is_master = [this](const Node& node) { return topology_->is_master(node); }}};

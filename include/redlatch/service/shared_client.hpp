@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -36,6 +37,8 @@ public:
 
     /// Whether all keys of a lock have to lie in one slot.
     bool has_slots() const { return setup_.is(UriParts::Kind::cluster); }
+
+    const std::string& key_space() const noexcept { return setup_.options.key_space; }
 
     /// Whether several masters decide; and the longest lease that is allowed.
     bool has_quorum() const noexcept { return setup_.masters() > 1; }

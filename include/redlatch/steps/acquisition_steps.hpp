@@ -324,7 +324,10 @@ protected:
     void decode_refusal(const Reply& reply, AcquireAnswer& answer) {
         const ReplyView view = reply.view();
         answer.refusal.ttl = std::chrono::milliseconds{*view[1].integer()};
-        if (view.size() == 6U) answer.refusal.owner = *view[5].string();
+        if (view.size() == 6U) {
+            answer.refusal.owner = *view[5].string();
+            session_->note_owner(spec_->key(), answer.refusal.owner);
+        }
         if (view.size() < 5U || *view[2].integer() < 0) return;
         answer.place = *view[2].integer();
         answer.time = view.time(ReplyShape::acquired).value_or(std::chrono::microseconds::zero());

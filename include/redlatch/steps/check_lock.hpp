@@ -58,11 +58,14 @@ inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
     return lease;
 }
 
-inline Result<void> check_name(std::string_view name) {
+inline Result<void> check_name(std::string_view name, std::string_view key_space) {
     if (name.empty()) return Unexpected{invalid("the lock's name is empty")};
     if (name.size() > longest_name) return Unexpected{invalid("the lock's name exceeds 1 KiB")};
     if (name.starts_with(reserved_prefix)) {
         return Unexpected{invalid("names that begin with redlatch: are reserved")};
+    }
+    if (name.starts_with(key_space)) {
+        return Unexpected{invalid("names that begin with the client's key_space are reserved")};
     }
     return {};
 }
@@ -129,7 +132,11 @@ inline Result<void> check_for_several(const LockSpec& spec) {
 }
 
 inline Result<LockSpec> check(LockSpec spec) {
-    if (auto name = check_name(spec.key()); !name) return Unexpected{std::move(name).error()};
+    const std::string_view key_space =
+        spec.client != nullptr ? std::string_view{spec.client->key_space()} : usual_key_space;
+    if (auto name = check_name(spec.key(), key_space); !name) {
+        return Unexpected{std::move(name).error()};
+    }
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
         return Unexpected{
             invalid("in a Cluster a name with braces needs a hash tag, {…} with something in it, "

@@ -161,6 +161,9 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
         return Unexpected{std::move(error)};
     };
     if (!is_ticket(ticket.text())) return fail(invalid("that is no ticket of Held::detach()"));
+    if (session.is_of_other_key_space(ticket.text())) {
+        return fail(invalid("the ticket is of a client with another ClientOptions::key_space"));
+    }
     if (auto fits = check_transfer(session, spec.traits); !fits) {
         return fail(std::move(fits).error());
     }
