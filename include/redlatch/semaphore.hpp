@@ -22,6 +22,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,7 @@ public:
     Result<Release> release(std::ptrdiff_t count) noexcept;
     Result<void> set_permits(std::ptrdiff_t number) const noexcept;
     Result<SemaphoreInfo> inspect() const noexcept;
+    Result<Forced> force_release(std::string_view owner) const noexcept;
 
 private:
     Result<void> keep(Result<Held> taken);
@@ -163,6 +165,13 @@ public:
 
     /// Asks the server. Blocks for at most `command_timeout`.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
+
+    /// An operator's tool: takes back what that owner, a whole token as `inspect()` shows it, has taken at once,
+    /// and lets in who waits. A living holder finds it lost at its next renewal. `absent` for an owner that
+    /// `inspect()` does not show, `invalid_argument` for none. Two commands; blocks for at most `command_timeout`.
+    Result<Forced> force_release(std::string_view owner) noexcept {
+        return impl_.force_release(owner);
+    }
 
 private:
     detail::SemaphoreImpl impl_;
@@ -280,7 +289,13 @@ REDLATCH_INLINE Result<void> SemaphoreImpl::set_permits(std::ptrdiff_t number) c
 }
 
 REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
-    return inspect_permits(spec_.client->session(), spec_);
+    Session& session = spec_.client->session();
+    return inspect_permits(session, spec_, Limit::in(session.command_timeout()));
+}
+
+REDLATCH_INLINE Result<Forced> SemaphoreImpl::force_release(std::string_view owner) const noexcept {
+    if (owner.empty()) return Unexpected{bad("no owner is given whose permits are taken back")};
+    return force_release_permits(spec_.client->session(), spec_, owner);
 }
 
 }  // namespace detail

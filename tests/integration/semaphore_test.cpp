@@ -254,6 +254,20 @@ TEST_F(SemaphoreTest, clients_with_different_numbers_go_by_their_own) {
     EXPECT_FALSE(semaphore_.try_acquire()) << "three of three are taken";
 }
 
+TEST_F(SemaphoreTest, an_operator_takes_back_what_one_owner_has) {
+    auto two = semaphore_.take({.permits = 2});
+    auto one = semaphore_.take();
+    ASSERT_TRUE(two && one);
+    auto waiting = std::async(std::launch::async, [&] { return other_.take({.permits = 2}); });
+    ASSERT_TRUE(waits(1));
+    EXPECT_EQ(other_.force_release(two->token()).value(), Forced::removed);
+    EXPECT_TRUE(waiting.get());
+    EXPECT_TRUE(one->extend(20s)) << "only that one";
+    EXPECT_EQ(other_.force_release(two->token()).value(), Forced::absent);
+    EXPECT_EQ(code_of(two->extend(20s)), Errc::lost);
+    EXPECT_EQ(code_of(other_.force_release("")), Errc::invalid_argument);
+}
+
 TEST_F(SemaphoreTest, inspect_tells_who_has_how_many) {
     auto two = semaphore_.take({.permits = 2});
     const SemaphoreInfo info = other_.inspect().value();

@@ -35,9 +35,10 @@ inline Expected<Reply, Fault> run_on_claims(Session& session, const LockSpec& sp
     return reply;
 }
 
-inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
+inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec,
+                                             const Limit& limit) {
     auto reply = run_on_claims(session, spec, spec.traits.scripts->inspect, {std::string_view{}},
-                               ReplyShape::claims, Limit::in(session.command_timeout()));
+                               ReplyShape::claims, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
     const ReplyView answer = reply->view();
     SemaphoreInfo info;
@@ -53,12 +54,26 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
 
 /// Removes the claim of one owner.
 inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
-                                         std::string_view owner, const Limit& limit) {
-    auto reply =
-        run_on_claims(session, spec, spec.traits.scripts->force_unlock,
-                      {owner, Argument::server(), ClaimTerms::reader}, ReplyShape::integer, limit);
+                                         std::string_view owner, const Limit& limit,
+                                         std::int64_t weight = ClaimTerms::reader) {
+    auto reply = run_on_claims(session, spec, spec.traits.scripts->force_unlock,
+                               {owner, Argument::server(), weight}, ReplyShape::integer, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
     return *reply->view().integer() != 0 ? Forced::removed : Forced::absent;
+}
+
+/// Takes the permits of one owner back.
+inline Result<Forced> force_release_permits(Session& session, const LockSpec& spec,
+                                            std::string_view owner) {
+    const Limit limit = Limit::in(session.command_timeout());
+    auto seen = inspect_permits(session, spec, limit);
+    if (!seen) return Unexpected{std::move(seen).error()};
+    for (const Holder& holder : seen->holders) {
+        if (holder.owner != owner) continue;
+        return force_unlock_claim(session, spec, owner, limit,
+                                  static_cast<std::int64_t>(holder.weight));
+    }
+    return Forced::absent;
 }
 
 /// Removes all who hold it now, one after the other, so that a command that is sent twice removes nobody who
