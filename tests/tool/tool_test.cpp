@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -137,7 +138,18 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"run", "job"},
         {"run", "job", "--"},
         {"run", "--", "true"},
-        {"run", "one", "two", "--", "true"},
+        {"run", "one", "one", "--", "true"},
+        {"run", "--permits", "2", "one", "two", "--", "true"},
+        {"run", "--shared", "one", "two", "--", "true"},
+        {"run", "--permits", "0", "job", "--", "true"},
+        {"run", "--permits", "two", "job", "--", "true"},
+        {"run", "--permits", "2", "--shared", "job", "--", "true"},
+        {"run", "--shared", "--exclusive", "job", "--", "true"},
+        {"run", "--at-least", "1", "--permits", "2", "job", "--", "true"},
+        {"run", "--at-least", "1", "--shared", "job", "--", "true"},
+        {"run", "--at-least", "soon", "job", "--", "true"},
+        {"run", "--key-space", "{x}", "job", "--", "true"},
+        {"run", "--key-space", "", "job", "--", "true"},
         {"run", "--wait", "soon", "job", "--", "true"},
         {"run", "--wait", "-1", "job", "--", "true"},
         {"run", "--lease", "nan", "job", "--", "true"},
@@ -318,6 +330,126 @@ TEST_F(Tool, keeps_a_dead_machines_lock_as_long_as_its_command_may_run) {
     EXPECT_EQ(tool.code(), 128 + SIGTERM);
 }
 
+// ---- Several locks, and locks of other kinds
+
+TEST_F(Tool, holds_all_of_several_locks) {
+    ToolRun tool =
+        run({"run", "b", "a", "--", "sh", "-c",
+             "echo \"$REDLATCH_NAMES\"; echo \"$REDLATCH_FENCES\"; "
+             "echo \"<${REDLATCH_NAME-none}>\"; touch " +
+                 file("up") + "; while [ ! -e " + file("go") + " ]; do sleep 0.02; done"});
+    ASSERT_TRUE(made("up"));
+    EXPECT_TRUE(raw.exists("a") && raw.exists("b"));
+    EXPECT_EQ(run({"run", "-n", "a", "--", "true"}).code(), 75);
+    EXPECT_EQ(run({"run", "-n", "c", "b", "--", "true"}).code(), 75);
+    EXPECT_FALSE(raw.exists("c")) << "all or none";
+    const std::string fences = raw.get("redlatch:fence:{b}").value_or("") + "\n" +
+                               raw.get("redlatch:fence:{a}").value_or("") + "\n";
+    std::ofstream{file("go")};
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), "b\na\n" + fences + "<none>\n");
+    EXPECT_FALSE(raw.exists("a") || raw.exists("b"));
+}
+
+TEST_F(Tool, ends_the_command_when_one_of_several_locks_is_lost) {
+    ToolRun tool = run({"run", "--lease", "0.5", "a", "b", "--", "sh", "-c",
+                        "touch " + file("up") + "; exec sleep 1000"});
+    ASSERT_TRUE(made("up"));
+    raw.del("b");
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_TRUE(eventually([&] { return !raw.exists("a"); }));
+}
+
+/// A script that shows that it runs, and ends when it is told to.
+const std::string until_told = "touch $F/$0up; while [ ! -e $F/$0go ]; do sleep 0.02; done";
+
+TEST_F(Tool, runs_as_many_at_a_time_as_there_are_permits) {
+    const auto start = [&](const std::string& name) {
+        return run({"run", "--permits", "2", "job", "--", "sh", "-c",
+                    "F=" + folder.path() + "; " + until_told + "; exit 3", name});
+    };
+    ToolRun first = start("1");
+    ToolRun second = start("2");
+    ASSERT_TRUE(made("1up") && made("2up"));
+    EXPECT_EQ(run({"run", "--permits", "2", "-n", "job", "--", "true"}).code(), 75);
+    ToolRun third = start("3");
+    ASSERT_TRUE(waits());
+    EXPECT_FALSE(exists(file("3up")));
+    std::ofstream{file("1go")};
+    EXPECT_EQ(first.code(), 3) << first.errors();
+    ASSERT_TRUE(made("3up"));
+    std::ofstream{file("2go")};
+    std::ofstream{file("3go")};
+    EXPECT_EQ(second.code(), 3);
+    EXPECT_EQ(third.code(), 3);
+    ToolRun fence = run_script("echo \"<${REDLATCH_FENCE-none}>\"", {"--permits", "2"});
+    EXPECT_EQ(fence.code(), 0);
+    EXPECT_EQ(fence.output(), "<none>\n");
+}
+
+TEST_F(Tool, shares_a_lock_with_others_or_takes_it_alone) {
+    const auto start = [&](const std::string& how, const std::string& name) {
+        return run({"run", how, "job", "--", "sh", "-c",
+                    "F=" + folder.path() + "; " + until_told + "; exit 3", name});
+    };
+    ToolRun first = start("--shared", "1");
+    ToolRun second = start("--shared", "2");
+    ASSERT_TRUE(made("1up") && made("2up"));
+    EXPECT_EQ(run({"run", "--exclusive", "-n", "job", "--", "true"}).code(), 75);
+    ToolRun alone = start("--exclusive", "3");
+    ASSERT_TRUE(waits());
+    std::ofstream{file("1go")};
+    EXPECT_EQ(first.code(), 3) << first.errors();
+    EXPECT_FALSE(exists(file("3up")));
+    std::ofstream{file("2go")};
+    EXPECT_EQ(second.code(), 3);
+    ASSERT_TRUE(made("3up"));
+    EXPECT_EQ(run({"run", "--shared", "-n", "job", "--", "true"}).code(), 75);
+    EXPECT_EQ(run({"run", "-n", "job", "--", "true"}).code(), 65) << "a lock of another kind";
+    std::ofstream{file("3go")};
+    EXPECT_EQ(alone.code(), 3);
+    EXPECT_EQ(run({"run", "--shared", "--no-fence", "job", "--", "true"}).code(), 0);
+}
+
+TEST_F(Tool, lets_nobody_in_for_a_while_whatever_the_commands_code_was) {
+    for (const std::string code : {"0", "5"}) {
+        EXPECT_EQ(run_script("exit " + code, {"--at-least", "1000"}).code(), std::stoi(code));
+        EXPECT_GT(raw.pttl("job"), 600'000);
+        EXPECT_EQ(run_script("exit 0", {"-n"}).code(), 75);
+        EXPECT_EQ(run({"break", "--yes", "job"}).code(), 0);
+        EXPECT_FALSE(raw.exists("job"));
+    }
+    EXPECT_EQ(run({"run", "--at-least", "1000", "a", "b", "--", "true"}).code(), 0);
+    EXPECT_TRUE(raw.exists("a") && raw.exists("b"));
+}
+
+TEST_F(Tool, frees_at_once_what_was_taken_for_a_command_that_did_not_run) {
+    std::ofstream{file("program")} << "neither a script nor a program\n";
+    ASSERT_EQ(::chmod(file("program").c_str(), 0700), 0);
+    for (const Words& names : {Words{"job"}, Words{"job", "other"}}) {
+        Words arguments{"run", "--at-least", "1000"};
+        arguments.insert(arguments.end(), names.begin(), names.end());
+        arguments.insert(arguments.end(), {"--", file("program")});
+        EXPECT_EQ(run(arguments).code(), 126);
+        for (const std::string& name : names) EXPECT_FALSE(raw.exists(name)) << name;
+    }
+}
+
+TEST_F(Tool, keeps_its_other_keys_in_a_key_space) {
+    const Words options{"--key-space", "svc:locks:"};
+    ToolRun tool = run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done", options);
+    ASSERT_TRUE(made("up"));
+    EXPECT_EQ(raw.keys(), (Words{"job", "svc:locks:fence:{job}"}));
+    ToolRun next = run_script("exit 4", options);
+    ASSERT_TRUE(eventually([&] { return raw.exists("svc:locks:queue:{job}"); }));
+    ToolRun shown = run({"status", "--key-space", "svc:locks:", "job"});
+    EXPECT_EQ(shown.code(), 0);
+    EXPECT_NE(shown.output().find("waiters: 1"), std::string::npos) << shown.output();
+    EXPECT_EQ(run({"break", "--yes", "--key-space", "svc:locks:", "job"}).code(), 0);
+    EXPECT_EQ(next.code(), 4);
+    EXPECT_EQ(tool.code(), 79);
+}
+
 // ---- Signals while the command runs
 
 TEST_F(Tool, passes_signals_on_to_the_whole_group) {
@@ -358,7 +490,7 @@ TEST_F(Tool, learns_the_code_of_the_command_also_where_the_end_of_children_is_ig
 
 TEST_F(Tool, notices_that_its_command_was_killed_while_it_waited) {
     raw.set("job", "somebody");
-    ToolRun tool = run_script("exit 0");
+    ToolRun tool = run_script("exit 0", {"--at-least", "1000"});
     ASSERT_TRUE(waits());
     const std::string of = "/proc/" + std::to_string(tool.process().pid()) + "/task/" +
                            std::to_string(tool.process().pid()) + "/children";
@@ -368,7 +500,7 @@ TEST_F(Tool, notices_that_its_command_was_killed_while_it_waited) {
     ::kill(command, SIGKILL);
     raw.del("job");
     EXPECT_EQ(tool.code(), 128 + SIGKILL);
-    EXPECT_FALSE(raw.exists("job"));
+    EXPECT_FALSE(raw.exists("job")) << "it did not run, so --at-least does not count";
 }
 
 TEST_F(Tool, takes_the_whole_group_with_it_when_it_is_killed) {
@@ -537,11 +669,63 @@ TEST_F(Tool, shows_who_holds_a_lock_of_any_kind) {
     ToolRun reentrant = run({"status", "nested"});
     EXPECT_EQ(reentrant.code(), 0);
     EXPECT_NE(reentrant.output().find(", 2 times, "), std::string::npos) << reentrant.output();
+}
+
+TEST_F(Tool, shows_all_holders_of_what_several_may_hold) {
+    Client client{server.uri()};
+    Client other{server.uri()};
+    Lock<Shared> read{client, "read"};
+    Lock<Shared> also{other, "read"};
+    Lock<Shared> write{client, "write"};
+    auto first = read.acquire_shared();
+    auto second = also.acquire_shared();
+    auto writer = write.acquire();
+    ToolRun shared = run({"status", "read"});
+    EXPECT_EQ(shared.code(), 0) << shared.errors();
+    const std::string output = shared.output();
+    EXPECT_TRUE(output.starts_with("holders: 2, waiters: 0\nread by ")) << output;
+    EXPECT_NE(output.find("\nread by " + first->token() + ", for at most "), std::string::npos);
+    EXPECT_NE(output.find("\nread by " + second->token() + ", for at most "), std::string::npos);
+    ToolRun written = run({"status", "--json", "write"});
+    EXPECT_EQ(written.code(), 0);
+    EXPECT_TRUE(written.output().starts_with(
+        "{\"name\":\"write\",\"held\":true,\"kind\":\"shared\",\"holders\":[{\"owner\":\"" +
+        writer->token() + "\",\"writes\":true,\"ttl_ms\":"))
+        << written.output();
+    EXPECT_TRUE(written.output().ends_with("}],\"waiters\":0}\n")) << written.output();
+
+    Semaphore<> gpus{client, "gpus", 4};
+    auto two = gpus.take({.permits = 2});
+    auto one = gpus.take();
+    ToolRun unset = run({"status", "gpus"});
+    EXPECT_EQ(unset.code(), 0) << unset.errors();
+    EXPECT_TRUE(unset.output().starts_with("permits taken: 3, waiters: 0\n")) << unset.output();
+    EXPECT_NE(unset.output().find("\n2 by " + two->token() + ", for at most "), std::string::npos);
+    EXPECT_TRUE(gpus.set_permits(5));
+    EXPECT_TRUE(run({"status", "gpus"}).code() == 0);
+    ToolRun json = run({"status", "--json", "gpus"});
+    EXPECT_EQ(json.code(), 0);
+    EXPECT_TRUE(json.output().starts_with(
+        "{\"name\":\"gpus\",\"held\":true,\"kind\":\"semaphore\",\"permits\":5,\"taken\":3,"
+        "\"holders\":[{\"owner\":"))
+        << json.output();
+}
+
+TEST_F(Tool, takes_away_what_several_hold_from_those_it_is_told) {
+    Client client{server.uri()};
+    Semaphore<> gpus{client, "gpus", 4};
+    auto first = gpus.take({.permits = 2});
+    auto second = gpus.take();
+    const Terminal terminal;
+    ToolRun asked = run({"break", "gpus"}, with_terminal, terminal.input());
+    terminal.type("y\nn\n");
+    EXPECT_EQ(asked.code(), 0) << asked.errors();
+    EXPECT_EQ(gpus.inspect()->holders.size(), 1U) << asked.output();
+    EXPECT_EQ(run({"break", "--yes", "gpus"}).code(), 0);
+    EXPECT_EQ(run({"status", "gpus"}).code(), 1);
 
     Lock<Shared> read{client, "read"};
     read.lock_shared();
-    ToolRun shared = run({"status", "read"});
-    EXPECT_EQ(shared.code(), 0) << shared.errors();
     EXPECT_EQ(run({"break", "--yes", "read"}).code(), 0);
     EXPECT_EQ(run({"status", "read"}).code(), 1);
 }

@@ -2,26 +2,34 @@
 
 #include <redlatch/redlatch.hpp>
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tool {
 
-/// A lock of whatever kind it is: asks as one kind, and where the key turns out to be of another, as that.
-template <class Ask>
-auto with_any_lock(redlatch::Client& client, const std::string& name, Ask ask) {
-    redlatch::Lock<redlatch::Simple> simple{client, name};
-    auto answer = ask(simple);
-    if (answer || answer.error().code != redlatch::Errc::wrong_type) return answer;
-    redlatch::Lock<redlatch::Reentrant> reentrant{client, name};
-    auto other = ask(reentrant);
-    if (!other && other.error().code == redlatch::Errc::wrong_type) {
-        redlatch::Lock<redlatch::Shared> shared{client, name};
-        other = ask(shared);
-    }
-    const bool neither = !other && other.error().code == redlatch::Errc::wrong_type;
-    return neither ? answer : other;
-}
+/// What there may be under a name.
+enum class Kind { simple, reentrant, shared, semaphore };
+
+/// What there is.
+struct Seen {
+    Kind kind = Kind::simple;
+    std::vector<redlatch::Holder> holders;         ///< nobody where it is free
+    std::uint64_t count = 0;                       ///< holds, holders, or permits taken
+    std::optional<std::uint64_t> permits;          ///< of a semaphore, where that was set
+    std::optional<std::chrono::milliseconds> ttl;  ///< until the last one's end, if there is one
+    std::uint64_t waiters = 0;
+};
+
+/// Asks for one kind after the other, until it is that.
+redlatch::Result<Seen> look_at(redlatch::Client& client, const std::string& name);
+
+/// Takes it away from one of the holders, and from nobody else.
+redlatch::Result<redlatch::Forced> take_from(redlatch::Client& client, const std::string& name,
+                                             Kind kind, const std::string& owner);
 
 /// Bytes as text for a terminal: all but printable ASCII as `\xNN`.
 std::string printable(std::string_view bytes);

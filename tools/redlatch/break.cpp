@@ -31,25 +31,27 @@ int take_away(const Settings& settings) {
         complain(settings, "without a terminal to ask at, --yes has to be given");
         return settings.codes.of(Failure::usage);
     }
+    const std::string& name = settings.names.front();
     redlatch::Client client = make_client(settings);
-    const auto info =
-        with_any_lock(client, settings.name, [](auto& lock) { return lock.inspect(); });
-    if (!info) return failed(settings, info.error());
-    if (!info->locked) {
+    const auto seen = look_at(client, name);
+    if (!seen) return failed(settings, seen.error());
+    if (seen->holders.empty()) {
         std::puts("free");
         return 0;
     }
-    if (!settings.yes && !user_agrees(settings.name, info->owner)) {
-        complain(settings, "nothing was done");
-        return settings.codes.of(Failure::busy);
+    bool taken = false;
+    for (const redlatch::Holder& holder : seen->holders) {
+        if (!settings.yes && !user_agrees(name, holder.owner)) continue;
+        taken = true;
+        const auto forced = take_from(client, name, seen->kind, holder.owner);
+        if (!forced) return failed(settings, forced.error());
+        const bool removed = *forced == redlatch::Forced::removed;
+        std::puts(removed ? ("taken from " + printable(holder.owner)).c_str()
+                          : "that holder had already let it go");
     }
-    const auto forced = with_any_lock(
-        client, settings.name, [&info](auto& lock) { return lock.force_unlock(info->owner); });
-    if (!forced) return failed(settings, forced.error());
-    const bool removed = *forced == redlatch::Forced::removed;
-    std::puts(removed ? ("taken from " + printable(info->owner)).c_str()
-                      : "that holder had already let it go");
-    return 0;
+    if (taken) return 0;
+    complain(settings, "nothing was done");
+    return settings.codes.of(Failure::busy);
 }
 
 }  // namespace tool

@@ -22,6 +22,7 @@ namespace {
 
 constexpr char word_to_start = 's';
 constexpr char word_to_let_go = 'q';
+constexpr std::string_view is_executed{"x"};
 
 struct Pipe {
     Descriptor read;
@@ -85,16 +86,19 @@ void Descriptor::reset(int fd) noexcept {
 
 Child::Child(const Options& options) : in_foreground_(options.in_foreground) {
     Pipe word = make_pipe();
+    Pipe report = make_pipe();
     Pipe alive = make_pipe();
     pid_ = fork_or_throw();
     if (pid_ == 0) {
         ::setpgid(0, 0);
         word.write.reset();
         alive.write.reset();
-        become_command(options, std::move(word.read));
+        become_command(options, std::move(word.read), std::move(report.write));
     }
     ::setpgid(pid_, pid_);  // both do it: neither waits for the other
     word_ = std::move(word.write);
+    report_ = std::move(report.read);
+    report.write.reset();
     try {
         watcher_ = fork_or_throw();
     } catch (...) {
@@ -118,7 +122,7 @@ Child::~Child() {
     ::waitpid(pid_, nullptr, 0);
 }
 
-void Child::become_command(const Options& options, Descriptor word) const {
+void Child::become_command(const Options& options, Descriptor word, Descriptor report) const {
     const std::string variables = read_all(word.get());
     if (variables.empty() || variables.front() != word_to_start) ::_exit(0);
     ::unsetenv("REDLATCH_URI");  // it may have a password
@@ -136,8 +140,10 @@ void Child::become_command(const Options& options, Descriptor word) const {
         argv.push_back(const_cast<char*>(argument.c_str()));
     }
     argv.push_back(nullptr);
+    write_all(report.get(), is_executed);
     ::execv(options.path.c_str(), argv.data());
     const int error = errno;
+    write_all(report.get(), "-");
     std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),
                  std::strerror(error));
     ::_exit(error == ENOENT ? not_found : not_executable);
@@ -166,6 +172,10 @@ void Child::start(const std::vector<std::string>& variables) {
     for (const std::string& variable : variables) word.append(variable).append(1, '\0');
     write_all(word_.get(), word);
     word_.reset();
+}
+
+bool Child::never_ran() const {
+    return read_all(report_.get()) != is_executed;
 }
 
 void Child::send(int signal) const noexcept {

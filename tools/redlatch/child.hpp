@@ -54,6 +54,9 @@ public:
     /// first makes its group the terminal's.
     void start(const std::vector<std::string>& variables);
 
+    /// Once it is over: whether it could not be executed, or died before it was told to start.
+    bool never_ran() const;
+
     /// To the whole group.
     void send(int signal) const noexcept;
 
@@ -65,14 +68,16 @@ public:
     void give_terminal() const noexcept;
 
 private:
-    [[noreturn]] void become_command(const Options& options, Descriptor word) const;
+    [[noreturn]] void become_command(const Options& options, Descriptor word,
+                                     Descriptor report) const;
     [[noreturn]] static void watch(int pipe);
 
     ::pid_t pid_ = -1;
     ::pid_t watcher_ = -1;
     bool in_foreground_ = false;
-    Descriptor word_;   // to the command: start, and with which variables
-    Descriptor alive_;  // to the watcher: closed when this process ends
+    Descriptor word_;    // to the command: start, and with which variables
+    Descriptor report_;  // from it: that it begins to be executed, and that it could not be
+    Descriptor alive_;   // to the watcher: closed when this process ends
 };
 
 /// The path of the program that a shell would execute for `name`. Where there is none: empty, and `code`

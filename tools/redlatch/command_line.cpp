@@ -17,7 +17,17 @@ namespace tool {
 namespace {
 
 /// Options without a short form.
-enum LongOption { option_no_fence = 256, option_stoppable, option_json, option_uri_file };
+enum LongOption {
+    option_no_fence = 256,
+    option_stoppable,
+    option_json,
+    option_uri_file,
+    option_key_space,
+    option_at_least,
+    option_shared,
+    option_exclusive,
+    option_permits
+};
 
 struct VerbOptions {
     const char* short_options;
@@ -33,6 +43,11 @@ const VerbOptions& options_of(Verb verb) {
                                      {"kill-after", required_argument, nullptr, 'k'},
                                      {"uri", required_argument, nullptr, 'u'},
                                      {"uri-file", required_argument, nullptr, option_uri_file},
+                                     {"key-space", required_argument, nullptr, option_key_space},
+                                     {"at-least", required_argument, nullptr, option_at_least},
+                                     {"shared", no_argument, nullptr, option_shared},
+                                     {"exclusive", no_argument, nullptr, option_exclusive},
+                                     {"permits", required_argument, nullptr, option_permits},
                                      {"no-fence", no_argument, nullptr, option_no_fence},
                                      {"stoppable", no_argument, nullptr, option_stoppable},
                                      {"exit-code", required_argument, nullptr, 'E'},
@@ -42,6 +57,7 @@ const VerbOptions& options_of(Verb verb) {
     static const VerbOptions of_status{"+:u:E:q",
                                        {{"uri", required_argument, nullptr, 'u'},
                                         {"uri-file", required_argument, nullptr, option_uri_file},
+                                        {"key-space", required_argument, nullptr, option_key_space},
                                         {"json", no_argument, nullptr, option_json},
                                         {"exit-code", required_argument, nullptr, 'E'},
                                         {"quiet", no_argument, nullptr, 'q'},
@@ -49,6 +65,7 @@ const VerbOptions& options_of(Verb verb) {
     static const VerbOptions of_break{"+:u:E:qy",
                                       {{"uri", required_argument, nullptr, 'u'},
                                        {"uri-file", required_argument, nullptr, option_uri_file},
+                                       {"key-space", required_argument, nullptr, option_key_space},
                                        {"yes", no_argument, nullptr, 'y'},
                                        {"exit-code", required_argument, nullptr, 'E'},
                                        {"quiet", no_argument, nullptr, 'q'},
@@ -67,6 +84,16 @@ std::chrono::milliseconds seconds(std::string_view option, const std::string& te
         throw UsageError{"'" + text + "' is no number of seconds for " + std::string{option}};
     }
     return std::chrono::milliseconds{std::llround(value * 1000)};
+}
+
+std::ptrdiff_t permits_of(const std::string& text) {
+    std::ptrdiff_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc{} || stopped != end || number < 1) {
+        throw UsageError{"'" + text + "' is no number of permits"};
+    }
+    return number;
 }
 
 void set_exit_code(const std::string& text, ExitCodes& codes) {
@@ -139,9 +166,9 @@ public:
         }
     }
 
-    /// The lock's name and, behind `--`, the command.
+    /// The locks' names and, behind `--`, the command.
     void read_operands() {
-        std::vector<std::string> names;
+        std::vector<std::string>& names = settings_->names;
         int next = ::optind;
         const bool dashes_before = next > 1 && std::string_view{argv_[next - 1]} == "--";
         bool command = dashes_before;
@@ -159,11 +186,30 @@ public:
             names = std::exchange(settings_->command, {});
         }
         if (names.empty()) throw UsageError{"the lock's name is missing"};
-        if (names.size() > 1)
+        if (names.size() > 1 && settings_->verb != Verb::run) {
             throw UsageError{"one lock's name is expected, '" + names[1] + "' is a second one"};
-        settings_->name = names.front();
+        }
         if (settings_->verb == Verb::run && settings_->command.empty()) {
             throw UsageError{"the command is missing; it stands behind '--'"};
+        }
+    }
+
+    /// What cannot be asked for at once.
+    void check_kind() const {
+        const bool shared = settings_->sharing != Sharing::none;
+        if (settings_->permits && shared) {
+            throw UsageError{"--permits is for a semaphore, which is not shared or exclusive"};
+        }
+        if (!settings_->permits && !shared) return;
+        if (settings_->names.size() > 1) {
+            throw UsageError{
+                "several names are taken as plain locks, without --permits, --shared "
+                "and --exclusive"};
+        }
+        if (settings_->at_least > std::chrono::milliseconds::zero()) {
+            throw UsageError{
+                "--at-least is for plain locks, without --permits, --shared and "
+                "--exclusive"};
         }
     }
 
@@ -189,9 +235,21 @@ private:
             case option_no_fence: settings_->fenced = false; break;
             case option_stoppable: settings_->stoppable = true; break;
             case option_json: settings_->json = true; break;
+            case option_key_space: settings_->key_space = argument; break;
+            case option_at_least: settings_->at_least = seconds("--at-least", argument); break;
+            case option_permits: settings_->permits = permits_of(argument); break;
+            case option_shared: share(Sharing::reads); break;
+            case option_exclusive: share(Sharing::writes); break;
             case ':': throw UsageError{as_given(argv_[::optind - 1], ::optopt) + " needs a value"};
             default: throw UsageError{"there is no option " + unknown_option()};
         }
+    }
+
+    void share(Sharing how) {
+        if (settings_->sharing != Sharing::none && settings_->sharing != how) {
+            throw UsageError{"--shared and --exclusive exclude each other"};
+        }
+        settings_->sharing = how;
     }
 
     /// Of a word with several short options, the one that there is not.
@@ -223,22 +281,25 @@ void read_command_line(int argc, char** argv, Settings& settings) {
     Reader reader{argc - 1, argv + 1, settings};
     reader.read_options();
     reader.read_operands();
+    reader.check_kind();
     reader.complete_uris();
 }
 
 const char* help_text() {
-    return R"(Usage: redlatch run [options] NAME -- COMMAND [ARG...]
+    return R"(Usage: redlatch run [options] NAME... -- COMMAND [ARG...]
        redlatch status [--json] NAME
        redlatch break [--yes] NAME
 
-run     holds the lock NAME while COMMAND runs, and ends with its exit code
+run     holds the lock NAME while COMMAND runs, and ends with its exit code; of several names all
+        or none
 status  says who holds the lock; ends with 0 where it is held, with 1 where it is free
-break   takes the lock away from its present holder
+break   takes the lock away from its present holders
 
 Which Redis:
   -u, --uri URI          the server; several times: several masters, a majority decides
       --uri-file FILE    the file that has the URIs, one a line
                          Without both: the environment's REDLATCH_URI, else redis://127.0.0.1:6379
+      --key-space PREFIX what the keys beside the lock's own begin with; default redlatch:
 Options of run (times in seconds, fractions too):
   -w, --wait SECONDS     give up after that long; default: wait without limit
   -n, --no-wait          try once
@@ -246,6 +307,10 @@ Options of run (times in seconds, fractions too):
                          renewed while COMMAND runs.
   -k, --kill-after SECONDS
                          after a loss COMMAND gets TERM, and KILL that long after; default 10
+      --at-least SECONDS nobody gets the lock until that long after it was taken
+      --shared           take the lock with others that say --shared
+      --exclusive        take such a lock alone
+      --permits N        run N such commands at a time: a semaphore
       --no-fence         take no fencing token
       --stoppable        let the terminal's stop key stop COMMAND, with the lock held
   -v, --verbose          say what happens
@@ -256,7 +321,8 @@ Options of all:
   -q, --quiet            say nothing on standard error
       --help, --version
 
-COMMAND sees REDLATCH_NAME, REDLATCH_TOKEN and REDLATCH_FENCE.
+COMMAND sees REDLATCH_NAME, REDLATCH_TOKEN and REDLATCH_FENCE; of several names REDLATCH_NAMES and
+REDLATCH_FENCES, one a line.
 )";
 }
 

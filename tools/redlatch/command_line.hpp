@@ -4,6 +4,8 @@
 #include <redlatch/redlatch.hpp>
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -12,15 +14,22 @@ namespace tool {
 
 enum class Verb { run, status, remove, help, version };
 
+/// Of a lock that many may read and one may write: how it is taken.
+enum class Sharing { none, reads, writes };
+
 /// What the user asks for.
 struct Settings {
     Verb verb = Verb::help;
-    std::string name;                  ///< the lock's
+    std::vector<std::string> names;    ///< the locks'; one but for `run`
     std::vector<std::string> command;  ///< `run`: the program and its arguments
     std::vector<std::string> uris;
     redlatch::Wait wait = redlatch::Wait::unlimited();
     std::chrono::milliseconds lease{std::chrono::seconds{10}};
     std::chrono::milliseconds kill_after{std::chrono::seconds{10}};
+    std::chrono::milliseconds at_least{0};
+    std::optional<std::ptrdiff_t> permits;  ///< a semaphore of so many
+    Sharing sharing = Sharing::none;
+    std::optional<std::string> key_space;
     bool fenced = true;
     bool stoppable = false;  ///< a stop signal from the terminal stops the command
     bool json = false;

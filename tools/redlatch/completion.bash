@@ -10,17 +10,18 @@ _redlatch() {
     done
     case $previous in
         --uri-file) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-        -u | --uri | -w | --wait | -l | --lease | -k | --kill-after | -E | --exit-code) return ;;
+        -u | --uri | --key-space | -w | --wait | -l | --lease | -k | --kill-after | --at-least | --permits) return ;;
+        -E | --exit-code) return ;;
     esac
     local words
     if ((COMP_CWORD == 1)); then
         words='run status break --help --version'
     else
         case ${COMP_WORDS[1]} in
-            run) words='--wait --no-wait --lease --kill-after --uri --uri-file --no-fence --stoppable
-                --exit-code --quiet --verbose --help --' ;;
-            status) words='--json --uri --uri-file --exit-code --quiet --help' ;;
-            break) words='--yes --uri --uri-file --exit-code --quiet --help' ;;
+            run) words='--wait --no-wait --lease --kill-after --at-least --shared --exclusive --permits
+                --uri --uri-file --key-space --no-fence --stoppable --exit-code --quiet --verbose --help --' ;;
+            status) words='--json --uri --uri-file --key-space --exit-code --quiet --help' ;;
+            break) words='--yes --uri --uri-file --key-space --exit-code --quiet --help' ;;
             *) return ;;
         esac
     fi

@@ -17,7 +17,9 @@ namespace tool {
 redlatch::Client make_client(const Settings& settings) {
     redlatch::ClientOptions options;
     options.uris.assign(settings.uris.begin(), settings.uris.end());
-    options.longest_lease = std::max(options.longest_lease, settings.lease + settings.kill_after);
+    options.longest_lease =
+        std::max({options.longest_lease, settings.lease + settings.kill_after, settings.at_least});
+    if (settings.key_space) options.key_space = *settings.key_space;
 #if defined(REDLATCH_TOOL_TLS)
     const auto is_tls = [](const std::string& uri) { return uri.starts_with("rediss"); };
     if (std::ranges::any_of(settings.uris, is_tls)) options.tls = redlatch::tls({});

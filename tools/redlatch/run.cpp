@@ -10,12 +10,16 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace tool {
 
@@ -24,9 +28,46 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using redlatch::Fenced;
 using redlatch::Held;
+using redlatch::HeldSet;
+using redlatch::Lock;
+using redlatch::LockSet;
 using redlatch::Result;
+using redlatch::Shared;
 using redlatch::Simple;
+using redlatch::Unexpected;
 using redlatch::Watchdog;
+
+/// What the command runs under: one lock, or several.
+class Holding {
+public:
+    Holding(Held held) : what_(std::move(held)) {}
+    Holding(HeldSet held) : what_(std::move(held)) {}
+
+    bool held() const {
+        return std::visit([](const auto& held) { return held.held(); }, what_);
+    }
+    std::stop_token lost() const {
+        return std::visit([](const auto& held) { return held.lost(); }, what_);
+    }
+    Result<redlatch::Release> release() {
+        return std::visit([](auto& held) { return held.release(); }, what_);
+    }
+    /// Of one lock.
+    std::string token() const { return std::get<Held>(what_).token(); }
+    std::uint64_t fence(const std::string& name) const {
+        if (const auto* const one = std::get_if<Held>(&what_)) return one->fence();
+        return std::get<HeldSet>(what_).fence(name);
+    }
+
+private:
+    std::variant<Held, HeldSet> what_;
+};
+
+template <class Taken>
+Result<Holding> as_holding(Result<Taken> taken) {
+    if (!taken) return Unexpected{std::move(taken).error()};
+    return Holding{*std::move(taken)};
+}
 
 /// Waits for the lock on a thread of its own, so that signals are heard meanwhile.
 class Acquisition {
@@ -34,8 +75,11 @@ public:
     explicit Acquisition(const Settings& settings)
         : settings_(&settings), client_(make_client(settings)) {
         thread_ = std::thread{[this] {
-            result_.emplace(settings_->fenced ? acquire<Watchdog<Fenced<Simple>>>()
-                                              : acquire<Watchdog<Simple>>());
+            try {
+                result_.emplace(acquire());
+            } catch (const redlatch::LockError& error) {
+                result_.emplace(Unexpected{error.error()});
+            }
             over_.set();
         }};
     }
@@ -52,25 +96,76 @@ public:
     int descriptor() const noexcept { return over_.descriptor(); }
 
     /// Waits for it.
-    Result<Held>& result() {
+    Result<Holding>& result() {
         join();
         return *result_;
     }
 
-private:
-    template <class Policy>
-    Result<Held> acquire() {
-        try {
-            redlatch::Lock<Policy> lock{
-                client_,
-                settings_->name,
-                {.lease = settings_->lease, .lock_delay = settings_->kill_after}};
-            return lock.acquire({.wait = settings_->wait,
-                                 .stop = stop_.get_token(),
-                                 .owner = redlatch::Owner::hold});
-        } catch (const redlatch::LockError& error) {
-            return redlatch::Unexpected{error.error()};
+    /// Releases what was taken for a command that did not run: `--at-least` does not count then.
+    void free_at_once() {
+        if (!*result_) return;
+        Holding& holding = **result_;
+        if (settings_->at_least > std::chrono::milliseconds::zero()) {
+            const auto owners = owners_of_all();
+            const bool are_ours = holding.held();
+            for (const auto& [name, owner] : owners) {
+                if (!are_ours) break;
+                static_cast<void>(Lock<Simple>{client_, name}.force_unlock(owner));
+            }
         }
+        static_cast<void>(holding.release());
+    }
+
+private:
+    Result<Holding> acquire() {
+        if (settings_->permits) return take_permit();
+        if (settings_->sharing == Sharing::none) {
+            return settings_->fenced ? acquire<Fenced<Simple>>() : acquire<Simple>();
+        }
+        return settings_->fenced ? share<Fenced<Shared>>() : share<Shared>();
+    }
+
+    template <class Policy>
+    Result<Holding> acquire() {
+        if (settings_->names.size() == 1) {
+            return as_holding(
+                Lock<Watchdog<Policy>>{client_, name(), lock_options()}.acquire(how()));
+        }
+        return as_holding(
+            LockSet<Watchdog<Policy>>{client_, settings_->names, lock_options()}.acquire(how()));
+    }
+
+    template <class Policy>
+    Result<Holding> share() {
+        Lock<Watchdog<Policy>> lock{client_, name(), lock_options()};
+        const bool reads = settings_->sharing == Sharing::reads;
+        return as_holding(reads ? lock.acquire_shared(how()) : lock.acquire(how()));
+    }
+
+    Result<Holding> take_permit() {
+        redlatch::Semaphore<> semaphore{client_, name(), *settings_->permits, lock_options()};
+        return as_holding(semaphore.take({.wait = settings_->wait, .stop = stop_.get_token()}));
+    }
+
+    const std::string& name() const { return settings_->names.front(); }
+
+    /// Of those that can be asked for.
+    std::vector<std::pair<std::string, std::string>> owners_of_all() {
+        std::vector<std::pair<std::string, std::string>> owners;
+        for (const std::string& name : settings_->names) {
+            const auto seen = Lock<Simple>{client_, name}.inspect();
+            if (seen && seen->locked) owners.emplace_back(name, seen->owner);
+        }
+        return owners;
+    }
+
+    redlatch::LockOptions lock_options() const {
+        return {.lease = settings_->lease,
+                .lock_delay = settings_->kill_after,
+                .min_hold = settings_->at_least};
+    }
+    redlatch::AcquireOptions how() const {
+        return {.wait = settings_->wait, .stop = stop_.get_token(), .owner = redlatch::Owner::hold};
     }
 
     void join() {
@@ -81,7 +176,7 @@ private:
     redlatch::Client client_;
     std::stop_source stop_;
     Event over_;
-    std::optional<Result<Held>> result_;
+    std::optional<Result<Holding>> result_;
     std::thread thread_;
 };
 
@@ -109,10 +204,10 @@ public:
     int go() {
         acquisition_ = std::make_unique<Acquisition>(*settings_);
         if (const auto code = wait_for_lock()) return *code;
-        Held& held = *acquisition_->result();
+        Holding& held = *acquisition_->result();
         std::stop_callback on_loss{held.lost(), [this] { lost_.set(); }};
         if (!held.held()) return lost_before_start();
-        say("acquired, fence " + std::to_string(held.fence()));
+        say(is_fenced() ? "acquired, fence " + fences(held, ", ") : "acquired");
         child_.start(variables(held));
         const int status = supervise();
         child_.take_terminal();
@@ -134,8 +229,11 @@ private:
             }
             over = is_readable(acquisition_->descriptor());
         }
-        const Result<Held>& result = acquisition_->result();
-        if (ended_by) return ended_by_signal(*ended_by);  // what was obtained is released
+        const Result<Holding>& result = acquisition_->result();
+        if (ended_by) {
+            acquisition_->free_at_once();
+            return ended_by_signal(*ended_by);
+        }
         if (result) return std::nullopt;
         complain(*settings_, result.error().describe());
         return settings_->codes.of(result.error());
@@ -146,10 +244,25 @@ private:
         return settings_->codes.of(Failure::lost);
     }
 
-    std::vector<std::string> variables(const Held& held) const {
-        std::vector<std::string> all{"REDLATCH_NAME=" + settings_->name,
-                                     "REDLATCH_TOKEN=" + held.token()};
-        if (settings_->fenced) all.push_back("REDLATCH_FENCE=" + std::to_string(held.fence()));
+    bool is_fenced() const { return settings_->fenced && !settings_->permits; }
+
+    /// The fencing tokens of all names.
+    std::string fences(const Holding& held, const char* between) const {
+        std::string text;
+        for (const std::string& name : settings_->names) {
+            text += (text.empty() ? "" : between) + std::to_string(held.fence(name));
+        }
+        return text;
+    }
+
+    std::vector<std::string> variables(const Holding& held) const {
+        const std::vector<std::string>& names = settings_->names;
+        const std::string plural = names.size() == 1 ? "" : "S";
+        std::string all_names = names.front();
+        for (std::size_t i = 1; i < names.size(); ++i) all_names += "\n" + names[i];
+        std::vector<std::string> all{"REDLATCH_NAME" + plural + "=" + all_names};
+        if (names.size() == 1) all.push_back("REDLATCH_TOKEN=" + held.token());
+        if (is_fenced()) all.push_back("REDLATCH_FENCE" + plural + "=" + fences(held, "\n"));
         return all;
     }
 
@@ -207,7 +320,12 @@ private:
 
     // ---- Afterwards
 
-    int finish(Held& held, int status) {
+    int finish(Holding& held, int status) {
+        if (!is_lost_ && child_.never_ran()) {
+            acquisition_->free_at_once();
+            child_.detach_group();
+            return code_of(status);
+        }
         const Result<redlatch::Release> released = held.release();
         const bool expired = released && *released != redlatch::Release::released;
         if (!is_lost_ && expired) {
@@ -220,6 +338,10 @@ private:
             return settings_->codes.of(Failure::lost);
         }
         child_.detach_group();
+        return code_of(status);
+    }
+
+    static int code_of(int status) {
         return WIFSIGNALED(status) ? ended_by_signal(WTERMSIG(status)) : WEXITSTATUS(status);
     }
 

@@ -1,7 +1,9 @@
 #include "any_lock.hpp"
 #include "verbs.hpp"
 
+#include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -34,25 +36,79 @@ std::string quoted(std::string_view bytes) {
     return text + '"';
 }
 
-std::string json(const std::string& name, const redlatch::LockInfo& info) {
-    std::string text =
-        "{\"name\":" + quoted(name) + ",\"held\":" + (info.locked ? "true" : "false");
-    if (info.locked) {
-        text += ",\"owner\":" + quoted(info.owner) +
-                ",\"hold_count\":" + std::to_string(info.hold_count) + ",\"ttl_ms\":" +
-                (info.ttl ? std::to_string(info.ttl->count()) : std::string{"null"});
-    }
-    return text + ",\"waiters\":" + std::to_string(info.waiters) + "}";
+std::string number_or_null(const std::optional<std::chrono::milliseconds>& time) {
+    return time ? std::to_string(time->count()) : "null";
 }
 
-std::string plain(const redlatch::LockInfo& info) {
-    const std::string waiters = "waiters: " + std::to_string(info.waiters);
-    if (!info.locked) return "free, " + waiters;
-    std::string text = "held by " + printable(info.owner);
-    if (info.hold_count > 1) text += ", " + std::to_string(info.hold_count) + " times";
-    text += info.ttl ? ", for at most " + std::to_string(info.ttl->count()) + " ms"
-                     : std::string{", without an end"};
-    return text + ", " + waiters;
+std::string json_of(const redlatch::Holder& holder, Kind kind) {
+    const std::string how = kind == Kind::semaphore
+                                ? "\"permits\":" + std::to_string(holder.weight)
+                                : std::string{"\"writes\":"} + (holder.writes ? "true" : "false");
+    return "{\"owner\":" + quoted(holder.owner) + "," + how +
+           ",\"ttl_ms\":" + std::to_string(holder.ttl.count()) + "}";
+}
+
+/// Of those that several may hold.
+std::string json_of_holders(const Seen& seen) {
+    std::string text = ",\"kind\":";
+    if (seen.kind == Kind::semaphore) {
+        text += "\"semaphore\",\"permits\":" +
+                (seen.permits ? std::to_string(*seen.permits) : std::string{"null"}) +
+                ",\"taken\":" + std::to_string(seen.count);
+    } else {
+        text += "\"shared\"";
+    }
+    std::string holders;
+    for (const redlatch::Holder& holder : seen.holders) {
+        holders += (holders.empty() ? "" : ",") + json_of(holder, seen.kind);
+    }
+    return text + ",\"holders\":[" + holders + "]";
+}
+
+std::string json(const std::string& name, const Seen& seen) {
+    const bool held = !seen.holders.empty();
+    std::string text = "{\"name\":" + quoted(name) + ",\"held\":" + (held ? "true" : "false");
+    if (seen.kind == Kind::shared || seen.kind == Kind::semaphore) {
+        text += json_of_holders(seen);
+    } else if (held) {
+        text += ",\"owner\":" + quoted(seen.holders.front().owner) +
+                ",\"hold_count\":" + std::to_string(seen.count) +
+                ",\"ttl_ms\":" + number_or_null(seen.ttl);
+    }
+    return text + ",\"waiters\":" + std::to_string(seen.waiters) + "}";
+}
+
+std::string end_of(const std::optional<std::chrono::milliseconds>& ttl) {
+    if (!ttl) return ", without an end";
+    return ", for at most " + std::to_string(ttl->count()) + " ms";
+}
+
+/// Each holder of those that several may hold, on a line of its own.
+std::string plain_holders(const Seen& seen) {
+    std::string text;
+    for (const redlatch::Holder& holder : seen.holders) {
+        const std::string how = seen.kind == Kind::semaphore
+                                    ? std::to_string(holder.weight) + " by "
+                                : holder.writes ? "written by "
+                                                : "read by ";
+        text += "\n" + how + printable(holder.owner) + end_of(holder.ttl);
+    }
+    return text;
+}
+
+std::string plain(const Seen& seen) {
+    const std::string waiters = ", waiters: " + std::to_string(seen.waiters);
+    if (seen.holders.empty()) return "free" + waiters;
+    if (seen.kind == Kind::semaphore) {
+        const std::string of = seen.permits ? " of " + std::to_string(*seen.permits) : "";
+        return "permits taken: " + std::to_string(seen.count) + of + waiters + plain_holders(seen);
+    }
+    if (seen.kind == Kind::shared) {
+        return "holders: " + std::to_string(seen.count) + waiters + plain_holders(seen);
+    }
+    std::string text = "held by " + printable(seen.holders.front().owner);
+    if (seen.count > 1) text += ", " + std::to_string(seen.count) + " times";
+    return text + end_of(seen.ttl) + waiters;
 }
 
 }  // namespace
@@ -71,15 +127,15 @@ std::string printable(std::string_view bytes) {
 }
 
 int status(const Settings& settings) {
+    const std::string& name = settings.names.front();
     redlatch::Client client = make_client(settings);
-    const auto info =
-        with_any_lock(client, settings.name, [](auto& lock) { return lock.inspect(); });
-    if (!info) {
-        complain(settings, info.error().describe());
-        return settings.codes.of(info.error());
+    const auto seen = look_at(client, name);
+    if (!seen) {
+        complain(settings, seen.error().describe());
+        return settings.codes.of(seen.error());
     }
-    std::puts((settings.json ? json(settings.name, *info) : plain(*info)).c_str());
-    return info->locked ? is_held : is_free;
+    std::puts((settings.json ? json(name, *seen) : plain(*seen)).c_str());
+    return seen->holders.empty() ? is_free : is_held;
 }
 
 }  // namespace tool

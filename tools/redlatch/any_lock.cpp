@@ -1,0 +1,73 @@
+#include "any_lock.hpp"
+
+#include <utility>
+
+namespace tool {
+
+namespace {
+
+using redlatch::Errc;
+using redlatch::Forced;
+using redlatch::Lock;
+using redlatch::Reentrant;
+using redlatch::Result;
+using redlatch::Semaphore;
+using redlatch::Shared;
+using redlatch::Simple;
+using redlatch::Unexpected;
+
+template <class Policy>
+Result<Seen> look_as(redlatch::Client& client, const std::string& name, Kind kind) {
+    auto info = Lock<Policy>{client, name}.inspect();
+    if (!info) return Unexpected{std::move(info).error()};
+    Seen seen{.kind = kind,
+              .holders = std::move(info->holders),
+              .count = info->hold_count,
+              .permits = {},
+              .ttl = info->ttl,
+              .waiters = info->waiters};
+    if (info->locked && seen.holders.empty()) seen.holders.push_back({.owner = info->owner});
+    return seen;
+}
+
+Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name) {
+    constexpr auto unknown = Semaphore<>::max();
+    auto info = Semaphore<>{client, name, unknown}.inspect();
+    if (!info) return Unexpected{std::move(info).error()};
+    Seen seen{.kind = Kind::semaphore,
+              .holders = std::move(info->holders),
+              .count = info->taken,
+              .permits = info->permits,
+              .ttl = {},
+              .waiters = info->waiters};
+    if (info->permits == static_cast<std::uint64_t>(unknown)) seen.permits.reset();
+    return seen;
+}
+
+bool is_another_kind(const Result<Seen>& answer) {
+    return !answer && answer.error().code == Errc::wrong_type;
+}
+
+}  // namespace
+
+Result<Seen> look_at(redlatch::Client& client, const std::string& name) {
+    const auto first = look_as<Simple>(client, name, Kind::simple);
+    if (!is_another_kind(first)) return first;
+    auto seen = look_as<Reentrant>(client, name, Kind::reentrant);
+    if (is_another_kind(seen)) seen = look_as<Shared>(client, name, Kind::shared);
+    if (is_another_kind(seen)) seen = look_as_semaphore(client, name);
+    return is_another_kind(seen) ? first : seen;
+}
+
+Result<Forced> take_from(redlatch::Client& client, const std::string& name, Kind kind,
+                         const std::string& owner) {
+    switch (kind) {
+        case Kind::simple: return Lock<Simple>{client, name}.force_unlock(owner);
+        case Kind::reentrant: return Lock<Reentrant>{client, name}.force_unlock(owner);
+        case Kind::shared: return Lock<Shared>{client, name}.force_unlock(owner);
+        case Kind::semaphore: break;
+    }
+    return Semaphore<>{client, name, Semaphore<>::max()}.force_release(owner);
+}
+
+}  // namespace tool
