@@ -502,6 +502,19 @@ TEST_P(ProxyTest, BlackHoleSwallowsAndKeepsConnections) {
     EXPECT_FALSE(direct_.exists("n"));
 }
 
+TEST_P(ProxyTest, PassWholeEndsWhatABlackHoleHasSwallowedSomethingOf) {
+    RawRedis whole = through();
+    RawRedis redis = through(100ms);
+    whole.ping();
+    redis.ping();
+    proxy_.black_hole(Way::replies);
+    EXPECT_THROW(redis.command({"INCR", "n"}), std::runtime_error);
+    proxy_.pass_whole();
+    EXPECT_EQ(proxy_.counts().open, 1);
+    whole.ping();
+    through().ping();
+}
+
 TEST_P(ProxyTest, BlackHoleOpensAfterSomeAnswers) {
     RawRedis redis = through();
     redis.set_timeout(100ms);

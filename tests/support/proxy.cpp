@@ -125,16 +125,30 @@ Proxy::~Proxy() {
 }
 
 void Proxy::pass() {
+    call([this] { end_faults(); });
+}
+
+void Proxy::end_faults() {
+    faults_ = {};
+    for (Connection& connection : connections_) {
+        connection.requests.hurry();
+        connection.replies.hurry();
+        connection.drop_reply = false;
+    }
+    if (!listener_) {
+        open_listener();
+    }
+}
+
+void Proxy::pass_whole() {
     call([this] {
-        faults_ = {};
-        for (Connection& connection : connections_) {
-            connection.requests.hurry();
-            connection.replies.hurry();
-            connection.drop_reply = false;
-        }
-        if (!listener_) {
-            open_listener();
-        }
+        connections_.remove_if([](Connection& connection) {
+            if (!connection.has_gap) return false;
+            hang_up(connection.client);
+            hang_up(connection.server);
+            return true;
+        });
+        end_faults();
     });
 }
 
@@ -366,7 +380,9 @@ void Proxy::read_requests(Connection& connection) {
         connection.client_gone = true;
         connection.replies = {};
     }
-    if (!bytes || bytes->empty() || faults_.requests.black_hole || connection.server_gone) {
+    if (!bytes || bytes->empty() || connection.server_gone) return;
+    if (faults_.requests.black_hole) {
+        connection.has_gap = true;
         return;
     }
     if (faults_.drop_replies > 0 && bytes->find(faults_.drop_containing) != std::string::npos) {
@@ -389,7 +405,9 @@ void Proxy::read_replies(Connection& connection) {
         connection.server_gone = true;
         connection.requests = {};
     }
-    if (!bytes || bytes->empty() || faults_.replies.black_hole || connection.client_gone) {
+    if (!bytes || bytes->empty() || connection.client_gone) return;
+    if (faults_.replies.black_hole) {
+        connection.has_gap = true;
         return;
     }
     if (connection.drop_reply) {

@@ -62,6 +62,10 @@ public:
     /// No faults; bytes that were kept or delayed go out at once, new connections work.
     void pass();
 
+    /// The same, and ends the connections of which a black hole has swallowed something: as TCP does, which
+    /// delivers nothing behind what it has lost.
+    void pass_whole();
+
     /// Requests reach the server, replies are kept until pass().
     void hold_replies();
 
@@ -176,6 +180,7 @@ private:
         bool client_gone = false;
         bool server_gone = false;
         bool drop_reply = false;
+        bool has_gap = false;  ///< something was swallowed
         bool finished = false;
     };
 
@@ -199,6 +204,7 @@ private:
     void run();
     void wait_for_events();
     void run_calls();
+    void end_faults();
     void accept_all();
     void serve(Connection& connection);
     void read_requests(Connection& connection);

@@ -31,7 +31,7 @@ Fault of_link(const char* name, Verb verb, Range duration = a_while) {
             [verb](Laboratory& laboratory, const Attack& attack, Dice& dice) -> End {
                 Proxy& link = *laboratory.station(attack.station).links.at(attack.server);
                 verb(link, dice);
-                return [&link] { link.pass(); };
+                return [&link] { link.pass_whole(); };
             }};
 }
 
