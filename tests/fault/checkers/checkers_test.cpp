@@ -244,6 +244,79 @@ TEST(LostUpdates, finds_a_broken_one) {
 
 // ---- Liveness
 
+constexpr const char* reads = "reads";
+
+TEST(Exclusion, lets_readers_share) {
+    Story story;
+    story.takes({.hold = 1, .counts = {{reads, 1}}});
+    story.takes({.process = 2, .hold = 2, .from = 5, .to = 6, .counts = {{reads, 1}}});
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+}
+
+TEST(Exclusion, finds_a_writer_beside_a_reader) {
+    Story writes;
+    writes.takes({.hold = 1, .counts = {{reads, 1}}});
+    writes.takes({.process = 2, .hold = 2, .from = 5, .to = 6});
+    EXPECT_TRUE(finds(check_exclusion(writes.history()), "1/1 (Simple) and 2/2"));
+    Story read;
+    read.takes({.hold = 1});
+    read.takes({.process = 2, .hold = 2, .from = 5, .to = 6, .counts = {{reads, 1}}});
+    EXPECT_TRUE(finds(check_exclusion(read.history()), "1/1 (Simple) and 2/2"));
+}
+
+TEST(Exclusion, finds_a_writer_beside_the_longer_of_two_readers) {
+    Story story;
+    story.takes({.hold = 1, .valid = 100, .counts = {{reads, 1}}});
+    story.takes({.hold = 2, .valid = 20, .counts = {{reads, 1}}});
+    story.takes({.process = 2, .hold = 3, .from = 50, .to = 51, .valid = 150});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "1/1 (Simple) and 2/3"));
+}
+
+TEST(Exclusion, counts_permits) {
+    Story story;
+    story.takes({.hold = 1, .counts = {{"permits", 2}, {"of", 3}}});
+    story.takes({.hold = 2, .from = 2, .to = 3, .counts = {{"permits", 1}, {"of", 3}}});
+    EXPECT_TRUE(clean(check_exclusion(story.history())));
+    story.takes({.hold = 3, .from = 4, .to = 5, .counts = {{"permits", 1}, {"of", 3}}});
+    EXPECT_TRUE(finds(check_exclusion(story.history()), "4 of 3 permits"));
+}
+
+TEST(HonestEnds, do_not_mind_other_readers) {
+    Story story;
+    story.takes({.hold = 1, .counts = {{reads, 1}}});
+    story.takes({.process = 2, .hold = 2, .from = 5, .to = 6, .counts = {{reads, 1}}});
+    story.releases(1, 1, 50, 51);
+    EXPECT_TRUE(clean(check_honest_ends(story.history())));
+}
+
+TEST(Ownership, lets_a_reader_extend_beside_readers_and_not_beside_a_writer) {
+    Story story;
+    story.takes({.hold = 1, .counts = {{reads, 1}}});
+    story.takes({.process = 2, .hold = 2, .from = 5, .to = 6, .counts = {{reads, 1}}});
+    story.extends(1, 1, 20, 21, 150);
+    EXPECT_TRUE(clean(check_ownership(story.history(), {})));
+    story.takes({.process = 3, .hold = 3, .from = 5, .to = 6});
+    EXPECT_TRUE(finds(check_ownership(story.history(), {}), "3/3"));
+}
+
+TEST(FenceOrder, readers_have_that_of_the_last_writer) {
+    Story story;
+    story.takes({.hold = 1, .fence = 7}).releases(1, 1, 2, 3);
+    story.takes({.hold = 2, .from = 4, .to = 5, .fence = 7, .counts = {{reads, 1}}});
+    story.takes({.hold = 3, .from = 4, .to = 5, .fence = 7, .counts = {{reads, 1}}});
+    EXPECT_TRUE(clean(check_fence_order(story.history())));
+    story.takes({.hold = 4, .from = 6, .to = 7, .fence = 6, .counts = {{reads, 1}}});
+    EXPECT_TRUE(finds(check_fence_order(story.history()), "has 6 after one had 7"));
+}
+
+TEST(IdleLocks, may_be_those_that_a_set_has_while_it_waits_for_others) {
+    Story story;
+    story.waits(1, 0, 900, 1000);
+    EXPECT_FALSE(clean(check_idle_locks(story.history(), {.longest = 100ms, .settle = 0ms})));
+    story.takes({.process = 2, .from = 50, .to = 850, .valid = 900, .counts = {{"set", 1}}});
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), {.longest = 100ms, .settle = 0ms})));
+}
+
 TEST(Completions, once_each_is_right) {
     Story story;
     story.takes({}).releases(1, 1, 50, 51).waits(1, 60, 70, 80);

@@ -3,6 +3,9 @@
 #include "../history/holds.hpp"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace redlatch::test::fault {
 namespace {
@@ -12,6 +15,30 @@ struct Reliance {
     const HoldRecord* hold;
 };
 
+std::string among(const HoldRecord& one, const HoldRecord& other) {
+    return other.lock + " is held by " + one.name() + " and " + other.name();
+}
+
+/// `there`: those that are relied on when the next one begins to be.
+void check_next(const std::vector<const Reliance*>& there, const Reliance& next,
+                Violations& found) {
+    const HoldRecord& hold = *next.hold;
+    long long permits = hold.permits;
+    for (const Reliance* other : there) {
+        if (other->hold == next.hold) continue;
+        permits += other->hold->permits;
+        if (share(*other->hold, hold)) continue;
+        const Time both = std::min(other->span.end, next.span.end) - next.span.begin;
+        found.push_back(
+            {"exclusion", among(*other->hold, hold) + " for " + in_ms(both), next.span.begin});
+    }
+    if (permits <= hold.of) return;
+    found.push_back({"exclusion",
+                     hold.lock + ": " + std::to_string(permits) + " of " + std::to_string(hold.of) +
+                         " permits are held, the last by " + hold.name(),
+                     next.span.begin});
+}
+
 Violations check_lock(const std::vector<HoldRecord>& holds) {
     std::vector<Reliance> all;
     for (const HoldRecord& hold : holds) {
@@ -19,16 +46,12 @@ Violations check_lock(const std::vector<HoldRecord>& holds) {
     }
     std::ranges::sort(all, {}, [](const Reliance& reliance) { return reliance.span.begin; });
     Violations found;
-    const Reliance* latest = nullptr;  // the one that lasts longest of those seen
+    std::vector<const Reliance*> there;
     for (const Reliance& next : all) {
-        if (latest != nullptr && next.span.begin < latest->span.end && next.hold != latest->hold) {
-            const Time both = std::min(latest->span.end, next.span.end) - next.span.begin;
-            found.push_back({"exclusion",
-                             next.hold->lock + " is held by " + latest->hold->name() + " and " +
-                                 next.hold->name() + " for " + in_ms(both),
-                             next.span.begin});
-        }
-        if (latest == nullptr || next.span.end > latest->span.end) latest = &next;
+        std::erase_if(
+            there, [&](const Reliance* reliance) { return reliance->span.end <= next.span.begin; });
+        check_next(there, next, found);
+        there.push_back(&next);
     }
     return found;
 }

@@ -21,7 +21,7 @@ Violations check_lock(const std::vector<HoldRecord>& holds) {
     std::vector<Moment> moments;
     for (const HoldRecord& hold : holds) {
         if (hold.fence == 0) continue;
-        if (!seen.insert(hold.fence).second) {
+        if (!hold.reads && !seen.insert(hold.fence).second) {
             found.push_back({"fence order", hold.name() + " has another's fence", hold.acquired});
         }
         moments.push_back({hold.invoked, true, &hold});

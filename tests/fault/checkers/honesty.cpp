@@ -89,6 +89,7 @@ void check_notices(const History& history, Time slack, Violations& found) {
         const Time heard = hold.lost.value_or(until);
         if (hold.lost && *hold.lost <= end->second) continue;
         const Span silence{end->second, std::max(heard, end->second)};
+        if (silence.length() <= slack) continue;
         const Time excused = covered(silence, frozen_spans(history, hold.process));
         if (killed_at(history, hold.process) || silence.length() - excused <= slack) continue;
         found.push_back({"honesty",
@@ -105,6 +106,7 @@ void check_asked(const History& history, Time slack, Violations& found) {
         const Time end = std::max(hold.valid_at_most, *hold.asked);
         const Time until = hold.release_invoke ? hold.release_invoke->at : history.back().at;
         const Span silence{end, std::min(hold.lost.value_or(until), until)};
+        if (silence.length() <= slack) continue;
         const Time excused = covered(silence, frozen_spans(history, hold.process));
         if (killed_at(history, hold.process) || silence.length() - excused <= slack) continue;
         found.push_back({"honesty",
@@ -174,8 +176,8 @@ Violations check_honest_ends(const History& history) {
             if (!hold.release_end || hold.release_end->outcome != "released") continue;
             const auto other = std::ranges::find_if(holds, [&](const HoldRecord& next) {
                 // Who stood still for long may get a hold that is over already.
-                return !next.relied_on.empty() && next.acquired > hold.acquired &&
-                       next.acquired < hold.release_invoke->at;
+                return !next.relied_on.empty() && !share(hold, next) &&
+                       next.acquired > hold.acquired && next.acquired < hold.release_invoke->at;
             });
             if (other == holds.end()) continue;
             found.push_back({"honest end",

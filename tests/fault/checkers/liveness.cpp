@@ -108,11 +108,15 @@ Violations check_idle_locks(const History& history, const IdleLimits& limits) {
     std::map<std::string, std::vector<Span>> waiting;
     for (const Call& call : calls_of(history)) {
         const Event& invoke = call.invoke;
-        if (invoke.op != Op::acquire || !invoke.limit) continue;
-        if (*invoke.limit - invoke.at <= limits.longest) continue;
+        if (invoke.op != Op::acquire) continue;
         const Time end = call.completion
                              ? call.completion->at
                              : killed_at(history, invoke.process).value_or(history.back().at);
+        if (count_of(invoke, "set") > 0) {
+            busy[invoke.lock].push_back({invoke.at, end});
+            continue;
+        }
+        if (!invoke.limit || *invoke.limit - invoke.at <= limits.longest) continue;
         waiting[invoke.lock].push_back({invoke.at, std::min(end, *invoke.limit)});
     }
     Violations found;

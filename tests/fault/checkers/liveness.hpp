@@ -16,7 +16,8 @@ struct IdleLimits {
 };
 
 /// No lock lay free for longer than allowed while somebody waited for it, faults and what follows
-/// them left out. Who waits: calls of `Op::acquire` that may wait for longer than that. Checker
+/// them left out. Who waits: calls of `Op::acquire` that may wait for longer than that; those of a set
+/// (`counts["set"]`) take some locks while they wait for others, and are busy. Checker
 /// "idle lock".
 [[nodiscard]] Violations check_idle_locks(const History& history, const IdleLimits& limits);
 

@@ -29,6 +29,11 @@ bool is_witness(const HoldRecord& hold, Span time, const std::vector<Span>& loss
            });
 }
 
+/// Whether it is no matter that both have the lock.
+bool may_share(const Event& done, const HoldRecord& other) {
+    return (count_of(done, "reads") > 0 && other.reads) || other.permits > 0;
+}
+
 bool made_it_last(const Call& call) {
     const Op op = call.invoke.op;
     return (op == Op::extend || op == Op::nest) && call.completion &&
@@ -48,7 +53,7 @@ Violations check_ownership(const History& history, const std::vector<std::string
         const Span time{call.invoke.at, done.at};
         for (const HoldRecord& other : by_lock[done.lock]) {
             const bool own = other.process == done.process && other.number == done.hold;
-            if (own || !is_witness(other, time, losses)) continue;
+            if (own || may_share(done, other) || !is_witness(other, time, losses)) continue;
             const char* const did = done.op == Op::extend ? " extended " : " nested in ";
             found.push_back({"ownership",
                              std::to_string(done.process) + "/" + std::to_string(done.hold) + " (" +

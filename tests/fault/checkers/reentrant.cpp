@@ -25,7 +25,8 @@ public:
 
 private:
     void nest(const Event& event, Violations& found) {
-        const bool nests = event.policy.find("Reentrant") != std::string::npos;
+        const bool nests = event.policy.find("Reentrant") != std::string::npos ||
+                           event.policy.find("Shared") != std::string::npos;
         if (event.stage == Stage::ok) {
             if (!nests) accuse("was taken twice", event, found);
             ++count_;

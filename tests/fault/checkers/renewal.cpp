@@ -9,11 +9,6 @@
 namespace redlatch::test::fault {
 namespace {
 
-long long count_of(const Event& event, const char* name) {
-    const auto found = event.counts.find(name);
-    return found == event.counts.end() ? 0 : found->second;
-}
-
 bool ended_unwanted(const Event& event) {
     if (event.op == Op::lost) return event.outcome.empty();
     if (event.op == Op::probe) return event.held == false;

@@ -23,6 +23,7 @@ public:
         std::uint64_t fence = 0;
         std::string lock = "a";
         std::string policy = "Simple";
+        std::map<std::string, long long> counts{};  ///< "reads", "permits" and "of", "set"
     };
 
     Story& takes(const Taken& taken) {
@@ -174,6 +175,7 @@ private:
         event.hold = taken.hold;
         event.lock = taken.lock;
         event.policy = taken.policy;
+        event.counts = taken.counts;
         return event;
     }
 

@@ -29,7 +29,7 @@ struct AsyncLock {
     using Start = std::function<void(Completion<Held>::Callback, Executor*)>;
 
     const char* policy;  ///< its name
-    KeyType key_type;
+    const char* kind;
     bool watched;
     Mistake mistake;
     AsyncResult<Held> (*awaitable)(Client&, const std::string&, const LockOptions&,
@@ -53,7 +53,7 @@ AsyncLock async_lock(const char* policy, Mistake mistake) {
             lock->async_acquire(how, stop, std::move(done), executor);
         };
     };
-    return {policy, Policy::key_type, Policy::watched, mistake, awaitable, with_callback};
+    return {policy, kind_of(Policy::key_type), Policy::watched, mistake, awaitable, with_callback};
 }
 
 /// One coroutine of a client process: does what a `Worker` does, and waits without a thread. It goes on on a
@@ -67,7 +67,7 @@ public:
     /// Takes such a lock once.
     Task request(const AsyncLock& lock) {
         lock_ = &lock;
-        options_ = draw_request(lock.key_type, lock.policy, lock.watched);
+        options_ = draw_request(lock.kind, lock.policy, lock.watched);
         if (dice_.percent(plan_->habits.abandons)) {
             co_await abandon();
         } else {

@@ -31,11 +31,21 @@ struct ClientDoor {
     std::unique_ptr<Client> client;  ///< null after its end
 };
 
+/// Locks with such keys, in their names.
+constexpr const char* kind_of(KeyType type) {
+    switch (type) {
+        case KeyType::string: return "string";
+        case KeyType::hash: return "hash";
+        default: return "shared";
+    }
+}
+
 /// What a client with locks of this policy gets wrong.
 template <class Policy>
 constexpr Mistake mistake_of = std::is_same_v<Policy, CountsFromReply>  ? Mistake::counts_from_reply
                                : std::is_same_v<Policy, Deaf>           ? Mistake::deaf
                                : std::is_same_v<Policy, CompletesTwice> ? Mistake::completes_twice
+                               : std::is_same_v<Policy, PartOfSet>      ? Mistake::takes_part
                                : std::is_same_v<Policy, KeepsUntaken>   ? Mistake::keeps_untaken
                                                                         : Mistake::none;
 
@@ -73,13 +83,13 @@ protected:
 
     ~LockUser() = default;
 
-    /// Decides what the next request is about, and on which terms it is made.
-    [[nodiscard]] LockOptions draw_request(KeyType key_type, const char* policy, bool watched) {
+    /// Decides what the next request is about, and on which terms it is made. Locks of one kind have names of their
+    /// own.
+    [[nodiscard]] LockOptions draw_request(const char* kind, const char* policy, bool watched) {
         const Habits& habits = plan_->habits;
         const auto names = static_cast<std::size_t>(plan_->names);
         facts_ = {};
-        facts_.lock = key_type == KeyType::string ? "string:" : "hash:";
-        facts_.lock += std::to_string(dice_.below(names));
+        facts_.lock = kind + (":" + std::to_string(dice_.below(names)));
         facts_.policy = policy;
         facts_.hold = recorder_->next_number();
         lease_ = draw_lease();
@@ -103,12 +113,16 @@ protected:
         if (options.max_hold != LockOptions{}.max_hold) facts_.counts["ends_itself"] = 1;
     }
 
-    /// Nothing where the client has been closed.
-    template <class Policy>
-    [[nodiscard]] std::optional<Lock<Policy>> lock_of(const LockOptions& options) {
+    /// A lock or its like of the client's; nothing where that has been closed.
+    template <class Made, class... Arguments>
+    [[nodiscard]] std::optional<Made> made(const Arguments&... arguments) {
         const std::shared_lock in{door_->mutex};
         if (door_->client == nullptr) return std::nullopt;
-        return std::optional<Lock<Policy>>{std::in_place, *door_->client, facts_.lock, options};
+        return std::optional<Made>{std::in_place, *door_->client, arguments...};
+    }
+    template <class Policy>
+    [[nodiscard]] std::optional<Lock<Policy>> lock_of(const LockOptions& options) {
+        return made<Lock<Policy>>(facts_.lock, options);
     }
 
     /// What a handle on the lock does in its own way.
@@ -154,9 +168,10 @@ protected:
         return write;
     }
 
-    /// Where the validity allows it.
+    /// Where the validity allows it, and the lock.
     template <class View>
     void write_resource(Store::Write write, const Reliance<View>& reliance) {
+        if (reads() || facts_.counts.contains("permits")) return;
         const std::shared_lock in{door_->mutex};  // a write is over before the client is closed
         const auto time = store_time();
         const milliseconds left = reliance.remaining();
@@ -168,6 +183,8 @@ protected:
         write.at = now();
         store_.write(write);
     }
+
+    [[nodiscard]] bool reads() const { return facts_.counts.contains("reads"); }
 
     template <class View>
     void probe(const Reliance<View>& reliance) {

@@ -42,12 +42,23 @@ namespace {
 struct Choice {
     const char* name;
     void (Worker::*request)(const char* name);
-    AsyncLock async;
+    AsyncLock async;  ///< empty where coroutines cannot take it
+    bool needs_one_master = false;
 };
 
 template <class Policy>
 Choice choice(const char* name) {
     return {name, &Worker::request<Policy>, async_lock<Policy>(name, mistake_of<Policy>)};
+}
+
+template <class Policy>
+Choice permits(const char* name) {
+    return {name, &Worker::request_permits<Policy>, {}, true};
+}
+
+template <class Policy>
+Choice set(const char* name) {
+    return {name, &Worker::request_set<Policy>, {}};
 }
 
 /// Which locks a subject means. A new policy of the library's is added here.
@@ -58,7 +69,19 @@ std::vector<Choice> choices_of(const std::string& subject) {
           choice<Watchdog<Simple>>("Watchdog<Simple>"),
           choice<Watchdog<Reentrant>>("Watchdog<Reentrant>"),
           choice<Fenced<Simple>>("Fenced<Simple>"),
-          choice<Watchdog<Fenced<Reentrant>>>("Watchdog<Fenced<Reentrant>>")}},
+          choice<Watchdog<Fenced<Reentrant>>>("Watchdog<Fenced<Reentrant>>"),
+          choice<Fenced<Shared>>("Fenced<Shared>"), choice<Watchdog<Shared>>("Watchdog<Shared>"),
+          permits<Permits>("Permits"), set<Watchdog<Simple>>("LockSet<Watchdog<Simple>>"),
+          set<Simple>("LockSet<Simple>")}},
+        {"shared",
+         {choice<Shared>("Shared"), choice<Fenced<Shared>>("Fenced<Shared>"),
+          choice<Watchdog<Shared>>("Watchdog<Shared>")}},
+        {"permits", {permits<Permits>("Permits"), permits<Watchdog<Permits>>("Watchdog<Permits>")}},
+        {"sets",
+         {set<Watchdog<Simple>>("LockSet<Watchdog<Simple>>"), set<Simple>("LockSet<Simple>")}},
+        {"a writer beside readers", {choice<NeverFull<Shared>>("NeverFull<Shared>")}},
+        {"a permit too many", {permits<NeverFull<Permits>>("NeverFull<Permits>")}},
+        {"a part of a set", {set<PartOfSet>("PartOfSet")}},
         {"fenced",
          {choice<Fenced<Simple>>("Fenced<Simple>"), choice<Fenced<Reentrant>>("Fenced<Reentrant>"),
           choice<Watchdog<Fenced<Simple>>>("Watchdog<Fenced<Simple>>")}},
@@ -149,9 +172,10 @@ void close(ClientDoor& door, Recorder& recorder, std::chrono::milliseconds comma
 /// The coroutines of a process, and their loop.
 class AsyncWorkers {
 public:
-    AsyncWorkers(const Worker::Place& place, const std::vector<Choice>& choices,
+    AsyncWorkers(const Worker::Place& place, std::vector<Choice> choices,
                  const std::stop_token& stop, const std::stop_token& calls_stop)
-        : ended_{place.plan->coroutines} {
+        : choices_{std::move(choices)}, ended_{place.plan->coroutines} {
+        std::erase_if(choices_, [](const Choice& one) { return one.async.awaitable == nullptr; });
         if (place.plan->coroutines == 0) return;
         constexpr std::chrono::seconds too_long{4};
         const bool lazy = place.plan->subject == "completes late";
@@ -161,7 +185,7 @@ public:
                 place.plan->seed * 1000 + first_seed + static_cast<std::uint64_t>(i);
             workers_.push_back(
                 std::make_unique<AsyncWorker>(place, seed, stop, calls_stop, *loop_));
-            tasks_.push_back(work(*workers_.back(), choices, stop));
+            tasks_.push_back(work(*workers_.back(), stop));
         }
         loop_->call_at(now(), [this] {
             for (Task& task : tasks_) task.start();
@@ -173,9 +197,9 @@ public:
     ~AsyncWorkers() { ended_.wait(); }
 
 private:
-    Task work(AsyncWorker& worker, const std::vector<Choice>& choices, const std::stop_token stop) {
-        while (!stop.stop_requested()) {
-            const Choice& next = choices[worker.dice().below(choices.size())];
+    Task work(AsyncWorker& worker, const std::stop_token stop) {
+        while (!stop.stop_requested() && !choices_.empty()) {
+            const Choice& next = choices_[worker.dice().below(choices_.size())];
             co_await worker.request(next.async);
         }
         ended_.count_down();
@@ -183,6 +207,7 @@ private:
 
     static constexpr std::uint64_t first_seed = 500;
 
+    std::vector<Choice> choices_;
     std::latch ended_;
     std::vector<std::unique_ptr<AsyncWorker>> workers_{};
     std::vector<Task> tasks_{};
@@ -191,7 +216,10 @@ private:
 
 void work_until_told(const ClientPlan& plan, Recorder& recorder) {
     constexpr std::chrono::seconds warm_up{2};
-    const std::vector<Choice> choices = choices_of(plan.subject);
+    std::vector<Choice> choices = choices_of(plan.subject);
+    if (plan.servers.size() > 1) {
+        std::erase_if(choices, [](const Choice& one) { return one.needs_one_master; });
+    }
     const ClientOptions options = options_of(plan);
     ClientDoor door;
     door.client = std::make_unique<Client>(options);

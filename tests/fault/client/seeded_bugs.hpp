@@ -137,6 +137,27 @@ struct Deaf : Simple {};
 /// Says that it is renewed, and is not.
 struct Unwatched : Simple {};
 
+/// Takes a claim whether it fits in or not.
+template <class Policy>
+struct NeverFull : Policy {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            const std::string rule = "fits(weight, limit)";
+            LockScripts scripts = Policy::scripts();
+            std::string source{scripts.acquire.source()};
+            for (std::size_t at = 0; (at = source.find(rule)) != std::string::npos;) {
+                source.replace(at, rule.size(), "true");
+            }
+            scripts.acquire = Script{source};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// A set that leaves one of its locks out: see `Worker`.
+struct PartOfSet : Simple {};
+
 /// What is awaited completes, and once more: see `AsyncWorker`.
 struct CompletesTwice : Simple {};
 

@@ -62,6 +62,11 @@ Time now() {
     return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
 }
 
+long long count_of(const Event& event, const std::string& name) {
+    const auto found = event.counts.find(name);
+    return found == event.counts.end() ? 0 : found->second;
+}
+
 std::string to_line(const Event& event) {
     Json json;
     json["at"] = event.at.count();

@@ -64,6 +64,9 @@ struct Event {
     std::map<std::string, long long> counts{};
 };
 
+/// 0 where it does not say.
+[[nodiscard]] long long count_of(const Event& event, const std::string& name);
+
 /// One line of JSON, without a line end.
 [[nodiscard]] std::string to_line(const Event& event);
 

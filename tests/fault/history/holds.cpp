@@ -21,6 +21,9 @@ void take(Draft& draft, const Event& invoke, const Event& done) {
     record.lock = invoke.lock;
     record.policy = invoke.policy;
     record.fence = done.fence;
+    record.reads = count_of(invoke, "reads") > 0;
+    record.permits = count_of(invoke, "permits");
+    record.of = count_of(invoke, "of");
     record.invoked = invoke.at;
     record.acquired = done.at;
 }
@@ -56,6 +59,10 @@ HoldRecord finish(Draft draft) {
 }
 
 }  // namespace
+
+bool share(const HoldRecord& one, const HoldRecord& other) {
+    return (one.reads && other.reads) || (one.permits > 0 && other.permits > 0);
+}
 
 std::vector<HoldRecord> holds_of(const History& history) {
     Drafts drafts;

@@ -16,8 +16,11 @@ struct HoldRecord {
     std::string lock;
     std::string policy;
     std::uint64_t fence = 0;
-    Time invoked{};   ///< the call that took it
-    Time acquired{};  ///< when that was back
+    bool reads = false;     ///< of a lock that many may read
+    long long permits = 0;  ///< of a semaphore: so many,
+    long long of = 0;       ///< of so many in all
+    Time invoked{};         ///< the call that took it
+    Time acquired{};        ///< when that was back
 
     /// When the client could rely on the lock: what it was told of its validity, up to the moment at
     /// which it began to release the lock, or was told that it is lost.
@@ -36,6 +39,9 @@ struct HoldRecord {
         return std::to_string(process) + "/" + std::to_string(number) + " (" + policy + ")";
     }
 };
+
+/// Whether the two may be there at the same time, as readers are; holders of permits, as far as those suffice.
+[[nodiscard]] bool share(const HoldRecord& one, const HoldRecord& other);
 
 /// All holds of a history, in the order of their beginning.
 [[nodiscard]] std::vector<HoldRecord> holds_of(const History& history);

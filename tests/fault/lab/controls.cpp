@@ -136,6 +136,16 @@ std::vector<Control> make_controls() {
     unwatched.plan.calm = milliseconds{4500};
     controls.push_back(std::move(unwatched));
     add_asynchronous(controls);
+    for (const char* subject :
+         {"a writer beside readers", "a permit too many", "a part of a set"}) {
+        habits = hasty();
+        habits.work = {milliseconds{10}, milliseconds{60}};
+        Control crowded = control(subject, "exclusion", habits, {});
+        crowded.plan.client.names = 2;
+        crowded.plan.storm = milliseconds{0};
+        crowded.plan.calm = milliseconds{2000};
+        controls.push_back(std::move(crowded));
+    }
     return controls;
 }
 

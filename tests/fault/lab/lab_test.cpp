@@ -54,6 +54,8 @@ TEST(Plan, survives_the_way_through_an_argument) {
                                .briefly = 73,
                                .lasting = {74ms, 75ms},
                                .lastingly = 76,
+                               .reads = 81,
+                               .downgrades = 82,
                                .cancels = 78,
                                .abandons = 79,
                                .stalls = 80}};

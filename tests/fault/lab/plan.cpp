@@ -16,7 +16,8 @@ namespace redlatch::test::fault {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Range, least, most)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Habits, lease, wait, work, no_wait, polls, nests, extends,
                                    at_the_end, listens, lingers, hangs, shares, mixes, endless,
-                                   brief, briefly, lasting, lastingly, cancels, abandons, stalls)
+                                   brief, briefly, lasting, lastingly, reads, downgrades, cancels,
+                                   abandons, stalls)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ClientPlan, servers, store, history, seed, subject, threads,
                                    coroutines, names, command_timeout, only_fences, trusts_masters,
                                    slow_observer, closes, habits)

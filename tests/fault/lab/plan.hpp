@@ -36,10 +36,12 @@ struct Habits {
     Range brief{std::chrono::milliseconds{10}, std::chrono::milliseconds{90}};
     int briefly = 0;  ///< has one of these leases
     Range lasting{std::chrono::milliseconds{2000}, std::chrono::milliseconds{2500}};
-    int lastingly = 0;  ///< or one of these
-    int cancels = 10;   ///< asks an asynchronous call that waits to end
-    int abandons = 5;   ///< is a coroutine that is destroyed while it waits
-    int stalls = 1;     ///< keeps the loop that its completions run on
+    int lastingly = 0;    ///< or one of these
+    int reads = 60;       ///< takes a lock that can be shared for reading
+    int downgrades = 25;  ///< goes on reading where it has written
+    int cancels = 10;     ///< asks an asynchronous call that waits to end
+    int abandons = 5;     ///< is a coroutine that is destroyed while it waits
+    int stalls = 1;       ///< keeps the loop that its completions run on
 
     [[nodiscard]] std::chrono::milliseconds longest_lease() const {
         const bool lasts = lastingly > 0 || mixes > 0;

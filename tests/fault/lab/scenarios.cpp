@@ -160,6 +160,37 @@ RunPlan coroutines() {
     return plan;
 }
 
+/// Many readers and some writers of one lock, beside coroutines that write.
+RunPlan readers_and_writers() {
+    RunPlan plan = undisturbed(milliseconds{6000});
+    plan.latency = milliseconds{4};
+    plan.client.subject = "shared";
+    plan.client.threads = 6;
+    plan.client.coroutines = 2;
+    plan.client.habits.polls = 10;
+    return plan;
+}
+
+RunPlan permits() {
+    RunPlan plan = undisturbed(milliseconds{6000});
+    plan.latency = milliseconds{4};
+    plan.client.subject = "permits";
+    plan.client.threads = 6;
+    plan.client.habits.polls = 10;
+    return plan;
+}
+
+/// Sets of several locks, in any order, beside single ones of the same.
+RunPlan sets() {
+    RunPlan plan = undisturbed(milliseconds{6000});
+    plan.latency = milliseconds{4};
+    plan.client.subject = "sets";
+    plan.client.names = 4;
+    plan.client.threads = 6;
+    plan.client.habits.wait = {milliseconds{500}, milliseconds{4000}};
+    return plan;
+}
+
 std::vector<Scenario> make_scenarios() {
     return {{"hanging threads", hanging_threads()},
             {"slow observers", slow_observers()},
@@ -168,7 +199,10 @@ std::vector<Scenario> make_scenarios() {
             {"stopped again and again", stopped_again_and_again()},
             {"mixed nests", mixed_nests()},
             {"ends amid calls", ends_amid_calls()},
-            {"coroutines", coroutines()}};
+            {"coroutines", coroutines()},
+            {"readers and writers", readers_and_writers()},
+            {"permits", permits()},
+            {"sets", sets()}};
 }
 
 }  // namespace
