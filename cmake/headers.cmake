@@ -122,6 +122,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/renewal_thread.hpp
     include/redlatch/service/order_route.hpp
     include/redlatch/service/quorum_route.hpp
+    include/redlatch/service/completion_batch.hpp
     include/redlatch/service/engine.hpp
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp

@@ -4,6 +4,7 @@
 #include <redlatch/executor.hpp>
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/result.hpp>
+#include <redlatch/service/completion_batch.hpp>
 
 #include <atomic>
 #include <coroutine>
@@ -14,7 +15,7 @@ namespace redlatch::inline v0::detail {
 
 /// One asynchronous call, between those who made it and what carries it out: completes once, on an executor.
 /// It does not live in the caller's coroutine, which may be destroyed while it waits.
-class AsyncCall : public Executor::Task, public std::enable_shared_from_this<AsyncCall> {
+class AsyncCall : public Completion, public std::enable_shared_from_this<AsyncCall> {
 public:
     /// What is to be done with the outcome, on the executor.
     class Continuation {
@@ -123,6 +124,12 @@ private:
     }
 
     void post() noexcept {
+        CompletionBatch* const batch = CompletionBatch::of_this_thread();
+        if (batch != nullptr) return batch->add(*this);
+        hand_over();
+    }
+
+    void hand_over() noexcept final {
         const auto executor = executor_;  // this may be gone before that has returned
         const AsyncCall* const outer = std::exchange(posting, this);
         executor->post(*this);

@@ -32,6 +32,8 @@ private:
     void begin() noexcept override {
         complete_on_default(session_->completions(), session_->completion_threads());
         if (ending_.hold == nullptr) return finish();
+        // The server hears nothing of that.
+        if (ending_.kind == LockTable::Ending::Kind::handed) return happened(started);
         if (!session_->engine().start()) return not_started();
         happens(started);
     }

@@ -133,8 +133,9 @@ public:
 
     /// Takes the answers that have come.
     void read() {
+        bool drained = false;
         while (connection_) {
-            auto reply = connection_->receive_if_there();
+            auto reply = connection_->receive_if_there(drained);
             if (!reply && !connection_->alive()) return break_off(std::move(reply).error());
             if (reply && !*reply) return;
             if (!queue_.has_written()) return break_off(unexpected_reply());

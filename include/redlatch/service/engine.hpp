@@ -7,6 +7,7 @@
 #include <redlatch/net/order.hpp>
 #include <redlatch/net/service_thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/service/completion_batch.hpp>
 #include <redlatch/service/order_route.hpp>
 #include <redlatch/service/quorum_route.hpp>
 #include <redlatch/topology/background_connect.hpp>
@@ -274,13 +275,14 @@ private:
         if (!wake_.open()) return false;
         Descriptor poller{::epoll_create1(EPOLL_CLOEXEC)};
         epoll_event event{};
-        event.events = EPOLLIN;
+        event.events = EPOLLIN | EPOLLET;  // each ring tells once, and need not be read
         if (::epoll_ctl(poller.get(), EPOLL_CTL_ADD, wake_.entry().fd, &event) != 0) return false;
         poller_ = std::move(poller);
         return true;
     }
 
     void run() {
+        CompletionBatch completions;
         do {
             wait();
             run_posted();
@@ -289,6 +291,7 @@ private:
             });
             refresh_map();
             write();
+            completions.hand_over();
         } while (!closing_);
         end();
     }
@@ -300,11 +303,7 @@ private:
         asleep_ = false;
         for (int i = 0; i < count; ++i) {
             auto* const way = static_cast<Way*>(events[static_cast<std::size_t>(i)].data.ptr);
-            if (way == nullptr) {
-                wake_.reset();
-            } else {
-                way->link.read();
-            }
+            if (way != nullptr) way->link.read();
         }
     }
 
