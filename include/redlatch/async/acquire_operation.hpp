@@ -191,6 +191,7 @@ private:
     void complete() {
         is_complete_ = true;
         result_ = told(*std::move(result_));
+        machine_ = nullptr;
         on_stop_ = nullptr;
         finish();
     }
@@ -253,7 +254,7 @@ private:
         session_->dismiss(*hold_);
         send(
             CommandRank::release, votes.answer_by, hold_,
-            [hold = hold_](bool) { return release_call(*hold, Clock::now()); },
+            [hold = hold_](bool) { return release_call(*hold); },
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
                 drive(machine().votes_returned(masters));
             },

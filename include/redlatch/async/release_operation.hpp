@@ -80,7 +80,7 @@ private:
     Next carry_out(const Machine::SendRelease& wanted) {
         return ask(
             CommandRank::release, wanted.answer_by, of(wanted.token),
-            [](const Hold& hold) { return release_call(hold, Clock::now()); },
+            [](const Hold& hold) { return release_call(hold); },
             [this](const auto& reply, auto told, TimePoint) {
                 return release_answered(reply, told);
             });

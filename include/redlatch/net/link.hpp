@@ -134,13 +134,17 @@ public:
     /// Takes the answers that have come.
     void read() {
         bool drained = false;
+        TimePoint now = TimePoint::min();  // when the last one was there
         while (connection_) {
+            const bool are_all_there = drained;
             auto reply = connection_->receive_if_there(drained);
             if (!reply && !connection_->alive()) return break_off(std::move(reply).error());
             if (reply && !*reply) return;
             if (!queue_.has_written()) return break_off(unexpected_reply());
+            if (!are_all_there) now = Clock::now();
             take(reply ? Expected<Reply, Fault>{**std::move(reply)}
-                       : Unexpected{std::move(reply).error()});
+                       : Unexpected{std::move(reply).error()},
+                 now);
         }
     }
 
@@ -344,8 +348,7 @@ private:
                scripts_written_.end();
     }
 
-    void take(Expected<Reply, Fault>&& reply) {
-        const TimePoint now = Clock::now();
+    void take(Expected<Reply, Fault>&& reply, TimePoint now) {
         auto& command = static_cast<LinkCommand&>(*queue_.answered(now));
         note_time(command, reply, now);
         const ReplyKind kind = kind_of(reply, command.shape_);

@@ -130,4 +130,10 @@ inline Call release_call(const Hold& hold, TimePoint now) {
     return of_key_type(call, hold);
 }
 
+/// The same, sent now.
+inline Call release_call(const Hold& hold) {
+    const bool is_kept = hold.kept_until() != TimePoint::min();
+    return release_call(hold, is_kept ? Clock::now() : TimePoint::min());
+}
+
 }  // namespace redlatch::inline v0::detail

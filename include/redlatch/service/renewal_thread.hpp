@@ -236,8 +236,7 @@ private:
 
     static Call call_of(const Try& attempt) {
         const auto lease = attempt.lease();
-        return lease ? extend_call(attempt.hold(), *lease)
-                     : release_call(attempt.hold(), Clock::now());
+        return lease ? extend_call(attempt.hold(), *lease) : release_call(attempt.hold());
     }
 
     /// Sends and reads as much as goes without waiting.

@@ -243,8 +243,7 @@ public:
 
     /// Tries once, for `command_timeout` at most.
     void release_now(const Hold& hold) {
-        static_cast<void>(
-            run(hold.key(), release_call(hold, Clock::now()), Limit::in(command_timeout_)));
+        static_cast<void>(run(hold.key(), release_call(hold), Limit::in(command_timeout_)));
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns

@@ -90,7 +90,7 @@ private:
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
         QuorumProgress progress{.on_late_reply = clean_up_if_silent()};
-        const Call release = release_call(*hold_, Clock::now());
+        const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, *stop_};
         static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
         return machine().votes_returned(progress.masters);

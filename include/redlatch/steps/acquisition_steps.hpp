@@ -44,7 +44,7 @@ protected:
                        spec.traits.shared && spec.claim.weight == ClaimTerms::reader} {}
     ~AcquisitionSteps() = default;
 
-    /// The wait begins only now.
+    /// The wait begins only now. To be called where the outcome is delivered later.
     void restart_clock() { started_ = Clock::now(); }
 
     /// What decides. Who waits for others of this process has none yet.
@@ -145,7 +145,9 @@ protected:
         hold_->nest.push_back(acquisition_);
         hold_->fence = keep.fence;
         hold_->taken(keep.since);
-        hold_->begin_min_hold(Clock::now());
+        if (hold_->terms().min_hold > std::chrono::milliseconds::zero()) {
+            hold_->begin_min_hold(Clock::now());
+        }
         if (request_.delivered_later) hold_->deliver_later();
         watch_over(keep.since);
         return machine().kept(turn_->finish(hold_, keep.others_wait));
@@ -415,7 +417,7 @@ protected:
     const Request request_;
     const Acquisition acquisition_;
     const HoldTerms terms_ = own_terms();
-    TimePoint started_ = Clock::now();
+    TimePoint started_ = request_.delivered_later ? TimePoint{} : Clock::now();
     const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
     const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
     const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;

@@ -41,7 +41,9 @@ protected:
     /// The outcome, of which the observer was told.
     std::optional<Result<Release>> told(Machine::Done done) {
         if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
-        if (done.outcome) inform(*session_, *hold_, *done.outcome, Clock::now());
+        if (done.outcome && session_->observed()) {
+            inform(*session_, *hold_, *done.outcome, Clock::now());
+        }
         return std::move(done.outcome);
     }
 

@@ -71,8 +71,7 @@ private:
     }
 
     Action carry_out(const Machine::SendRelease& send) {
-        const auto reply =
-            ask(release_call(*of(send.token), Clock::now()), send.answer_by, on_silence());
+        const auto reply = ask(release_call(*of(send.token)), send.answer_by, on_silence());
         return release_answered(reply, told_);
     }
 
@@ -81,9 +80,9 @@ private:
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             sent_release_ended(*session, hold, reply, ended);
         };
-        return machine_.posted(session_->reply_drainer().post(
-            session_->master_of(hold_->key()), release_call(*hold_, Clock::now()),
-            std::move(awaiting), {post.answer_by}));
+        return machine_.posted(
+            session_->reply_drainer().post(session_->master_of(hold_->key()), release_call(*hold_),
+                                           std::move(awaiting), {post.answer_by}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {
