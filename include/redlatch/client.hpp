@@ -77,7 +77,7 @@ REDLATCH_INLINE Client::~Client() {
 REDLATCH_INLINE Result<void> Client::ping() {
     detail::Session& session = shared_->session();
     const auto limit = detail::Limit::in(session.command_timeout());
-    auto reply = session.run({}, detail::Call::plain({"PING"}), limit);
+    auto reply = session.run(detail::Call::plain({"PING"}), limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
     return {};
 }

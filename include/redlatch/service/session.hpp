@@ -111,11 +111,11 @@ public:
     Node& master_of(std::string_view key) { return topology_->master_of(key); }
 
     /// Runs a call where its key is; see `Topology::run_on_masters`.
-    Expected<Reply, Fault> run(std::string_view, const Call& call, const Call& again,
-                               const Limit& limit, QuorumProgress& progress) {
+    Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit,
+                               QuorumProgress& progress) {
         return topology_->run_on_masters(call, again, limit, progress);
     }
-    Expected<Reply, Fault> run(std::string_view, const Call& call, const Limit& limit) {
+    Expected<Reply, Fault> run(const Call& call, const Limit& limit) {
         QuorumProgress progress;
         return topology_->run_on_masters(call, call, limit, progress);
     }
@@ -243,7 +243,7 @@ public:
 
     /// Tries once, for `command_timeout` at most.
     void release_now(const Hold& hold) {
-        static_cast<void>(run(hold.key(), release_call(hold), Limit::in(command_timeout_)));
+        static_cast<void>(run(release_call(hold), Limit::in(command_timeout_)));
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns

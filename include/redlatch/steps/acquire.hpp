@@ -73,13 +73,13 @@ private:
         if (stop_->stop_requested()) return machine().cancelled();
         const TimePoint sent = Clock::now();
         QuorumProgress progress{.on_late_reply = late_answer()};
-        const auto reply = session_->run(hold_->key(), call, again, {answer_by, *stop_}, progress);
+        const auto reply = session_->run(call, again, {answer_by, *stop_}, progress);
         return try_answered(reply, progress.masters, sent);
     }
 
     Next carry_out(const StoreFence& store) {
         const Call call = store_fence_call(*hold_, lease_, store.fence);
-        return fence_answered(session_->run(hold_->key(), call, {store.answer_by, *stop_}));
+        return fence_answered(session_->run(call, {store.answer_by, *stop_}));
     }
 
     Next carry_out(const SleepUntil& sleep) {
@@ -92,7 +92,7 @@ private:
         QuorumProgress progress{.on_late_reply = clean_up_if_silent()};
         const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, *stop_};
-        static_cast<void>(session_->run(hold_->key(), release, release, limit, progress));
+        static_cast<void>(session_->run(release, release, limit, progress));
         return machine().votes_returned(progress.masters);
     }
 
@@ -105,7 +105,7 @@ private:
     NextNest carry_out(const SendNest& send) {
         const TimePoint sent = Clock::now();
         const Call call = nest_call(*hold_, count_, hold_->server_ttl(send.lease));
-        return nest_answered(session_->run(hold_->key(), call, {send.answer_by, *stop_}), sent);
+        return nest_answered(session_->run(call, {send.answer_by, *stop_}), sent);
     }
 
     NextNest carry_out(const NestSleep& sleep) {

@@ -26,8 +26,8 @@ inline Expected<Reply, Fault> run_on_claims(Session& session, const LockSpec& sp
     const LockKeys& keys = *spec.keys;
     const std::string& last = spec.traits.shared ? keys.fence : keys.permits;
     const Call call{script, {keys.lock, keys.queue, keys.waiters, last}, arguments, answer};
-    auto reply = session.run(
-        spec.key(), call.with_all_keys(true).for_type(type_of(spec.traits.key_type)), limit);
+    auto reply =
+        session.run(call.with_all_keys(true).for_type(type_of(spec.traits.key_type)), limit);
     if (!reply) {
         reply.error().error.key = spec.key();
         session.tell_error(reply.error().error);
@@ -102,8 +102,7 @@ inline Result<void> downgrade_hold(Session& session, const std::shared_ptr<Hold>
         const bool lost = hold->state(Clock::now()) == HoldState::lost;
         return failed({lost ? Errc::lost : Errc::not_held, {}, {}, {}, {}});
     }
-    auto reply =
-        session.run(hold->key(), downgrade_call(*hold), Limit::in(session.command_timeout()));
+    auto reply = session.run(downgrade_call(*hold), Limit::in(session.command_timeout()));
     if (!reply) {
         session.tell_error(reply.error().error);
         return failed(std::move(reply).error().error);

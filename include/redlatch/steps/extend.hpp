@@ -113,8 +113,7 @@ private:
     using ExtensionSteps::carry_out;
 
     Action carry_out(const Machine::SendExtend& send) {
-        return answered(
-            session_->run(hold_->key(), extend_call(*hold_, send.lease), {send.answer_by}));
+        return answered(session_->run(extend_call(*hold_, send.lease), {send.answer_by}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {

@@ -46,8 +46,7 @@ inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply
 inline Result<Reply> run_on_anybodys(Session& session, const LockSpec& spec, const Script& script,
                                      std::string_view token, ReplyShape answer,
                                      const Limit& limit) {
-    return told(session, spec,
-                session.run(spec.key(), anybodys(spec, script, token, answer), limit));
+    return told(session, spec, session.run(anybodys(spec, script, token, answer), limit));
 }
 
 /// `<weight> <token>`, taken apart.
@@ -82,7 +81,7 @@ inline LockInfo lock_info(const ReplyView& answer) {
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
-    auto reply = told(session, spec, session.run(spec.key(), inspect_call(spec), limit));
+    auto reply = told(session, spec, session.run(inspect_call(spec), limit));
     if (!reply) return Unexpected{std::move(reply).error()};
     return lock_info(reply->view());
 }

@@ -95,7 +95,7 @@ private:
     Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
                                OnLateReply on_late_reply = {}) {
         QuorumProgress progress{.on_late_reply = std::move(on_late_reply)};
-        auto reply = session_->run(hold_->key(), call, call, {answer_by}, progress);
+        auto reply = session_->run(call, call, {answer_by}, progress);
         told_ = progress.masters.heard_of();
         return reply;
     }
