@@ -335,6 +335,14 @@ TEST(Completions, finds_one_inside_the_call_that_began_it) {
     EXPECT_TRUE(finds(check_completions(story.history()), "inside"));
 }
 
+TEST(Completions, finds_a_hold_that_was_over_when_it_was_delivered) {
+    Story story;
+    story.takes({.to = 700, .valid = 0, .counts = {{"asynchronous", 1}}});
+    EXPECT_TRUE(finds(check_completions(story.history()), "was over when it was delivered"));
+    story.fault("freeze client", 100, 600, 1);
+    EXPECT_TRUE(clean(check_completions(story.history())));
+}
+
 TEST(Completions, finds_one_on_another_thread) {
     Story story;
     story.takes({}).completed("elsewhere");

@@ -107,6 +107,7 @@ private:
         }
         const Reliance<Held> reliance{*held, lock_->mistake, call.at, lease_};
         facts_.token = call.token = held->token();
+        call.counts["asynchronous"] = 1;
         succeed(call, reliance);
         co_await pause(Time{0});
         if (dice_.percent(plan_->habits.shares)) {
@@ -136,9 +137,11 @@ private:
         const std::string& name = facts_.lock;
         if (with_callback) {
             const bool twice = lock_->mistake == Mistake::completes_twice;
+            const bool keeps = lock_->mistake == Mistake::delivers_late;
             auto start = lock_->with_callback(client, name, options_, how, std::move(stop));
-            taking.of([start, twice, on = executor()](const Completion<Held>::Callback& done) {
-                start(twice ? doubled(done) : done, on);
+            taking.of([start, twice, keeps, lease = lease_,
+                       on = executor()](const Completion<Held>::Callback& done) {
+                start(twice ? doubled(done) : keeps ? delayed(done, lease) : done, on);
             });
         } else {
             taking.of(on(lock_->awaitable(client, name, options_, how, std::move(stop))));
@@ -155,6 +158,14 @@ private:
         return [done](Result<Held> result) {
             done(std::move(result));
             done(Unexpected{Error{Errc::timed_out, {}, {}, {}, {}}});
+        };
+    }
+
+    static Completion<Held>::Callback delayed(const Completion<Held>::Callback& done,
+                                              milliseconds time) {
+        return [done, time](Result<Held> result) {
+            rest(time);
+            done(std::move(result));
         };
     }
 

@@ -45,6 +45,7 @@ template <class Policy>
 constexpr Mistake mistake_of = std::is_same_v<Policy, CountsFromReply>  ? Mistake::counts_from_reply
                                : std::is_same_v<Policy, Deaf>           ? Mistake::deaf
                                : std::is_same_v<Policy, CompletesTwice> ? Mistake::completes_twice
+                               : std::is_same_v<Policy, DeliversLate>   ? Mistake::delivers_late
                                : std::is_same_v<Policy, PartOfSet>      ? Mistake::takes_part
                                : std::is_same_v<Policy, KeepsUntaken>   ? Mistake::keeps_untaken
                                                                         : Mistake::none;

@@ -98,6 +98,7 @@ std::vector<Choice> choices_of(const std::string& subject) {
         {"watched", {choice<Watchdog<Simple>>("Watchdog<Simple>")}},
         {"deaf", {choice<Deaf>("Deaf")}},
         {"completes twice", {choice<CompletesTwice>("CompletesTwice")}},
+        {"delivers what is over", {choice<DeliversLate>("DeliversLate")}},
         {"completes late", {choice<Simple>("Simple")}},
         {"validity from the delivery", {choice<CountsFromReply>("CountsFromReply")}},
         {"keeps what nobody takes", {choice<KeepsUntaken>("KeepsUntaken (Watchdog)")}},

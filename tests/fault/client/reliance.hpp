@@ -16,6 +16,7 @@ enum class Mistake {
     counts_from_reply,  ///< of `CountsFromReply`: it has not read the clock before it asked
     deaf,               ///< of `Deaf`: it is never told by `lost()`
     completes_twice,    ///< of `CompletesTwice`: what it awaits completes again
+    delivers_late,      ///< of `DeliversLate`: a lock is delivered when its lease is over
     takes_part,         ///< of `PartOfSet`: one lock of a set is left out
     keeps_untaken,      ///< of `KeepsUntaken`: a lock that nobody takes any more is not released
 };

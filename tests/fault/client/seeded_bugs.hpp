@@ -161,6 +161,9 @@ struct PartOfSet : Simple {};
 /// What is awaited completes, and once more: see `AsyncWorker`.
 struct CompletesTwice : Simple {};
 
+/// A lock is delivered when its lease is over: see `AsyncWorker`.
+struct DeliversLate : Simple {};
+
 /// Who is not waited for any more gets the lock nevertheless, and keeps it: see `AsyncWorker`.
 struct KeepsUntaken : Watchdog<Simple> {};
 

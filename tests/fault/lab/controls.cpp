@@ -52,6 +52,9 @@ Control asynchronous(std::string subject, std::string found_by, const Habits& ha
 void add_asynchronous(std::vector<Control>& controls) {
     controls.push_back(asynchronous("completes twice", "completion", hasty(), milliseconds{1000}));
 
+    controls.push_back(
+        asynchronous("delivers what is over", "completion", hasty(), milliseconds{1000}));
+
     Habits habits = hasty();
     habits.wait = {milliseconds{200}, milliseconds{500}};
     controls.push_back(asynchronous("completes late", "deadline", habits, milliseconds{6000}));

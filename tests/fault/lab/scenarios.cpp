@@ -143,10 +143,13 @@ RunPlan ends_amid_calls() {
     return plan;
 }
 
-/// Many coroutines on one loop beside some threads, which cancel, go away, and keep the loop from its work.
+/// Many coroutines on one loop beside some threads, which cancel, go away, and keep the loop from its work, while
+/// the links of their clients break and freeze.
 RunPlan coroutines() {
-    RunPlan plan = undisturbed(milliseconds{6000});
-    plan.latency = milliseconds{4};
+    RunPlan plan = undisturbed(milliseconds{3000});
+    plan.storm = milliseconds{5000};
+    plan.only = {"delay", "stall", "black hole", "late requests", "late replies",    "lost replies",
+                 "cut",   "reset", "half-close", "freeze client", "kill connections"};
     plan.stations = 2;
     plan.client.subject = "library";
     plan.client.threads = 2;
@@ -156,7 +159,6 @@ RunPlan coroutines() {
     habits.cancels = 30;
     habits.abandons = 25;
     habits.shares = 25;
-    habits.stalls = 2;
     return plan;
 }
 
