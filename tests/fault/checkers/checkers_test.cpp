@@ -337,7 +337,7 @@ TEST(Completions, finds_one_inside_the_call_that_began_it) {
 
 TEST(Completions, finds_a_hold_that_was_over_when_it_was_delivered) {
     Story story;
-    story.takes({.to = 700, .valid = 0, .counts = {{"asynchronous", 1}}});
+    story.takes({.to = 700, .valid = 0}).completed("over");
     EXPECT_TRUE(finds(check_completions(story.history()), "was over when it was delivered"));
     story.fault("freeze client", 100, 600, 1);
     EXPECT_TRUE(clean(check_completions(story.history())));

@@ -10,12 +10,6 @@ namespace redlatch::test::fault {
 
 namespace {
 
-/// What an asynchronous acquisition gave.
-bool is_over(const Event& event) {
-    return event.op == Op::acquire && event.stage == Stage::ok && !event.valid_at_most &&
-           count_of(event, "asynchronous") > 0;
-}
-
 bool stood_still(const History& history, const Event& event) {
     constexpr Time near = std::chrono::milliseconds{500};
     return covered({event.at - near, event.at + near}, frozen_spans(history, event.process)) >
@@ -37,8 +31,9 @@ Violations check_completions(const History& history) {
         };
         if (event.counts.contains("inside")) accuse("completed inside the call that began it");
         if (event.counts.contains("elsewhere")) accuse("completed on another thread");
-        if (is_over(event) && !stood_still(history, event))
+        if (event.counts.contains("over") && !stood_still(history, event)) {
             accuse("was over when it was delivered");
+        }
         if (!completed.insert({event.process, event.call}).second) accuse("completed twice");
     }
     return found;

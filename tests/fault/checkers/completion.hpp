@@ -6,8 +6,8 @@
 namespace redlatch::test::fault {
 
 /// Every call completes once; an asynchronous one not inside the call that begins it, and where it is to:
-/// `counts["inside"]` and `counts["elsewhere"]` of a completion say otherwise. What it gives (an acquisition with
-/// `counts["asynchronous"]`) is valid then, unless the process stood still. Checker "completion".
+/// `counts["inside"]` and `counts["elsewhere"]` of a completion say otherwise. The lock that it gives is not over
+/// then (`counts["over"]`), unless the process stood still. Checker "completion".
 [[nodiscard]] Violations check_completions(const History& history);
 
 }  // namespace redlatch::test::fault

@@ -88,9 +88,9 @@ public:
         events_.push_back(event);
         return *this;
     }
-    /// The last completion was where it should not have been: "inside", "elsewhere".
-    Story& completed(const char* where) {
-        events_.back().counts[where] = 1;
+    /// The last completion was not as it should be: "inside", "elsewhere", "over".
+    Story& completed(const char* how) {
+        events_.back().counts[how] = 1;
         return *this;
     }
     /// The end of a process's client.

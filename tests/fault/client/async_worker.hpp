@@ -107,7 +107,6 @@ private:
         }
         const Reliance<Held> reliance{*held, lock_->mistake, call.at, lease_};
         facts_.token = call.token = held->token();
-        call.counts["asynchronous"] = 1;
         succeed(call, reliance);
         co_await pause(Time{0});
         if (dice_.percent(plan_->habits.shares)) {

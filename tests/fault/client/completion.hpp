@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 namespace redlatch::test::fault {
@@ -45,14 +46,17 @@ public:
     Result<T> await_resume() {
         is_inside_ = state_->starting == std::this_thread::get_id();
         is_elsewhere_ = loop_->is_here() != on_loop_;
-        if (awaitable_) return awaitable_->await_resume();
-        return *std::exchange(state_->result, std::nullopt);
+        Result<T> result =
+            awaitable_ ? awaitable_->await_resume() : *std::exchange(state_->result, std::nullopt);
+        if constexpr (std::is_same_v<T, Held>) is_over_ = result && !result->held();
+        return result;
     }
 
     /// For the completion's event.
     void note(Event& call) const {
         if (is_inside_) call.counts["inside"] = 1;
         if (is_elsewhere_) call.counts["elsewhere"] = 1;
+        if (is_over_) call.counts["over"] = 1;
     }
 
 private:
@@ -87,6 +91,7 @@ private:
     std::function<void(Callback)> start_{};
     bool is_inside_ = false;
     bool is_elsewhere_ = false;
+    bool is_over_ = false;  // what it gives
 };
 
 }  // namespace redlatch::test::fault
