@@ -203,13 +203,13 @@ public:
     /// The next reply if it has come, which is not waited for. An error reply comes as a `Fault`, as
     /// from `receive`.
     Expected<std::optional<Reply>, Fault> receive_if_there() {
-        bool drained = false;
-        return receive_if_there(drained);
+        bool from_socket = false;
+        return receive_if_there(from_socket);
     }
 
-    /// The same as one of several calls, the first of them with `drained` false: it becomes true where the socket
-    /// is known to have no more just now, and is not asked again.
-    Expected<std::optional<Reply>, Fault> receive_if_there(bool& drained) {
+    /// `from_socket` becomes whether the socket was read: else the reply came with the one before.
+    Expected<std::optional<Reply>, Fault> receive_if_there(bool& from_socket) {
+        from_socket = false;
         std::array<char, std::size_t{4} * 1024> buffer;
         for (;;) {
             void* raw = nullptr;
@@ -221,11 +221,10 @@ public:
                 if (!reply) return Unexpected{std::move(reply).error()};
                 return std::optional<Reply>{*std::move(reply)};
             }
-            if (drained) return std::optional<Reply>{};
+            from_socket = true;
             auto more = read_there(buffer);
             if (!more) return close(std::move(more).error(), true);
-            if (*more == 0) return std::optional<Reply>{};
-            drained = stream_ == nullptr && *more < buffer.size();
+            if (!*more) return std::optional<Reply>{};
         }
     }
 
@@ -265,18 +264,16 @@ private:
         return number(reply->view().line("connected_slaves:"));
     }
 
-    /// How much was there; 0 for nothing.
-    Expected<std::size_t, Fault> read_there(std::span<char> buffer) {
+    /// False where nothing is there.
+    Expected<bool, Fault> read_there(std::span<char> buffer) {
         for (;;) {
             const ssize_t n = read_bytes(buffer, false);
             if (n > 0) {
-                const auto count = static_cast<std::size_t>(n);
-                auto fed = feed({buffer.data(), count});
-                return fed ? Expected<std::size_t, Fault>{count}
-                           : Unexpected{std::move(fed).error()};
+                auto fed = feed({buffer.data(), static_cast<std::size_t>(n)});
+                return fed ? Expected<bool, Fault>{true} : Unexpected{std::move(fed).error()};
             }
             if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
-            if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
             if (errno != EINTR) return Unexpected{failed("receive: ")};
         }
     }

@@ -133,15 +133,14 @@ public:
 
     /// Takes the answers that have come.
     void read() {
-        bool drained = false;
         TimePoint now = TimePoint::min();  // when the last one was there
         while (connection_) {
-            const bool are_all_there = drained;
-            auto reply = connection_->receive_if_there(drained);
+            bool from_socket = false;
+            auto reply = connection_->receive_if_there(from_socket);
             if (!reply && !connection_->alive()) return break_off(std::move(reply).error());
             if (reply && !*reply) return;
             if (!queue_.has_written()) return break_off(unexpected_reply());
-            if (!are_all_there) now = Clock::now();
+            if (from_socket || now == TimePoint::min()) now = Clock::now();
             take(reply ? Expected<Reply, Fault>{**std::move(reply)}
                        : Unexpected{std::move(reply).error()},
                  now);
