@@ -1,6 +1,6 @@
 --R"lua(
--- On which channel a waiter's client is told. Its name begins with the key space, as the queue's key
--- does; then comes the client's id, the 32 hexadecimal digits that its tokens begin with.
+-- On which channel a waiter's client is told. Its name begins with the key space, as the queue's
+-- key does; then comes the client's id, the 32 hexadecimal digits that its tokens begin with.
 local channels
 local function channel_of(waiter)
   channels = channels
