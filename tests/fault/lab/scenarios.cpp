@@ -153,7 +153,7 @@ RunPlan coroutines() {
     plan.stations = 2;
     plan.client.subject = "library";
     plan.client.threads = 2;
-    plan.client.coroutines = 16;
+    plan.client.coroutines = 12;
     plan.client.names = 3;
     Habits& habits = plan.client.habits;
     habits.cancels = 30;
