@@ -10,8 +10,7 @@ namespace redlatch::test::fault {
 ///   its beginning ("clients"), no subscription ("channels");
 /// - "before" and "after", of a process that ended in order, around its use of the library: as many
 ///   descriptors and threads as before;
-/// - "warm" and "end", within that use: the resident memory has not grown by more than
-///   `growth_kib`.
+/// - "warm" and "end", within that use: the memory has not grown by more than `growth_kib`.
 /// Checker "hygiene".
 [[nodiscard]] Violations check_hygiene(const History& history, long long growth_kib);
 

@@ -9,10 +9,15 @@
 #include "loss_watch.hpp"
 #include "seeded_bugs.hpp"
 #include "slow_observer.hpp"
+#include "support/sanitizers.hpp"
 #include "support/wait.hpp"
 #include "task.hpp"
 #include "worker.hpp"
 #include <redlatch/redlatch.hpp>
+
+#if defined(REDLATCH_TEST_ASAN) || defined(REDLATCH_TEST_TSAN)
+#include <sanitizer/allocator_interface.h>
+#endif
 
 #include <unistd.h>
 
@@ -115,18 +120,26 @@ long long entries_of(const char* folder) {
                          std::filesystem::directory_iterator{});
 }
 
-long long resident_kib() {
+#if defined(REDLATCH_TEST_ASAN) || defined(REDLATCH_TEST_TSAN)
+/// A sanitizer keeps what was freed, so resident memory grows with the time.
+long long memory_kib() {
+    return static_cast<long long>(__sanitizer_get_current_allocated_bytes() / 1024);
+}
+#else
+/// That is resident.
+long long memory_kib() {
     std::ifstream file{"/proc/self/statm"};
     long long size = 0;
     long long resident = 0;
     file >> size >> resident;
     return resident * ::getpagesize() / 1024;
 }
+#endif
 
 std::map<std::string, long long> in_use() {
     return {{"descriptors", entries_of("/proc/self/fd")},
             {"threads", entries_of("/proc/self/task")},
-            {"rss_kib", resident_kib()}};
+            {"memory_kib", memory_kib()}};
 }
 
 void note_usage(Recorder& recorder, const char* name) {
