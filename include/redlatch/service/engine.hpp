@@ -290,10 +290,11 @@ private:
                 static_cast<EngineTimer&>(timer).expired(now);
             });
             refresh_map();
+            completions.hand_over();  // what goes on here may have more to write
             write();
             completions.hand_over();
         } while (!closing_);
-        end();
+        end(completions);
     }
 
     /// Blocks until there is something to do; takes answers.
@@ -341,15 +342,17 @@ private:
         }
     }
 
-    void end() {
+    void end(CompletionBatch& completions) {
         EngineTask* none = nullptr;
         do {
             run_posted();
             settle_map();
             for (auto& [key, way] : ways_) way.end();
+            completions.hand_over();
             wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(Clock::now());
             });
+            completions.hand_over();
             none = nullptr;
         } while (has_orders() || !posted_.compare_exchange_strong(none, end_of_posts()));
         ways_.clear();
