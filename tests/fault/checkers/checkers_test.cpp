@@ -335,9 +335,12 @@ TEST(Completions, finds_one_inside_the_call_that_began_it) {
     EXPECT_TRUE(finds(check_completions(story.history()), "inside"));
 }
 
-TEST(Completions, finds_a_hold_that_was_over_when_it_was_delivered) {
+TEST(Completions, finds_holds_that_were_over_when_they_were_delivered) {
     Story story;
-    story.takes({.to = 700, .valid = 0}).completed("over");
+    story.takes({.hold = 1, .to = 700, .valid = 0}).completed("over");
+    story.takes({.hold = 2, .to = 700, .valid = 0}).completed("over");
+    EXPECT_TRUE(clean(check_completions(story.history())));
+    story.takes({.hold = 3, .to = 700, .valid = 0}).completed("over");
     EXPECT_TRUE(finds(check_completions(story.history()), "was over when it was delivered"));
     story.fault("freeze client", 100, 600, 1);
     EXPECT_TRUE(clean(check_completions(story.history())));
