@@ -513,6 +513,7 @@ TYPED_TEST_SUITE(AsyncSetOf, SetPolicies);
 
 TYPED_TEST(AsyncSetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
     this->take_a_and_wait_for_b();
+    const std::string owner = this->a_.inspect().value().owner;
     ASSERT_TRUE(eventually([&] {
         const auto ttl = this->redis_.pttl("a");
         return ttl > 0 && ttl < 2500;
@@ -525,6 +526,7 @@ TYPED_TEST(AsyncSetOf, renews_those_before_while_it_waits_and_has_whole_leases_i
     static_cast<void>(this->other_->release());
     const auto held = this->outcome_.get();
     ASSERT_TRUE(held) << held.error().describe();
+    EXPECT_EQ(this->a_.inspect().value().owner, owner) << "and not taken anew";
     EXPECT_GT(this->redis_.pttl("a"), 2500);
     EXPECT_GT(this->redis_.pttl("b"), 2500);
     EXPECT_EQ(held->fence("a") > 0 && held->fence("b") > 0, is_fenced<TypeParam>);
@@ -532,6 +534,7 @@ TYPED_TEST(AsyncSetOf, renews_those_before_while_it_waits_and_has_whole_leases_i
         EXPECT_TRUE(stays([&] { return held->held(); }, 4s));
     } else {
         EXPECT_TRUE(fires(held->lost())) << "without a watchdog none is renewed any more";
+        EXPECT_TRUE(this->is_given_back());
     }
 }
 
@@ -551,25 +554,11 @@ TYPED_TEST(AsyncSetOf, begins_anew_where_one_is_lost_while_another_is_waited_for
 }
 
 TYPED_TEST(AsyncSetOf, gives_back_what_it_has_when_it_is_cancelled) {
-    this->take_a_and_wait_for_b();
+    this->take_a_and_wait_for_b({.lease = 5min});
     this->stop_.request_stop();
     EXPECT_EQ(code_of(this->outcome_.get()), Errc::cancelled);
     EXPECT_TRUE(this->is_given_back());
     EXPECT_TRUE(this->other_->held());
-}
-
-TYPED_TEST(AsyncSetOf, has_one_wait_for_all) {
-    auto first = this->a_.acquire();
-    auto second = this->b_.acquire();
-    ASSERT_TRUE(first && second);
-    const auto begun = std::chrono::steady_clock::now();
-    this->set_.async_acquire({.wait = 1s}, {}, this->outcome_.callback());
-    ASSERT_TRUE(eventually([&] { return this->a_.inspect().value().waiters == 1; }));
-    std::this_thread::sleep_until(begun + 600ms);
-    static_cast<void>(first->release());
-    EXPECT_EQ(code_of(this->outcome_.get()), Errc::timed_out);
-    EXPECT_LT(std::chrono::steady_clock::now() - begun, 1550ms) << "and not a wait for each";
-    EXPECT_TRUE(this->is_given_back());
 }
 
 TYPED_TEST(AsyncSetOf, is_lost_with_the_first_of_them) {
@@ -597,7 +586,7 @@ TYPED_TEST(AsyncSetOf, is_lost_with_the_first_of_them) {
 
 template <class Policy>
 Coroutine take_in_coroutine(LockSet<Policy>& set, Executor& executor) {
-    (void)co_await set.async_acquire().via(executor);
+    (void)co_await set.async_acquire({.lease = 5min}).via(executor);
     ADD_FAILURE() << "nobody resumes it";
 }
 
@@ -614,6 +603,22 @@ TYPED_TEST(AsyncSetOf, gives_back_what_it_has_when_its_coroutine_is_destroyed) {
 }
 
 using AsyncSet = LockTest;
+
+TEST_F(AsyncSet, has_one_wait_for_all) {
+    Result<Held> a = Lock<Simple>{other_client_, "a"}.acquire();
+    Result<Held> b = Lock<Simple>{other_client_, "b"}.acquire();
+    ASSERT_TRUE(a && b);
+    LockSet<Simple> set{client_, {"a", "b"}, {.lease = 5min}};
+    Outcome<HeldSet> outcome;
+    const auto begun = std::chrono::steady_clock::now();
+    set.async_acquire({.wait = 2s}, {}, outcome.callback());
+    std::this_thread::sleep_until(begun + 1200ms);
+    static_cast<void>(a->release());
+    std::this_thread::sleep_until(begun + 2600ms);
+    static_cast<void>(b->release());
+    EXPECT_FALSE(outcome.get()) << "it has no wait of its own for each";
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+}
 
 TEST_F(AsyncSet, min_hold_is_for_what_was_delivered) {
     Lock<Simple> b{other_client_, "b"};
