@@ -511,7 +511,8 @@ TEST(Hygiene, accepts_what_is_as_before) {
     Story story;
     story.snapshot(9, "server", 0, {{"clients", 2}});
     story.snapshot(1, "before", 1, {{"descriptors", 5}, {"threads", 1}});
-    story.snapshot(1, "warm", 2, {{"memory_kib", 5000}}).snapshot(1, "end", 8, {{"memory_kib", 5500}});
+    story.snapshot(1, "warm", 2, {{"memory_kib", 5000}})
+        .snapshot(1, "end", 8, {{"memory_kib", 5500}});
     story.snapshot(1, "after", 9, {{"descriptors", 5}, {"threads", 1}});
     story.snapshot(9, "server", 10, {{"clients", 2}});
     EXPECT_TRUE(clean(check_hygiene(story.history(), 1000)));

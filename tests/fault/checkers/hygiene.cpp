@@ -32,7 +32,8 @@ public:
                 check_same(who, "threads", snapshots["before"], snapshots["after"]);
             }
             if (!snapshots.contains("warm") || !snapshots.contains("end")) continue;
-            const long long growth = snapshots["end"]["memory_kib"] - snapshots["warm"]["memory_kib"];
+            const long long growth =
+                snapshots["end"]["memory_kib"] - snapshots["warm"]["memory_kib"];
             if (growth > growth_kib) {
                 add(who + " has grown by " + std::to_string(growth) + " KiB");
             }
