@@ -56,6 +56,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
+    include/redlatch/net/completion_batch.hpp
     include/redlatch/net/endpoint.hpp
     include/redlatch/net/uri_parser.hpp
     include/redlatch/net/limit.hpp
@@ -122,7 +123,6 @@ set(REDLATCH_HEADERS
     include/redlatch/service/renewal_thread.hpp
     include/redlatch/service/order_route.hpp
     include/redlatch/service/quorum_route.hpp
-    include/redlatch/service/completion_batch.hpp
     include/redlatch/service/engine.hpp
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/session.hpp

@@ -2,9 +2,9 @@
 
 #include <redlatch/compilation.hpp>
 #include <redlatch/executor.hpp>
+#include <redlatch/net/completion_batch.hpp>
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/result.hpp>
-#include <redlatch/service/completion_batch.hpp>
 
 #include <atomic>
 #include <coroutine>

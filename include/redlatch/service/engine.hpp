@@ -3,11 +3,11 @@
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/timer_wheel.hpp>
 #include <redlatch/net/background_call.hpp>
+#include <redlatch/net/completion_batch.hpp>
 #include <redlatch/net/link.hpp>
 #include <redlatch/net/order.hpp>
 #include <redlatch/net/service_thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
-#include <redlatch/service/completion_batch.hpp>
 #include <redlatch/service/order_route.hpp>
 #include <redlatch/service/quorum_route.hpp>
 #include <redlatch/topology/background_connect.hpp>
