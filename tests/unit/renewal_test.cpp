@@ -493,6 +493,21 @@ TEST_F(WatchedHold, that_is_dismissed_while_it_is_asked_for_is_not_asked_for_aga
     EXPECT_EQ(machine_.next_due(), TimePoint::max());
 }
 
+TEST_F(WatchedHold,
+       that_is_disarmed_while_it_is_asked_for_is_not_asked_for_until_it_is_armed_anew) {
+    const auto hold = watched({.lease = 3s});
+    now_ = start_ + 1s;
+    const Command sent = command();
+    machine_.disarm(*hold);
+    answer(sent, 1);
+    now_ = start_ + 2s;
+    EXPECT_TRUE(nothing_to_send());
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
+    machine_.arm(hold, now_);
+    now_ = start_ + 3s;
+    answer(command(), 1);
+}
+
 TEST_F(WatchedHold, is_asked_for_three_times_in_a_lease_where_all_is_well) {
     for (const Lease lease : {Lease{10ms}, Lease{100ms}, Lease{30s}}) {
         const auto hold = watched({.lease = lease});

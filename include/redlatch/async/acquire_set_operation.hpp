@@ -139,9 +139,7 @@ private:
     Next carry_out(const SetAcquisition::Done& done) {
         SetSteps::carry_out(done);
         for (const auto& [hold, id, process] : refs_) {
-            if (!hold->terms().traits.watched) continue;
-            session_->renewal().dismiss_one(*hold);
-            static_cast<void>(session_->renewal().enlist(*hold));
+            if (hold->terms().traits.watched) session_->renewal().disarm(*hold);
         }
         finish();
         return std::nullopt;

@@ -143,20 +143,27 @@ public:
         // That command may have asked for less than the lease, which runs since an earlier one.
         const TimePoint since = std::min(sent, hold->refreshed_at());
         const TimePoint due = renewal_due(since, hold->terms().lease);
+        hold->is_renewed = true;
         put(due, std::move(hold));
+    }
+
+    /// Renews it no more until it is armed anew, also where a renewal is under way.
+    void disarm(Hold& hold) {
+        hold.is_renewed = false;
+        watched_.remove(&hold);
     }
 
     /// One of the acquisitions that `enlist` has announced is over.
     void dismiss_one(Hold& hold) {
         if (hold.watchers > 0) --hold.watchers;
-        if (hold.watchers == 0) watched_.remove(&hold);
+        if (hold.watchers == 0) disarm(hold);
     }
 
     /// Ends the renewal of a hold, before its release is sent. A renewal under way does no harm: the
     /// script finds the token gone, and the answer finds the hold no longer held.
     void dismiss(Hold& hold) {
         hold.watchers = 0;
-        watched_.remove(&hold);
+        disarm(hold);
     }
 
     /// Releases a token that nobody uses any more.
@@ -338,7 +345,7 @@ private:
         void go_unanswered() override { hold_->doubt(); }
 
         void follow(Renewal& renewal, TimePoint now) override {
-            if (hold_->watchers == 0 || lost_) return;
+            if (!hold_->is_renewed || lost_) return;
             const Lease lease = hold_->terms().lease;
             renewal.put(renewed_ ? renewal_due(sent_, lease) : renewal_retry_due(now, lease),
                         hold_);

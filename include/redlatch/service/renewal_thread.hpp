@@ -67,6 +67,7 @@ public:
         renewal_.arm(std::move(hold), sent);
         wake_in_time();
     }
+    void disarm(Hold& hold) { renewal()->disarm(hold); }
     void dismiss_one(Hold& hold) { renewal()->dismiss_one(hold); }
     void dismiss(Hold& hold) { renewal()->dismiss(hold); }
 
