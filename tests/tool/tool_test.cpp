@@ -281,6 +281,22 @@ TEST_F(Tool, takes_no_fence_where_none_is_wanted) {
     EXPECT_TRUE(raw.keys().empty()) << testing::PrintToString(raw.keys());
 }
 
+TEST_F(Tool, shows_the_command_nothing_of_an_outer_lock) {
+    for (const Words& inner : {Words{"inner"}, Words{"--no-fence", "inner"},
+                               Words{"--permits", "4", "inner"}, Words{"inner", "second"}}) {
+        Words words{"run", "job", "--", REDLATCH_TOOL, "run", "-u", server.uri()};
+        words.insert(words.end(), inner.begin(), inner.end());
+        words.insert(words.end(), {"--", "sh", "-c", "env | grep ^REDLATCH_"});
+        ToolRun tool = run(words);
+        EXPECT_EQ(tool.code(), 0) << tool.errors();
+        const bool has_fence = inner == Words{"inner"};
+        const bool has_names = inner.back() == "second";
+        EXPECT_EQ(tool.output().find("job"), std::string::npos) << tool.output();
+        EXPECT_EQ(tool.output().find("REDLATCH_FENCE=") != std::string::npos, has_fence);
+        EXPECT_EQ(tool.output().find("REDLATCH_NAME=") == std::string::npos, has_names);
+    }
+}
+
 TEST_F(Tool, never_shows_the_uri_to_the_command) {
     ToolRun tool = run_script("env | grep -c REDLATCH_URI");
     tool.code();

@@ -126,6 +126,11 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
     const std::string variables = read_all(word.get());
     if (variables.empty() || variables.front() != word_to_start) ::_exit(0);
     ::unsetenv("REDLATCH_URI");  // it may have a password
+    // Where this runs in a command of its own kind, they are of the outer one's lock.
+    for (const char* const ours : {"REDLATCH_NAME", "REDLATCH_TOKEN", "REDLATCH_FENCE",
+                                   "REDLATCH_NAMES", "REDLATCH_FENCES"}) {
+        ::unsetenv(ours);
+    }
     for (std::size_t at = 1; at < variables.size();) {
         const std::string variable{variables.c_str() + at};
         const std::size_t equals = variable.find('=');
