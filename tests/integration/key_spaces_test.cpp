@@ -61,6 +61,12 @@ protected:
         return tokens;
     }
 
+    /// Whether the next message ends so, or the one behind it: the first may be the listener's own trial.
+    static bool is_told(RawRedis& listens, const std::string& end) {
+        const auto fits = [&] { return listens.next().elements.at(2).text.ends_with(end); };
+        return fits() || fits();
+    }
+
     /// Whether somebody asks the server again and again.
     bool somebody_polls() {
         const long long before = redis_.command_calls("evalsha");
@@ -86,8 +92,7 @@ TEST_F(KeySpace, is_what_all_companions_begin_with) {
     RawRedis listens{server_};
     listens.command({"SUBSCRIBE", space + "client:" + waiter->front().substr(0, 32)});
     EXPECT_EQ(held->release().value(), Release::released);
-    EXPECT_TRUE(listens.next().elements.at(2).text.ends_with(waiter->front() + "job"))
-        << "it was told, and need not ask";
+    EXPECT_TRUE(is_told(listens, waiter->front() + "job")) << "it was told, and need not ask";
     const auto granted = waiting.get();
     ASSERT_TRUE(granted);
     EXPECT_EQ(granted->token(), waiter->front());
@@ -248,7 +253,7 @@ TEST_F(KeySpace, is_told_of_the_end_of_a_min_hold) {
     RawRedis listens{server_};
     listens.command({"SUBSCRIBE", space + "client:" + waiter->front().substr(0, 32)});
     EXPECT_TRUE(held->release());
-    EXPECT_TRUE(listens.next().elements.at(2).text.ends_with(waiter->front() + "job"));
+    EXPECT_TRUE(is_told(listens, waiter->front() + "job"));
     EXPECT_TRUE(Lock<Simple>(first_, "job").force_unlock());
     EXPECT_TRUE(waiting.get());
 }
@@ -272,7 +277,7 @@ TEST_F(KeySpace, is_where_a_lock_that_came_too_late_is_passed_on) {
     listens.command({"SUBSCRIBE", space + "client:" + waiter->front().substr(0, 32)});
     redis_.command({"PUBLISH", space + "client:" + id,
                     "60000 1 - s 0 " + std::to_string(late.size()) + " " + late + "job"});
-    EXPECT_TRUE(listens.next().elements.at(2).text.ends_with(waiter->front() + "job"));
+    EXPECT_TRUE(is_told(listens, waiter->front() + "job"));
     EXPECT_TRUE(waiting.get());
     EXPECT_TRUE(held->release());
     EXPECT_TRUE(listening.get());
