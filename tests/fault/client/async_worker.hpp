@@ -353,11 +353,12 @@ private:
         co_await pause(Time{0});
     }
 
-    /// The call that blocks.
+    /// The call that blocks. The hold moves to that thread first: this one may still look at `held`, where a
+    /// call of `share()` completes meanwhile.
     Task release_by_thread(Held& held, Result<Release>& outcome) {
         std::atomic<bool> is_back{false};
-        const std::jthread other{[&held, &outcome, &is_back] {
-            outcome = held.release();
+        const std::jthread other{[moved = std::move(held), &outcome, &is_back]() mutable {
+            outcome = moved.release();
             is_back = true;
         }};
         while (!is_back) co_await pause(milliseconds{1});
