@@ -20,8 +20,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <random>
@@ -207,10 +205,5 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
     using namespace redlatch::bench;
-    try {
-        return run(read_arguments(argc, argv, {.seconds = Seconds{2}, .rounds = 5}));
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-        return 1;
-    }
+    return run_program(run, argc, argv, {.seconds = Seconds{2}, .rounds = 5});
 }

@@ -25,8 +25,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <random>
@@ -284,10 +282,5 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
     using namespace redlatch::bench;
-    try {
-        return run(read_arguments(argc, argv, {}));
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-        return 1;
-    }
+    return run_program(run, argc, argv);
 }

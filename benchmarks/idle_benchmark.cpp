@@ -20,8 +20,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -192,10 +190,5 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
     using namespace redlatch::bench;
-    try {
-        return run(read_arguments(argc, argv, {.seconds = Seconds{30}}));
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-        return 1;
-    }
+    return run_program(run, argc, argv, {.seconds = Seconds{30}});
 }

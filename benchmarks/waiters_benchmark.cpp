@@ -13,8 +13,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
-#include <exception>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -150,10 +148,5 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
     using namespace redlatch::bench;
-    try {
-        return run(read_arguments(argc, argv, {.seconds = Seconds{10}}));
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s\n", e.what());
-        return 1;
-    }
+    return run_program(run, argc, argv, {.seconds = Seconds{10}});
 }

@@ -2,11 +2,10 @@
 // transfer that is half done. None of them has a thread while it waits.
 
 #include "own_redis.hpp"
+#include "task.hpp"
 #include <redlatch/redlatch.hpp>
 
-#include <coroutine>
 #include <cstdio>
-#include <exception>
 #include <latch>
 #include <map>
 #include <string>
@@ -14,16 +13,6 @@
 using namespace std::chrono_literals;
 
 namespace {
-
-struct Task {
-    struct promise_type {
-        Task get_return_object() { return {}; }
-        std::suspend_never initial_suspend() noexcept { return {}; }
-        std::suspend_never final_suspend() noexcept { return {}; }
-        void return_void() {}
-        void unhandled_exception() { std::terminate(); }
-    };
-};
 
 struct Bank {
     redlatch::Client& redis;

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -50,6 +51,18 @@ inline Arguments read_arguments(int argc, char** argv, Arguments result) {
         std::exit(2);
     }
     return result;
+}
+
+/// The whole of such a program: its exit code.
+inline int run_program(int (*run)(const Arguments&), int argc, char** argv,
+                       const Arguments& usual = {}) {
+    const Arguments arguments = read_arguments(argc, argv, usual);
+    try {
+        return run(arguments);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s\n", e.what());
+        return 1;
+    }
 }
 
 }  // namespace redlatch::bench

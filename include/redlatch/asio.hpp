@@ -254,6 +254,14 @@ auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& toke
         token);
 }
 
+/// The same, where `begin` takes the stop token by which Asio's cancellation ends the wait.
+template <class Begin, class Token>
+auto wait_with(const Begin& begin, Token&& token) {
+    std::stop_source stop;
+    auto awaitable = begin(stop.get_token());
+    return complete_with(std::move(awaitable), std::move(stop), std::forward<Token>(token));
+}
+
 }  // namespace with_asio or with_boost_asio
 }  // namespace detail
 
@@ -262,33 +270,33 @@ auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& toke
 /// acquired before is delivered.
 template <class Policy, class Token>
 auto async_acquire(Lock<Policy>& lock, const AsyncOptions& options, Token&& token) {
-    std::stop_source stop;
-    auto acquiring = lock.async_acquire(options, stop.get_token());
-    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+    return detail::wait_with(
+        [&](std::stop_token stop) { return lock.async_acquire(options, std::move(stop)); },
+        std::forward<Token>(token));
 }
 
 /// `Lock::async_acquire_shared()`, likewise.
 template <class Policy, class Token>
 auto async_acquire_shared(Lock<Policy>& lock, const AsyncOptions& options, Token&& token) {
-    std::stop_source stop;
-    auto acquiring = lock.async_acquire_shared(options, stop.get_token());
-    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+    return detail::wait_with(
+        [&](std::stop_token stop) { return lock.async_acquire_shared(options, std::move(stop)); },
+        std::forward<Token>(token));
 }
 
 /// `LockSet::async_acquire()`, likewise: completes with `Result<HeldSet>`.
 template <class Policy, class Token>
 auto async_acquire(LockSet<Policy>& set, const AsyncOptions& options, Token&& token) {
-    std::stop_source stop;
-    auto acquiring = set.async_acquire(options, stop.get_token());
-    return detail::complete_with(std::move(acquiring), std::move(stop), std::forward<Token>(token));
+    return detail::wait_with(
+        [&](std::stop_token stop) { return set.async_acquire(options, std::move(stop)); },
+        std::forward<Token>(token));
 }
 
 /// `Semaphore::async_take()`, likewise.
 template <class Policy, class Token>
 auto async_take(Semaphore<Policy>& semaphore, const AsyncTakeOptions& options, Token&& token) {
-    std::stop_source stop;
-    auto taking = semaphore.async_take(options, stop.get_token());
-    return detail::complete_with(std::move(taking), std::move(stop), std::forward<Token>(token));
+    return detail::wait_with(
+        [&](std::stop_token stop) { return semaphore.async_take(options, std::move(stop)); },
+        std::forward<Token>(token));
 }
 
 /// `Lock::async_inspect()` with a completion token: completes with `Result<LockInfo>`.

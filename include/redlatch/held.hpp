@@ -97,6 +97,7 @@ public:
     /// several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not known that the lock was
     /// given away: then nobody gets the ticket, and the lock is released in the background.
     Result<Ticket> detach() noexcept;
+
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
     /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled.
     AsyncResult<Release> async_release();

@@ -4,6 +4,7 @@
 #include "support/cluster.hpp"
 #include "support/process.hpp"
 #include "support/sentinels.hpp"
+#include "warnings.hpp"
 
 #include <deque>
 #include <memory>
@@ -15,22 +16,6 @@ namespace redlatch::test {
 namespace {
 
 const std::string space = "svc:locks:";
-
-class Warnings : public Observer {
-public:
-    void warning(const Warning& warning) override {
-        const std::lock_guard lock{mutex_};
-        all_.push_back(warning);
-    }
-    std::vector<Warning> all() {
-        const std::lock_guard lock{mutex_};
-        return all_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::vector<Warning> all_;
-};
 
 ClientOptions in_space(const std::string& uri, std::shared_ptr<Observer> observer = {}) {
     return {.uris = {uri},

@@ -5,6 +5,7 @@
 #include "lock_test.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include "warnings.hpp"
 #include <redlatch/net/node.hpp>
 #include <redlatch/policy/lua.hpp>
 
@@ -319,23 +320,6 @@ TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
 }
 
 // ------------------------------------------------------------------ keys that the ACL forbids
-
-/// Remembers warnings.
-class Warnings : public Observer {
-public:
-    void warning(const Warning& warning) override {
-        const std::lock_guard lock{mutex_};
-        all_.push_back(warning);
-    }
-    std::vector<Warning> all() {
-        const std::lock_guard lock{mutex_};
-        return all_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::vector<Warning> all_;
-};
 
 class DeniedKeys : public testing::Test {
 protected:

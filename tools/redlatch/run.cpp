@@ -106,10 +106,9 @@ public:
         if (!*result_) return;
         Holding& holding = **result_;
         if (settings_->at_least > std::chrono::milliseconds::zero()) {
-            const auto owners = owners_of_all();
-            const bool are_ours = holding.held();
+            auto owners = owners_of_all();
+            if (!holding.held()) owners.clear();  // they may be somebody else's by now
             for (const auto& [name, owner] : owners) {
-                if (!are_ours) break;
                 static_cast<void>(Lock<Simple>{client_, name}.force_unlock(owner));
             }
         }

@@ -162,33 +162,33 @@ RunPlan coroutines() {
     return plan;
 }
 
-/// Many readers and some writers of one lock, beside coroutines that write.
-RunPlan readers_and_writers() {
+/// Six threads of each client at the same locks.
+RunPlan crowded(const char* subject) {
     RunPlan plan = undisturbed(milliseconds{6000});
     plan.latency = milliseconds{4};
-    plan.client.subject = "shared";
+    plan.client.subject = subject;
     plan.client.threads = 6;
+    return plan;
+}
+
+/// Many readers and some writers of one lock, beside coroutines that write.
+RunPlan readers_and_writers() {
+    RunPlan plan = crowded("shared");
     plan.client.coroutines = 2;
     plan.client.habits.polls = 10;
     return plan;
 }
 
 RunPlan permits() {
-    RunPlan plan = undisturbed(milliseconds{6000});
-    plan.latency = milliseconds{4};
-    plan.client.subject = "permits";
-    plan.client.threads = 6;
+    RunPlan plan = crowded("permits");
     plan.client.habits.polls = 10;
     return plan;
 }
 
 /// Sets of several locks, in any order, beside single ones of the same.
 RunPlan sets() {
-    RunPlan plan = undisturbed(milliseconds{6000});
-    plan.latency = milliseconds{4};
-    plan.client.subject = "sets";
+    RunPlan plan = crowded("sets");
     plan.client.names = 4;
-    plan.client.threads = 6;
     plan.client.habits.wait = {milliseconds{500}, milliseconds{4000}};
     return plan;
 }
