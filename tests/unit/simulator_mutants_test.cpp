@@ -81,6 +81,9 @@ constexpr std::array controls{
     Control{"queue_left_without_end", Mutant::queue_left_without_end},
     Control{"own_hold_nested_in", Mutant::own_hold_nested_in},
     Control{"min_hold_forgotten", Mutant::min_hold_forgotten},
+    Control{"delivered_when_over", Mutant::delivered_when_over},
+    Control{"renewed_undelivered", Mutant::renewed_undelivered},
+    Control{"untaken_kept", Mutant::untaken_kept},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

@@ -379,7 +379,8 @@ private:
             .wait = wanted_->wait,
             .deadline = machine_.deadline(),
             .acquisition = acquisition_,
-            .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()}});
+            .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()},
+            .delivered_later = is_delivered_later()});
         event_ = "enter_if_free";
         const LockTable::Turn turn = client_->with_table(
             [this](LockTable& table) { return table.enter_if_free(*request_); });
@@ -603,6 +604,7 @@ private:
         hold_->taken(keep.since);
         world_->checker->takes(*hold_);
         hold_->begin_min_hold(now());
+        if (is_delivered_later()) hold_->deliver_later();
         watch_over(keep.since);
         // A thread may be stopped here, as anywhere.
         if (client_->noise().one_in(8)) {
@@ -719,10 +721,7 @@ private:
     }
 
     void carry_out(const detail::NestDone& done) {
-        if (acquisition_.watched) {
-            client_->renewal().machine().arm(hold_, done.sent);
-            client_->renewal().wake_in_time();
-        }
+        if (acquisition_.watched) renew_from(done.sent);
         succeed();
     }
 
@@ -741,11 +740,14 @@ private:
     }
 
     void watch_over(TimePoint refreshed) {
-        if (hold_->renewed_by_watchdog) {
-            client_->renewal().machine().arm(hold_, refreshed);
-            client_->renewal().wake_in_time();
-        }
+        const bool early = is_delivered_later() && !world_->has(Mutant::renewed_undelivered);
+        if (hold_->renewed_by_watchdog && !early) renew_from(refreshed);
         if (client_->plan().observed) client_->watch_clock(hold_);
+    }
+
+    void renew_from(TimePoint refreshed) {
+        client_->renewal().machine().arm(hold_, refreshed);
+        client_->renewal().wake_in_time();
     }
 
     void clean_up(CleanUp what) {
@@ -769,13 +771,48 @@ private:
             world_->checker->owns_itself(*hold_, wanted_->owns_itself);
             if (world_->has(Mutant::min_hold_forgotten)) hold_->drop_min_hold();
         }
+        end();
+        if (!is_delivered_later()) return give_out();
+        world_->checker->awaits_delivery(*hold_);
+        client_->host().soon(*wanted_->delivered, [this] { deliver(); });
+    }
+
+    bool is_delivered_later() const { return wanted_->delivered && !nesting_; }
+
+    /// What `AcquireOperation` does on the executor.
+    void deliver() {
+        const bool valid = hold_->valid(now()) || world_->has(Mutant::delivered_when_over);
+        deliveries().took(wanted_->untaken ? "untaken" : "taken", valid ? 0 : 1);
+        if (wanted_->untaken) return give_back(Errc::cancelled);
+        if (!valid) {
+            client_->declare_lost(hold_, detail::ServerKeeps::nothing);
+            return give_back(Errc::lost);
+        }
+        world_->checker->delivers(*hold_, wanted_->lock);
+        hold_->delivered();
+        if (acquisition_.watched) renew_from(hold_->refreshed_at());
+        give_out();
+    }
+
+    void give_back(Errc why) {
+        if (!world_->has(Mutant::untaken_kept)) {
+            world_->checker->gives_back(*hold_);
+            const auto ending = client_->end_at_table([this](LockTable& table) {
+                return table.end_acquisition(*hold_, acquisition_.id);
+            });
+            abandoned_ = std::make_unique<Releasing>(*client_, [] {});
+            abandoned_->start(ending, ReleaseMode::confirmed);
+        }
+        std::exchange(done_, nullptr)(Unexpected{Error{why, {}, {}, "not delivered", {}}});
+    }
+
+    void give_out() {
         if (acquisition_.watched) world_->checker->watches(*hold_, acquisition_.id);
         // Who asks after the loss sees that it is lost.
         if (wanted_->awaits_loss && hold_->state(now()) != HoldState::lost) {
             world_->checker->awaits_loss(hold_);
             client_->watch_clock(hold_);
         }
-        end();
         std::exchange(done_, nullptr)(Got{hold_, acquisition_.id});
     }
 
@@ -838,6 +875,10 @@ private:
         static Coverage::Machine machine{"LockTable",
                                          {"queued", "turn", "handed", "nested", "deadlock", "busy",
                                           "cancelled", "closed", "wrong_key_type"}};
+        return machine;
+    }
+    static Coverage::Machine& deliveries() {
+        static Coverage::Machine machine{"Delivery", {"valid", "over"}};
         return machine;
     }
     static Coverage::Machine& pauses() {

@@ -96,6 +96,25 @@ public:
         check_exclusion(here);
     }
 
+    /// It will be delivered later: until then nobody has it.
+    void awaits_delivery(const detail::Hold& hold) {
+        token_of(hold.token().bytes).undelivered = true;
+    }
+    /// Its caller has it from now on.
+    void delivers(const detail::Hold& hold, int lock) {
+        const std::string& name = hold.token().bytes;
+        (*trace_)("delivers ", tail(name));
+        if (host_of(hold).clock() >= hold.valid_until()) {
+            fail("delivered when its validity was over: " + name);
+        }
+        Token& token = token_of(name);
+        token.undelivered = false;
+        token.kept_until = moment_of_min_hold(hold);
+        locks_[static_cast<std::size_t>(lock)].kept_until = token.kept_until;
+    }
+    /// Its caller does not get it, or does not want it any more.
+    void gives_back(const detail::Hold& hold) { token_of(hold.token().bytes).undelivered = false; }
+
     /// A hold that its plan says owns itself, or does not.
     void owns_itself(const detail::Hold& hold, bool yes) {
         token_of(hold.token().bytes).owns_itself = yes;
@@ -130,6 +149,7 @@ public:
     /// A renewal was answered.
     void renewed(const detail::Hold& hold) {
         Token& token = token_of(hold.token().bytes);
+        if (token.undelivered) fail("renewed before it was delivered: " + hold.token().bytes);
         const Moment last = std::exchange(token.renewed_at, timeline_->now());
         const Moment lease{hold.terms().lease.duration()};
         const bool early = timeline_->now() - last < lease / 5;
@@ -256,6 +276,9 @@ public:
         }
         const Server::Owner owner = server(command.master).owner(command.lock);
         check_min_hold(command, at, owner, refused);
+        // A repetition says that what the first sending moved has ended by itself.
+        const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
+        if (not_moved) token_of(command.next_token()).moved_to = false;
         if (owner.token != at.before.token) changed_hands(here, command, owner.token);
         at.owner = owner;
         if (owner.end == Moment::max()) fail("a lock that never expires");
@@ -287,6 +310,8 @@ public:
             if (token.taken_late != 0)
                 fail("nobody releases what a late command has taken: " + name);
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
+            if (token.undelivered && !token.dead && !has_stopped(name))
+                fail("nobody gives back what nobody took: " + name);
             if (token.moved_to && !token.dead && !has_stopped(name))
                 fail("nobody uses or releases what a lock has moved to: " + name);
         }
@@ -316,7 +341,8 @@ private:
         bool fenced = false;
         bool owns_itself = false;
         bool granted_in_vain = false;
-        bool moved_to = false;  ///< by the holder before, and nobody has begun to use it
+        bool moved_to = false;     ///< by the holder before, and nobody has begun to use it
+        bool undelivered = false;  ///< it has the lock, and its caller has not been told
         std::uint64_t fence = 0;
         Moment renewed_at{-1h};
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed

@@ -171,6 +171,8 @@ struct Command {
         return std::span{words}.subspan(first_argument);
     }
     std::string_view token() const { return words[first_argument]; }
+    /// To which a move goes.
+    std::string_view next_token() const { return words[first_argument + 2]; }
 
     std::int64_t number(std::size_t argument) const {
         const std::string_view text = words[first_argument + argument];
@@ -191,8 +193,7 @@ struct Command {
             << " of " << command.lock;
         if (command.asks()) out << " lease " << command.lease().count();
         if (command.stay() != 0ms) out << " stay " << command.stay().count();
-        if (command.verb == Verb::move)
-            out << " to " << tail(command.words[command.first_argument + 2]);
+        if (command.verb == Verb::move) out << " to " << tail(command.next_token());
         if (command.verb == Verb::nest) out << " count " << command.number(1);
         if (command.verb == Verb::extend) out << " by " << command.number(1);
         return out;

@@ -35,6 +35,9 @@ enum class Mutant {
     own_hold_nested_in,        ///< `Owner::hold` counts for nothing
     unclear_try_forgotten,     ///< a try without an answer is not released once more
     min_hold_forgotten,        ///< a release frees at once, whatever the min_hold
+    delivered_when_over,       ///< a hold is delivered whose validity has ended meanwhile
+    renewed_undelivered,       ///< a hold is renewed that nobody has been given yet
+    untaken_kept,              ///< a hold that nobody takes any more is not released
     // In the scripts, where a process may not use a command
     failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
     queue_left_without_end,  ///< an acquire that fails leaves the queue without an end

@@ -91,6 +91,8 @@ struct AcquisitionPlan {
     milliseconds lock_delay{0};
     milliseconds min_hold{0};
     std::optional<Moment> cancelled{};
+    std::optional<Moment> delivered{};  ///< so long after it was got; of asynchronous ones only
+    bool untaken = false;               ///< by then nobody wants it any more
     std::vector<ExtensionPlan> extensions{};
     std::vector<AcquisitionPlan>
         nested{};  ///< taken while this one is held; `pause` counts from there
@@ -328,6 +330,23 @@ inline void draw_min_holds(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which what is acquired asynchronously is delivered later than it is got: likewise.
+inline void draw_deliveries(Dice dice, Plan& plan) {
+    if (!dice.one_in(4)) return;
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            if (!actor.asynchronous) continue;
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                if (dice.one_in(4)) continue;
+                const Moment lease{acquisition.lease.duration()};
+                acquisition.delivered =
+                    short_or_long(dice, std::min<Moment>(lease, 5ms), 2 * lease);
+                acquisition.untaken = dice.one_in(6);
+            }
+        }
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -374,6 +393,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
         if (!first.cancelled) first.cancelled = dice.span(0ns, 100ms);
     }
     draw_min_holds(Dice{dice.seed()}, plan);
+    draw_deliveries(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -401,6 +421,8 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     if (plan.min_hold != 0ms) out << ", min_hold " << plan.min_hold.count();
     if (plan.lock_delay != 0ms) out << ", lock_delay " << plan.lock_delay.count();
     if (plan.cancelled) out << ", cancelled after " << ms(*plan.cancelled);
+    if (plan.delivered) out << ", delivered after " << ms(*plan.delivered);
+    if (plan.untaken) out << ", untaken";
     for (const auto& [after, lease] : plan.extensions) {
         out << ", extended after " << ms(after) << " by " << lease.duration().count();
     }

@@ -114,6 +114,8 @@ private:
         change([](AcquisitionPlan& plan) { return !std::exchange(plan.nested, {}).empty(); });
         change([](AcquisitionPlan& plan) { return !std::exchange(plan.extensions, {}).empty(); });
         unset(&AcquisitionPlan::cancelled);
+        unset(&AcquisitionPlan::delivered);
+        unset(&AcquisitionPlan::untaken);
         unset(&AcquisitionPlan::fenced);
         unset(&AcquisitionPlan::watched);
         unset(&AcquisitionPlan::polls);
