@@ -206,7 +206,8 @@ public:
     void lock() { impl_.take({}); }
     void lock(Lease lease) { impl_.take({.lease = lease}); }
 
-    /// Tries each once. May fail beside another set although all become free together.
+    /// Tries each once, for at most `command_timeout` in all. May fail beside another set although all become free
+    /// together.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
     /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
@@ -447,7 +448,7 @@ REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
     detail::Session& session = holds_->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
     for (const auto& ref : holds_->refs()) {
-        auto done = detail::extend_hold(session, ref.hold, lease, end);
+        auto done = detail::extend_hold(session, ref.hold, lease, {end});
         if (!done) return done;
     }
     return {};

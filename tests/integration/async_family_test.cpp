@@ -741,6 +741,41 @@ TEST_F(AsyncSet, is_released_within_one_command_timeout) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, 3s) << "and not eight times as long";
 }
 
+TEST_F(AsyncSet, is_tried_once_within_one_command_timeout) {
+    Proxy proxy{server_.uri()};
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 1s}};
+    ASSERT_TRUE(far.ping());
+    LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f"}};
+    proxy.delay_replies(300ms);
+    Outcome<HeldSet> outcome;
+    set.async_acquire({.wait = Wait::none()}, {}, outcome.callback());
+    EXPECT_EQ(code_of(outcome.get()), Errc::unavailable);
+    proxy.pass();
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+}
+
+TEST_F(AsyncSet, hears_a_stop_while_the_first_are_given_a_full_lease) {
+    Proxy proxy{server_.uri()};
+    const auto acquisitions = std::make_shared<Acquisitions>();
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 60s, .observer = acquisitions}};
+    LockSet<Simple> set{far, {"a", "b"}, {.lease = 5min}};
+    auto other = Lock<Simple>{client_, "b"}.acquire();
+    std::stop_source stop;
+    Outcome<HeldSet> outcome;
+    set.async_acquire({}, stop.get_token(), outcome.callback());
+    ASSERT_TRUE(are_queued("redlatch:queue:{b}", 1));
+    std::this_thread::sleep_for(100ms);  // until a is to be given a full lease
+    proxy.black_hole(Way::requests);
+    static_cast<void>(other->release());
+    ASSERT_TRUE(eventually([&] { return acquisitions->number == 2; })) << "by a message";
+    EXPECT_FALSE(outcome.is_there());
+    stop.request_stop();
+    EXPECT_TRUE(eventually([&] { return outcome.is_there(); }, 20s));
+    proxy.pass_whole();
+    EXPECT_EQ(code_of(outcome.get()), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+}
+
 TEST(AsyncSetOverMasters, is_taken_and_released_at_a_majority) {
     std::array<RedisServer, 3> servers;
     ClientOptions options;

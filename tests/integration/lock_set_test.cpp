@@ -5,8 +5,12 @@
 #include <redlatch/lock_set.hpp>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace redlatch::test {
@@ -248,6 +252,61 @@ TEST_F(LocksAsOne, are_released_within_one_command_timeout) {
     const auto start = std::chrono::steady_clock::now();
     EXPECT_FALSE(held->release().has_value());
     EXPECT_LT(std::chrono::steady_clock::now() - start, 2500ms) << "and not eight times as long";
+}
+
+TEST_F(LocksAsOne, are_tried_once_within_one_command_timeout) {
+    Proxy proxy{server_.uri()};
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 1s}};
+    ASSERT_TRUE(far.ping());
+    LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f"}};
+    proxy.delay_replies(300ms);
+    EXPECT_EQ(code_of(set.acquire({.wait = Wait::none()})), Errc::unavailable);
+    proxy.pass();
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+    EXPECT_TRUE(set.acquire({.wait = Wait::none()}).has_value());
+}
+
+TEST_F(LocksAsOne, leave_no_tombstone_where_their_client_is_closed_meanwhile) {
+    const auto other = Lock<Simple>{client_, "b"}.acquire();
+    std::optional<Client> client{std::in_place, server_.uri()};
+    const std::vector<std::string> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7",
+                                         "a8", "a9", "aa", "ab", "ac", "ad", "ae", "af"};
+    std::vector<std::future<Errc>> waiting;
+    for (const std::string& name : names) {
+        waiting.push_back(std::async(std::launch::async, [&client, &name] {
+            LockSet<Simple> set{*client, std::vector{name, std::string{"b"}}, {.min_hold = 1h}};
+            return code_of(set.acquire());
+        }));
+    }
+    for (const std::string& name : names) {
+        ASSERT_TRUE(eventually([&] { return redis_.exists(name); }));
+    }
+    ASSERT_TRUE(are_queued("redlatch:queue:{b}", 1));
+    client.reset();
+    for (auto& one : waiting) EXPECT_EQ(one.get(), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return redis_.keys() == std::vector<std::string>{"b"}; }))
+        << "nobody has had the others";
+}
+
+TEST_F(LocksAsOne, hear_a_stop_while_the_first_are_given_a_full_lease) {
+    Proxy proxy{server_.uri()};
+    const auto acquisitions = std::make_shared<Acquisitions>();
+    Client far{{.uris = {proxy.uri()}, .command_timeout = 60s, .observer = acquisitions}};
+    LockSet<Simple> set{far, {"a", "b"}, {.lease = 5min}};
+    auto other = Lock<Simple>{client_, "b"}.acquire();
+    std::stop_source stop;
+    auto held = std::async(std::launch::async,
+                           [&] { return code_of(set.acquire({.stop = stop.get_token()})); });
+    ASSERT_TRUE(are_queued("redlatch:queue:{b}", 1));
+    std::this_thread::sleep_for(100ms);  // until a is to be given a full lease
+    proxy.black_hole(Way::requests);
+    static_cast<void>(other->release());
+    ASSERT_TRUE(eventually([&] { return acquisitions->number == 2; })) << "by a message";
+    stop.request_stop();
+    EXPECT_EQ(held.wait_for(20s), std::future_status::ready);
+    proxy.pass_whole();
+    EXPECT_EQ(held.get(), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
 }
 
 }  // namespace

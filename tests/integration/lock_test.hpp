@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <future>
@@ -88,6 +89,14 @@ template <class Condition>
 [[nodiscard]] bool stays(Condition condition, std::chrono::nanoseconds time) {
     return !eventually([&] { return !condition(); }, time);
 }
+
+/// Counts the locks that its client acquires.
+class Acquisitions : public Observer {
+public:
+    void acquired(const Acquired&) noexcept override { ++number; }
+
+    std::atomic<int> number{0};
+};
 
 /// Whether the token is told to stop; waits for it.
 [[nodiscard]] inline bool fires(const std::stop_token& token) {

@@ -57,6 +57,15 @@ TEST(Attempts, granted_at_the_first_try) {
     EXPECT_EQ(core.tries(), 1U);
 }
 
+TEST(Attempts, wait_for_no_answer_beyond_the_end_for_several) {
+    for (const Wait wait : {Wait::none(), Wait{10s}, Wait::unlimited()}) {
+        AcquirePlan one_of_several = plan(wait);
+        one_of_several.answer_by = start + 300ms;
+        EXPECT_EQ(as<SendTry>(Attempts(one_of_several, start, 1).begin(start)).answer_by,
+                  start + 300ms);
+    }
+}
+
 TEST(Attempts, without_a_wait_tries_exactly_once) {
     for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {

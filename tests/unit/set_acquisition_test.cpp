@@ -33,12 +33,18 @@ protected:
         EXPECT_EQ(as<Machine::Failed>(machine.given_back(now)).error.code, code);
     }
 
-    Machine machine{2, 1s, lease, start};
+    static Machine set_with(Wait wait) {
+        return Machine{{.members = 2, .wait = wait, .lease = lease, .command_timeout = 5s}, start};
+    }
+
+    Machine machine = set_with(1s);
 };
 
 TEST_F(TakingASet, takes_one_after_the_other_within_one_wait) {
     expect_take(machine.begin(start), 0, 1s);
-    expect_take(machine.taken(true, start, start + 300ms), 1, 700ms);
+    const Action second = machine.taken(true, start, start + 300ms);
+    expect_take(second, 1, 700ms);
+    EXPECT_EQ(as<Machine::Take>(second).answer_by, start + 1050ms);
     as<Machine::Done>(machine.taken(true, start + 980ms, start + 990ms));
 }
 
@@ -48,7 +54,7 @@ TEST_F(TakingASet, gives_a_full_lease_to_those_that_were_taken_long_before) {
     const auto refresh = as<Machine::Refresh>(machine.taken(true, start, start + 900ms));
     EXPECT_EQ(refresh.since, start + 850ms) << "those that are at most 50 ms old are left alone";
     EXPECT_EQ(refresh.answer_by, start + 1050ms);
-    as<Machine::Done>(machine.refreshed(true, start + 910ms));
+    as<Machine::Done>(machine.refreshed(true, false, start + 910ms));
 }
 
 TEST_F(TakingASet, gives_all_back_where_one_is_refused) {
@@ -76,7 +82,7 @@ TEST_F(TakingASet, begins_anew_where_one_turns_out_to_be_lost_as_it_is_renewed) 
     static_cast<void>(machine.begin(start));
     static_cast<void>(machine.taken(true, start, start));
     as<Machine::Refresh>(machine.taken(true, start, start + 500ms));
-    as<Machine::GiveBack>(machine.refreshed(false, start + 501ms));
+    as<Machine::GiveBack>(machine.refreshed(false, false, start + 501ms));
     expect_take(machine.given_back(start + 501ms), 0, 499ms);
 }
 
@@ -103,6 +109,18 @@ TEST_F(TakingASet, is_cancelled_also_where_one_was_lost_meanwhile) {
     expect_failed(machine.refused(cut_short, false, true, start), Errc::cancelled);
 }
 
+TEST_F(TakingASet, is_cancelled_while_the_first_are_given_a_full_lease) {
+    for (const bool all_held : {true, false}) {
+        Machine stopped = set_with(1s);
+        static_cast<void>(stopped.begin(start));
+        static_cast<void>(stopped.taken(true, start, start));
+        as<Machine::Refresh>(stopped.taken(true, start, start + 500ms));
+        as<Machine::GiveBack>(stopped.refreshed(all_held, true, start + 501ms));
+        EXPECT_EQ(as<Machine::Failed>(stopped.given_back(start + 501ms)).error.code,
+                  Errc::cancelled);
+    }
+}
+
 TEST_F(TakingASet, is_given_up_for_another_reason_also_where_one_was_lost_meanwhile) {
     static_cast<void>(machine.begin(start));
     static_cast<void>(machine.taken(true, start, start));
@@ -115,15 +133,24 @@ TEST_F(TakingASet, is_cancelled_where_nothing_was_there_to_lose) {
 }
 
 TEST_F(TakingASet, without_a_wait_tries_each_once) {
-    Machine once{2, Wait::none(), lease, start};
+    Machine once = set_with(Wait::none());
     expect_take(once.begin(start), 0, Wait::none());
     expect_take(once.taken(true, start, start + 5s), 1, Wait::none());
     as<Machine::GiveBack>(once.taken(false, start, start + 5s));
     EXPECT_EQ(as<Machine::Failed>(once.given_back(start)).error.code, Errc::timed_out);
 }
 
+TEST_F(TakingASet, without_a_wait_has_one_command_timeout_for_all) {
+    Machine once = set_with(Wait::none());
+    EXPECT_EQ(as<Machine::Take>(once.begin(start)).answer_by, start + 5s);
+    const Action second = once.taken(true, start, start + 3s);
+    EXPECT_EQ(as<Machine::Take>(second).answer_by, start + 5s);
+    const Action last = once.taken(true, start, start + 4s);
+    EXPECT_EQ(as<Machine::Refresh>(last).answer_by, start + 5s);
+}
+
 TEST_F(TakingASet, without_a_limit_goes_on) {
-    Machine endless{2, Wait::unlimited(), lease, start};
+    Machine endless = set_with(Wait::unlimited());
     expect_take(endless.begin(start), 0, Wait::unlimited());
     as<Machine::GiveBack>(endless.taken(false, start, start + 24h));
     expect_take(endless.given_back(start + 24h), 0, Wait::unlimited());

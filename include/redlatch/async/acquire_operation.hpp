@@ -37,12 +37,12 @@ class AcquireOperation : public AsyncCallFor<Held>,
                          private Operation,
                          private LockTableMonitor::Waiter {
 public:
-    /// `outer`: what to nest in; null for a lock of its own.
+    /// `outer`: what to nest in; null for a lock of its own. `answer_by`: no try waits any longer.
     AcquireOperation(const LockSpec& spec, Lease lease, Wait wait, std::stop_token stop,
-                     std::shared_ptr<Hold> outer = nullptr)
+                     std::shared_ptr<Hold> outer = nullptr, TimePoint answer_by = TimePoint::max())
         : OwnLockSpec{spec},
           AcquisitionSteps(spec.client->session(), lock, lease,
-                           {.wait = wait, .delivered_later = true}),
+                           {.wait = wait, .delivered_later = true, .answer_by = answer_by}),
           Operation(*session_),
           stop_(std::move(stop)),
           outer_(std::move(outer)) {}
@@ -91,9 +91,7 @@ private:
             if (!count) return refuse({Errc::not_held, {}, {}, {}, {}});
             count_ = *count;
         }
-        if (stop_.stop_possible()) {
-            on_stop_ = std::make_unique<StopCallback>(stop_, Stop{this});
-        }
+        listen_for(stop_);
         happens(started);
     }
     void not_started() noexcept override { refuse(no_engine(*session_)); }
@@ -109,7 +107,7 @@ private:
             hold_ = outer_;
             end_acquisition();
         }
-        on_stop_ = nullptr;
+        listen_no_more();
         why.key = spec_->key();
         result_.emplace(Unexpected{std::move(why)});
         finish();
@@ -192,7 +190,7 @@ private:
         is_complete_ = true;
         result_ = told(*std::move(result_));
         machine_ = nullptr;
-        on_stop_ = nullptr;
+        listen_no_more();
         finish();
     }
 
@@ -299,15 +297,8 @@ private:
         return nesting_->woken(*pause.ended, Clock::now(), hold_->valid_until());
     }
 
-    struct Stop {
-        AcquireOperation* operation;
-        void operator()() const noexcept { operation->happens(stopped); }
-    };
-    using StopCallback = std::stop_callback<Stop>;
-
     const std::stop_token stop_;
     const std::shared_ptr<Hold> outer_;
-    std::unique_ptr<StopCallback> on_stop_{};
     std::optional<AcquireRequest> asked_{};
     TimePoint until_{};
     Stage stage_ = Stage::nothing;

@@ -61,10 +61,7 @@ protected:
             drop();
             return Unexpected{*std::move(error)};
         }
-        for (const auto& [hold, id, process] : refs_) {
-            hold->delivered();
-            if (hold->terms().traits.watched) session_->renewal().arm(hold, hold->refreshed_at());
-        }
+        deliver_all();
         return std::exchange(refs_, {});
     }
 
@@ -115,7 +112,8 @@ private:
         auto lease = check_lease(spec, lease_of(spec));
         if (!lease) return ended(Unexpected{std::move(lease).error()}, stop_.token());
         const auto member = std::make_shared<MemberOperation>(
-            spec, *lease, take.wait, take.member > 0 ? stop_of_wait(stop_.token()) : stop_.token());
+            spec, *lease, take.wait, take.member > 0 ? stop_of_wait(stop_.token()) : stop_.token(),
+            nullptr, take.answer_by);
         run_inside(*member, [this](AsyncCall& call) {
             drive(ended(static_cast<MemberOperation&>(call).take_ref(), stop_.token()));
         });
@@ -127,11 +125,12 @@ private:
         for (const HoldRef& ref : refs_) {
             if (ref.hold->refreshed_at() >= refresh.since) continue;
             parts.push_back(std::make_shared<ExtendOperation>(
-                locks.front().client, ref.hold, ref.hold->terms().lease, refresh.answer_by));
+                locks.front().client, ref.hold, ref.hold->terms().lease,
+                Limit{refresh.answer_by, stop_.token()}));
         }
-        if (parts.empty()) return refreshed();
+        if (parts.empty()) return refreshed(stop_.token());
         const auto all = std::make_shared<JointCall<void>>(*session_, std::move(parts));
-        run_inside(*all, [this](AsyncCall&) { drive(refreshed()); });
+        run_inside(*all, [this](AsyncCall&) { drive(refreshed(stop_.token())); });
         return std::nullopt;
     }
 

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <variant>
 
@@ -15,10 +16,11 @@ namespace redlatch::inline v0::detail {
 class ExtendOperation final : public AsyncCallFor<void>, private ExtensionSteps, private Operation {
 public:
     ExtendOperation(std::shared_ptr<SharedClient> client, std::shared_ptr<Hold> hold, Lease lease,
-                    TimePoint give_up_at = TimePoint::max())
-        : ExtensionSteps(client->session(), std::move(hold), lease, give_up_at),
+                    const Limit& limit = {})
+        : ExtensionSteps(client->session(), std::move(hold), lease, limit.at),
           Operation(*session_),
-          client_(std::move(client)) {}
+          client_(std::move(client)),
+          stop_(limit.stop) {}
 
     Result<void> take() noexcept override { return std::move(outcome_); }
 
@@ -29,16 +31,23 @@ private:
         complete_on_default(session_->completions(), session_->completion_threads());
         if (!session_->engine().start()) return not_started();
         restart_clock();
+        listen_for(stop_);
         happens(started);
     }
     void cancel() noexcept override {}
     std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
 
     void not_started() noexcept override {
-        outcome_ = outcome({Unexpected{no_engine(*session_)}});
-        finish();
+        complete(Machine::Done{Unexpected{no_engine(*session_)}});
     }
-    void happened(unsigned) noexcept override { drive(ExtensionSteps::begin()); }
+    void happened(unsigned events) noexcept override {
+        if ((events & stopped) != 0) is_stopped_ = true;
+        if ((events & started) != 0) is_running_ = true;
+        if (!is_running_) return;
+        if (is_sending()) return give_order_up(session_->several());
+        clear_timer();
+        drive(ExtensionSteps::begin());
+    }
     void time_is_over() noexcept override { drive(ExtensionSteps::begin()); }
 
     void drive(Next action) {
@@ -51,6 +60,7 @@ private:
     using ExtensionSteps::carry_out;
 
     Next carry_out(const Machine::SendExtend& wanted) {
+        if (is_stopped_) return failed(cancelled_fault());
         send(
             CommandRank::extension, wanted.answer_by, hold_,
             [hold = hold_, lease = wanted.lease](bool) { return extend_call(*hold, lease); },
@@ -66,12 +76,21 @@ private:
     }
 
     Next carry_out(const Machine::Done& done) {
-        outcome_ = outcome(done);
-        finish();
+        complete(done);
         return std::nullopt;
     }
 
+    void complete(const Machine::Done& done) {
+        outcome_ = outcome(done);
+        is_running_ = false;
+        listen_no_more();
+        finish();
+    }
+
     const std::shared_ptr<SharedClient> client_;
+    const std::stop_token stop_;
+    bool is_stopped_ = false;
+    bool is_running_ = false;
     Result<void> outcome_{};
 };
 

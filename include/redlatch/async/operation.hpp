@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 
@@ -82,7 +83,19 @@ protected:
     }
     void clear_timer() noexcept { engine_->clear_timer(*this); }
 
+    /// From now on a request to stop is an event. Any thread.
+    void listen_for(const std::stop_token& stop) {
+        if (stop.stop_possible()) on_stop_ = std::make_unique<StopCallback>(stop, Stop{this});
+    }
+    void listen_no_more() noexcept { on_stop_ = nullptr; }
+
 private:
+    struct Stop {
+        Operation* operation;
+        void operator()() const noexcept { operation->happens(stopped); }
+    };
+    using StopCallback = std::stop_callback<Stop>;
+
     class OperationOrder : public Order {
     public:
         OperationOrder(Operation& operation, std::shared_ptr<const Hold> hold)
@@ -150,6 +163,7 @@ private:
 
     Engine* engine_;
     OperationOrder* order_ = nullptr;  // that waits for its answer
+    std::unique_ptr<StopCallback> on_stop_{};
     std::atomic<unsigned> events_{0};
     std::shared_ptr<const void> kept_{};
 };

@@ -30,6 +30,7 @@ struct AcquirePlan {
     Drift drift;
     Backoff backoff;
     std::chrono::milliseconds command_timeout;
+    TimePoint answer_by = TimePoint::max();  ///< no try waits for its answer any longer
 };
 
 /// What the server says about a lock that it refuses.
@@ -133,7 +134,8 @@ private:
     AttemptAction send_try(TimePoint now) {
         ++tries_;
         last_try_ = plan_.wait.is_none() || now >= deadline_;
-        const TimePoint patient = saturating_add(now, plan_.command_timeout);
+        const TimePoint patient =
+            std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
         if (plan_.wait.is_none()) return SendTry{patient, last_try_};
         const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
         return SendTry{std::min(patient, strict), last_try_};

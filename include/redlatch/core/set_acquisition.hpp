@@ -25,6 +25,7 @@ public:
     struct Take {
         std::size_t member;
         Wait wait;
+        TimePoint answer_by;
     };
     /// Give a full lease to those that got theirs before `since`. Then `refreshed()`.
     struct Refresh {
@@ -41,11 +42,19 @@ public:
     };
     using Action = std::variant<Take, Refresh, GiveBack, Done, Failed>;
 
-    SetAcquisition(std::size_t members, Wait wait, Lease lease, TimePoint now)
-        : members_(members),
-          wait_(wait),
-          lease_(lease),
-          deadline_(saturating_add(now, std::max(wait.duration(), Clock::duration::zero()))) {}
+    struct Plan {
+        std::size_t members;
+        Wait wait;
+        Lease lease;
+        std::chrono::milliseconds command_timeout;
+    };
+
+    SetAcquisition(const Plan& plan, TimePoint now)
+        : plan_(plan),
+          deadline_(Attempts::deadline(plan.wait, now)),
+          answer_by_(saturating_add(deadline_, plan.wait.is_none()
+                                                   ? Clock::duration{plan.command_timeout}
+                                                   : last_answer_slack)) {}
 
     Action begin(TimePoint now) { return take(now); }
 
@@ -53,13 +62,12 @@ public:
     Action taken(bool all_held, TimePoint oldest, TimePoint now) {
         ++taken_;
         if (!all_held) return lost(now);
-        if (taken_ < members_) return take(now);
-        const auto longest =
-            std::min<Clock::duration>(longest_unrefreshed, Clock::duration{lease_.duration()} / 3);
+        if (taken_ < plan_.members) return take(now);
+        const auto longest = std::min<Clock::duration>(longest_unrefreshed,
+                                                       Clock::duration{plan_.lease.duration()} / 3);
         const TimePoint since = saturating_add(now, -longest);
         if (oldest >= since) return Done{};
-        return Refresh{since, wait_.is_none() ? TimePoint::max()
-                                              : saturating_add(deadline_, last_answer_slack)};
+        return Refresh{since, answer_by_};
     }
 
     /// `all_held`: as in `taken`; `stopped`: nobody wants the set any more.
@@ -69,7 +77,9 @@ public:
         return give_up(std::move(why));
     }
 
-    Action refreshed(bool all_held, TimePoint now) {
+    /// As `refused`.
+    Action refreshed(bool all_held, bool stopped, TimePoint now) {
+        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}});
         if (all_held) return Done{};
         return lost(now);
     }
@@ -81,13 +91,15 @@ public:
     }
 
 private:
-    bool is_over(TimePoint now) const noexcept { return wait_.is_none() || now >= deadline_; }
+    bool is_over(TimePoint now) const noexcept { return plan_.wait.is_none() || now >= deadline_; }
 
     Action take(TimePoint now) {
-        if (wait_.is_none() || wait_.is_unlimited()) return Take{taken_, wait_};
+        const Wait wait = plan_.wait;
+        if (wait.is_none() || wait.is_unlimited()) return Take{taken_, wait, answer_by_};
         if (taken_ > 0 && now >= deadline_)
             return give_up(out_of_time("not all were free in time"));
-        return Take{taken_, std::max(saturating_sub(deadline_, now), Clock::duration::zero())};
+        const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());
+        return Take{taken_, left, answer_by_};
     }
 
     Action lost(TimePoint now) {
@@ -103,10 +115,9 @@ private:
 
     static Error out_of_time(const char* why) { return {Errc::timed_out, {}, {}, why, {}}; }
 
-    std::size_t members_;
-    Wait wait_;
-    Lease lease_;
+    Plan plan_;
     TimePoint deadline_;
+    TimePoint answer_by_;
     std::size_t taken_ = 0;
     bool over_ = false;
     Error error_{};

@@ -17,12 +17,15 @@ public:
     /// `through`: the `LockImpl` that a thread-owned acquisition is made with; null for a `Held`.
     Acquiring(Session& session, const LockSpec& spec, Lease lease, const AcquireOptions& options,
               const void* through)
-        : AcquisitionSteps(session, spec, lease,
-                           {.wait = options.wait,
-                            .caller = this_thread(),
-                            .owner = options.owner,
-                            .through = through}),
-          stop_(&options.stop) {}
+        : Acquiring(session, spec, lease, options.stop, own_request(options, through)) {}
+
+    /// For a set, which delivers it with others.
+    Acquiring(Session& session, const LockSpec& spec, Lease lease, const AcquireOptions& options,
+              const void* through, TimePoint answer_by)
+        : Acquiring(session, spec, lease, options.stop,
+                    set_request(own_request(options, through), answer_by)) {
+        restart_clock();
+    }
 
     Result<HoldRef> run() { return told(enter()); }
 
@@ -34,6 +37,22 @@ public:
     }
 
 private:
+    Acquiring(Session& session, const LockSpec& spec, Lease lease, const std::stop_token& stop,
+              const Request& request)
+        : AcquisitionSteps(session, spec, lease, request), stop_(&stop) {}
+
+    static Request own_request(const AcquireOptions& options, const void* through) {
+        return {.wait = options.wait,
+                .caller = this_thread(),
+                .owner = options.owner,
+                .through = through};
+    }
+    static Request set_request(Request request, TimePoint answer_by) {
+        request.delivered_later = true;
+        request.answer_by = answer_by;
+        return request;
+    }
+
     Result<HoldRef> enter() {
         auto admission = session_->locks().enter(ask(), *stop_);
         if (admission.expired != nullptr) session_->declare_lost(admission.expired);

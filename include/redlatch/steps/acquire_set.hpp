@@ -56,10 +56,7 @@ protected:
     ~SetSteps() = default;
 
     /// The wait begins only now.
-    void restart_clock() {
-        started_ = Clock::now();
-        machine_ = new_machine();
-    }
+    void restart_clock() { machine_ = new_machine(); }
 
     Lease lease_of(const LockSpec& spec) const { return lease_.value_or(spec.options.lease); }
 
@@ -67,16 +64,15 @@ protected:
     SetAcquisition::Action ended(Result<HoldRef> ref, const std::stop_token& stop) {
         const TimePoint now = Clock::now();
         if (!ref) {
-            const bool stopped = stop.stop_requested() || session_->is_closed();
-            return machine_.refused(std::move(ref).error(), all_held(now), stopped, now);
+            return machine_.refused(std::move(ref).error(), all_held(now), is_stopped(stop), now);
         }
         refs_.push_back(*std::move(ref));
         return machine_.taken(all_held(now), oldest(), now);
     }
 
-    SetAcquisition::Action refreshed() {
+    SetAcquisition::Action refreshed(const std::stop_token& stop) {
         const TimePoint now = Clock::now();
-        return machine_.refreshed(all_held(now), now);
+        return machine_.refreshed(all_held(now), is_stopped(stop), now);
     }
 
     /// The caller's, or the loss of one that was taken. It is renewed from now on.
@@ -102,8 +98,6 @@ protected:
         end_watch();
         for (; !refs_.empty(); refs_.pop_back()) {
             const auto& [hold, id, process] = refs_.back();
-            // One that began here was never had by anybody; others of its nest go on.
-            if (hold->taken_at() >= started_) hold->drop_min_hold();
             Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold, id));
         }
         return machine_.given_back(Clock::now());
@@ -114,9 +108,26 @@ protected:
         return std::nullopt;
     }
 
+    /// From now on somebody has them.
+    void deliver_all() {
+        for (const HoldRef& ref : refs_) {
+            ref.hold->delivered();
+            if (!ref.hold->terms().traits.watched) continue;
+            session_->renewal().arm(ref.hold, ref.hold->refreshed_at());
+        }
+    }
+
 private:
     SetAcquisition new_machine() const {
-        return SetAcquisition{specs_->size(), wait_, lease_of(specs_->front()), started_};
+        return SetAcquisition{{.members = specs_->size(),
+                               .wait = wait_,
+                               .lease = lease_of(specs_->front()),
+                               .command_timeout = session_->command_timeout()},
+                              Clock::now()};
+    }
+
+    bool is_stopped(const std::stop_token& stop) const {
+        return stop.stop_requested() || session_->is_closed();
     }
 
     void end_watch() {
@@ -145,7 +156,6 @@ protected:
 private:
     const Wait wait_;
     const std::optional<Lease> lease_;
-    TimePoint started_ = Clock::now();
     std::optional<AnyStop> any_stop_{};
     std::size_t watched_ = 0;  // of those that were taken, for whose loss the wait ends
 
@@ -173,6 +183,7 @@ public:
         if (auto* failed = std::get_if<SetAcquisition::Failed>(&action)) {
             return Unexpected{std::move(failed->error)};
         }
+        deliver_all();
         return std::move(refs_);
     }
 
@@ -184,24 +195,25 @@ private:
         AcquireOptions options = *options_;
         options.wait = take.wait;
         if (take.member > 0) options.stop = stop_of_wait(options_->stop);
-        return ended(acquire(spec, options), options_->stop);
+        return ended(acquire(spec, options, take.answer_by), options_->stop);
     }
 
-    Result<HoldRef> acquire(const LockSpec& spec, const AcquireOptions& options) {
+    Result<HoldRef> acquire(const LockSpec& spec, const AcquireOptions& options,
+                            TimePoint answer_by) {
         auto lease = check_lease(spec, lease_of(spec));
         if (!lease) return Unexpected{std::move(lease).error()};
-        return Acquiring{*session_, spec, *lease, options, through_}.run();
+        return Acquiring{*session_, spec, *lease, options, through_, answer_by}.run();
     }
 
     Next carry_out(const SetAcquisition::Refresh& refresh) {
-        const TimePoint patient = saturating_add(Clock::now(), session_->command_timeout());
+        const Limit limit =
+            Limit{refresh.answer_by, options_->stop}.within(session_->command_timeout());
         for (const HoldRef& ref : refs_) {
             if (ref.hold->refreshed_at() >= refresh.since) continue;
             // Where the server does not answer, what is left of the validity counts.
-            static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease,
-                                          std::min(patient, refresh.answer_by)));
+            static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease, limit));
         }
-        return refreshed();
+        return refreshed(options_->stop);
     }
 
     static Next carry_out(const SetAcquisition::Failed&) { return std::nullopt; }

@@ -32,7 +32,8 @@ protected:
         LockOwner caller{};  ///< none: the acquisition is its own
         Owner owner = Owner::hold;
         const void* through = nullptr;  ///< the `LockImpl`; null for a `Held`
-        bool delivered_later = false;   ///< by `deliver()`
+        bool delivered_later = false;   ///< renewed, and had by somebody, only from then on
+        TimePoint answer_by = TimePoint::max();  ///< as of `AcquirePlan`
     };
 
     AcquisitionSteps(Session& session, const LockSpec& spec, Lease lease, const Request& request)
@@ -373,7 +374,8 @@ private:
                              .lease = lease_,
                              .drift = spec_->options.drift,
                              .backoff = spec_->options.backoff,
-                             .command_timeout = session_->command_timeout()},
+                             .command_timeout = session_->command_timeout(),
+                             .answer_by = request_.answer_by},
                 .key = spec_->key(),
                 .traits = spec_->traits,
                 .lock_delay = spec_->options.lock_delay,

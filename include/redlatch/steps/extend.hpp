@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/extension.hpp>
+#include <redlatch/net/limit.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/check_lock.hpp>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -74,7 +76,7 @@ protected:
 
     Action failed(Fault fault) {
         fault.error.key = hold_->key();
-        session_->tell_error(fault.error);
+        if (fault.error.code != Errc::cancelled) session_->tell_error(fault.error);
         return machine_.failed(std::move(fault), Clock::now());
     }
 
@@ -95,11 +97,11 @@ protected:
 };
 
 /// Sets a hold's lease anew on the calling thread, as the extension machine decides. Takes at most
-/// `command_timeout`.
+/// `command_timeout`, and ends soon after a stop.
 class Extending : private ExtensionSteps {
 public:
-    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease, TimePoint give_up_at)
-        : ExtensionSteps(session, std::move(hold), lease, give_up_at) {}
+    Extending(Session& session, std::shared_ptr<Hold> hold, Lease lease, const Limit& limit)
+        : ExtensionSteps(session, std::move(hold), lease, limit.at), stop_(limit.stop) {}
 
     Result<void> run() {
         Action action = begin();
@@ -113,7 +115,7 @@ private:
     using ExtensionSteps::carry_out;
 
     Action carry_out(const Machine::SendExtend& send) {
-        return answered(session_->run(extend_call(*hold_, send.lease), {send.answer_by}));
+        return answered(session_->run(extend_call(*hold_, send.lease), {send.answer_by, stop_}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {
@@ -122,6 +124,8 @@ private:
     }
 
     Action carry_out(const Machine::Done& done) { return done; }
+
+    const std::stop_token stop_;
 };
 
 /// Whether a hold may get that lease.
@@ -134,9 +138,9 @@ inline Result<void> check_extension(const Session& session, const Hold& hold, Le
 }
 
 inline Result<void> extend_hold(Session& session, const std::shared_ptr<Hold>& hold, Lease lease,
-                                TimePoint give_up_at = TimePoint::max()) {
+                                const Limit& limit = {}) {
     if (auto fits = check_extension(session, *hold, lease); !fits) return fits;
-    return Extending{session, hold, lease, give_up_at}.run();
+    return Extending{session, hold, lease, limit}.run();
 }
 
 }  // namespace redlatch::inline v0::detail
