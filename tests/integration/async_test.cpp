@@ -443,6 +443,66 @@ TEST_F(AsyncTest, nests_by_the_held_alone) {
     EXPECT_EQ(code_of(refused.get()), Errc::invalid_argument);
 }
 
+class AsyncNest : public LockTest {
+protected:
+    /// Nests, and leaves it to nobody to be told of that.
+    void nest_undelivered() {
+        outer_.async_nest(nested_.callback(), &loop_);
+        ASSERT_TRUE(eventually([&] {
+            return redis_.command({"HVALS", "key"}).elements.at(0).text == "2";
+        }));
+    }
+    void release_outer() {
+        Outcome<Release> released;
+        outer_.async_release(released.callback());
+        EXPECT_EQ(released.get().value(), Release::still_held);
+    }
+    bool is_renewed() {
+        return eventually([&] { return redis_.pttl("key") < 1700; }) &&
+               eventually([&] { return redis_.pttl("key") > 1800; });
+    }
+
+    Lock<Watchdog<Reentrant>> lock_{client_, "key", {.lease = 2s}};
+    Held outer_ = take(lock_);
+    Loop loop_;
+    Outcome<Held> nested_;
+};
+
+TEST_F(AsyncNest, that_is_not_delivered_lives_for_one_lease_at_most) {
+    nest_undelivered();
+    release_outer();
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); })) << "nobody renews it";
+    ASSERT_TRUE(loop_.run_until([&] { return nested_.is_there(); }));
+    EXPECT_EQ(code_of(nested_.get()), Errc::lost);
+}
+
+TEST_F(AsyncNest, is_renewed_from_its_delivery_on) {
+    nest_undelivered();
+    release_outer();
+    ASSERT_TRUE(loop_.run_until([&] { return nested_.is_there(); }));
+    const auto inner = nested_.get();
+    ASSERT_TRUE(inner) << inner.error().describe();
+    EXPECT_TRUE(is_renewed());
+}
+
+Coroutine nest_in_coroutine(Held& outer, Executor& executor) {
+    (void)co_await outer.async_nest().via(executor);
+    ADD_FAILURE() << "nobody resumes it";
+}
+
+TEST_F(AsyncNest, that_is_never_delivered_is_given_back_once_and_the_outer_hold_goes_on) {
+    {
+        const Coroutine coroutine = nest_in_coroutine(outer_, loop_);
+        ASSERT_TRUE(eventually([&] { return lock_.inspect().value().hold_count == 2; }));
+    }
+    loop_.run_ready();
+    EXPECT_TRUE(eventually([&] { return lock_.inspect().value().hold_count == 1; }));
+    EXPECT_TRUE(is_renewed());
+    Outcome<Release> released;
+    outer_.async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+}
+
 TEST_F(AsyncTest, extends) {
     Lock<Simple> lock{client_, "key", {.lease = 2s}};
     Held held = take(lock);

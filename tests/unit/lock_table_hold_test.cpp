@@ -217,6 +217,18 @@ TEST(LockTable, nested_ending_says_whether_what_ended_wanted_renewal) {
     EXPECT_FALSE(locks.table.end_acquisition(*hold, 1).watched);
 }
 
+TEST(LockTable, nested_acquisition_may_want_renewal_only_later) {
+    Locks locks;
+    const auto hold = locks.taken({.traits = nesting()});
+    locks.take(hold, {.traits = nesting(), .id = 1, .watched = true});
+    for (const std::uint64_t id : {2U, 3U}) {
+        ASSERT_EQ(locks.ask({.traits = nesting(), .id = id, .watched = false}), Outcome::nested);
+    }
+    LockTable::watch(*hold, 2);
+    EXPECT_FALSE(locks.table.end_acquisition(*hold, 3).watched);
+    EXPECT_TRUE(locks.table.end_acquisition(*hold, 2).watched);
+}
+
 TEST(LockTable, nothing_is_there_to_end_or_find) {
     Locks locks;
     EXPECT_EQ(locks.unlock(), Kind::nothing);

@@ -66,7 +66,7 @@ protected:
             post_release(lock.client, *ref);
             return Unexpected{not_delivered(*session_, lock.key())};
         }
-        if (outer_ != nullptr) return ref;
+        if (outer_ != nullptr) return deliver_nested(*std::move(ref));
         hold->delivered();
         if (acquisition_.watched) session_->renewal().arm(hold, hold->refreshed_at());
         return ref;
@@ -76,6 +76,18 @@ protected:
     Result<HoldRef> outcome() { return *std::exchange(result_, std::nullopt); }
 
 private:
+    /// It wants renewal only now: the outer hold may have ended before.
+    Result<HoldRef> deliver_nested(HoldRef ref) {
+        if (!acquisition_.watched) return ref;
+        session_->locks().watch(*ref.hold, ref.id);
+        if (auto reserved = session_->renewal().enlist(*ref.hold); !reserved) {
+            post_release(lock.client, ref);
+            return Unexpected{std::move(reserved).error()};
+        }
+        session_->renewal().arm(ref.hold, ref.hold->refreshed_at());
+        return ref;
+    }
+
     /// What it waits for.
     enum class Stage : std::uint8_t { nothing, turn, pause, nesting_pause };
 
@@ -87,7 +99,9 @@ private:
         if (!session_->engine().start()) return refuse(no_engine(*session_));
         restart_clock();
         if (outer_ != nullptr) {
-            const auto count = session_->locks().nest(*outer_, acquisition_);
+            Acquisition undelivered = acquisition_;
+            undelivered.watched = false;
+            const auto count = session_->locks().nest(*outer_, undelivered);
             if (!count) return refuse({Errc::not_held, {}, {}, {}, {}});
             count_ = *count;
         }

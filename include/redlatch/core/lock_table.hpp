@@ -331,6 +331,13 @@ public:
         return hold.nest.size();
     }
 
+    /// An acquisition that was delivered wants the hold to be renewed, as of now.
+    static void watch(Hold& hold, std::uint64_t id) {
+        for (Acquisition& acquisition : hold.nest) {
+            if (acquisition.id == id) acquisition.watched = true;
+        }
+    }
+
     /// All acquisitions of a writer's hold that is not over are for reading from now on. False for another hold.
     bool downgrade(Hold& hold, TimePoint now) {
         const auto name = entries_.find(hold.entry());

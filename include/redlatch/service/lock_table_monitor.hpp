@@ -205,6 +205,10 @@ public:
         const Section table{*this};
         return table->nest(hold, acquisition, Clock::now());
     }
+    void watch(Hold& hold, std::uint64_t id) {
+        const Section table{*this};
+        LockTable::watch(hold, id);
+    }
     LockTable::Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
         Section table{*this};
         return handed_off(table, table->end_innermost(key, owner, reads));

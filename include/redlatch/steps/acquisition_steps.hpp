@@ -217,7 +217,7 @@ protected:
         count_ = count;
         nesting_ = std::make_unique<Nesting>(machine().attempts(),
                                              OuterHold{hold_->key(), hold_->last_end()}, lease_);
-        auto unreserved = reserve_renewal();
+        auto unreserved = request_.delivered_later ? std::nullopt : reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
         if (hold_->weight() != 0) return nest_claim();
         return nesting_->begin(Clock::now(), hold_->valid_until());
@@ -243,7 +243,9 @@ protected:
     }
 
     NextNest carry_out(const NestDone& done) {
-        if (acquisition_.watched) session_->renewal().arm(hold_, done.sent);
+        if (!request_.delivered_later && acquisition_.watched) {
+            session_->renewal().arm(hold_, done.sent);
+        }
         result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
         return std::nullopt;
     }
