@@ -306,7 +306,9 @@ auto async_inspect(const Lock<Policy>& lock, Token&& token) {
                                  std::forward<Token>(token));
 }
 
-/// `Held::async_release()` with a completion token: completes with `Result<Release>`. The hold ends at the call.
+/// @{
+/// `async_release()` of a `Held` or a `HeldSet` with a completion token: completes with
+/// `Result<Release>`. The hold ends at the call.
 template <class Token>
 auto async_release(Held& held, Token&& token) {
     return detail::complete_with(held.async_release(), std::stop_source{std::nostopstate},
@@ -317,8 +319,11 @@ auto async_release(HeldSet& held, Token&& token) {
     return detail::complete_with(held.async_release(), std::stop_source{std::nostopstate},
                                  std::forward<Token>(token));
 }
+/// @}
 
-/// `Held::async_extend()` with a completion token: completes with `Result<void>`.
+/// @{
+/// `async_extend()` of a `Held` or a `HeldSet` with a completion token: completes with
+/// `Result<void>`.
 template <class Token>
 auto async_extend(Held& held, Lease lease, Token&& token) {
     return detail::complete_with(held.async_extend(lease), std::stop_source{std::nostopstate},
@@ -329,6 +334,7 @@ auto async_extend(HeldSet& held, Lease lease, Token&& token) {
     return detail::complete_with(held.async_extend(lease), std::stop_source{std::nostopstate},
                                  std::forward<Token>(token));
 }
+/// @}
 
 /// `Held::async_nest()` with a completion token: completes with `Result<Held>`.
 template <class Token>

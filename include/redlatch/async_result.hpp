@@ -24,8 +24,10 @@ struct AsyncAccess;
 template <class T>
 class AsyncResult {
 public:
+    /// Takes the call over. What was moved from can only be destroyed.
     AsyncResult(AsyncResult&&) noexcept = default;
     AsyncResult& operator=(AsyncResult&&) = delete;
+    /// Gives the call up where it has not completed. A release goes on all the same.
     ~AsyncResult() {
         if (call_ != nullptr) call_->abandon();
     }
@@ -36,6 +38,8 @@ public:
         return std::move(*this);
     }
 
+    /// @{
+    /// What `co_await` calls.
     bool await_ready() const noexcept { return false; }
     void await_suspend(std::coroutine_handle<> waiting) {
         // The coroutine may have gone on elsewhere, and this be destroyed, before `start` returns.
@@ -47,6 +51,7 @@ public:
         const auto call = std::exchange(call_, nullptr);
         return call->take();
     }
+    /// @}
 
 private:
     friend struct detail::AsyncAccess;

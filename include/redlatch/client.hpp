@@ -32,7 +32,8 @@ struct Access;
 /// none of its parent's locks and cannot touch them.
 class Client {
 public:
-    /// Throws `LockError` with `Errc::invalid_argument` for a bad URI.
+    /// For one server, one Sentinel service or one Cluster. Throws `LockError` with
+    /// `Errc::invalid_argument` for a bad URI.
     explicit Client(Uri uri) : Client(ClientOptions{.uris = {std::move(uri)}}) {}
 
     /// For several masters that know nothing of each other: a majority has to agree on each lock
@@ -48,11 +49,12 @@ public:
     explicit Client(ConnectionFactory factory)
         : Client(ClientOptions{.factories = {std::move(factory)}}) {}
 
-    /// Throws `LockError` with `Errc::invalid_argument` for a bad URI or option.
+    /// With all options. Throws `LockError` with `Errc::invalid_argument` for a bad URI or option.
     explicit Client(ClientOptions options);
 
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
+    /// Releases what is still held and ends every wait, within the time that is said above.
     ~Client();
 
     /// Asks the server for an answer, of several masters a majority; connects if need be. Blocks for at

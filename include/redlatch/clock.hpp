@@ -15,12 +15,16 @@ namespace redlatch::inline v0 {
 /// suspended, as the server's clock does. `std::chrono::steady_clock` stops there on Linux, so a
 /// lease measured with it would seem to last through a closed lid.
 struct Clock {
+    /// @{
+    /// As the standard's requirements for a clock have it.
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<Clock>;
     static constexpr bool is_steady = true;
+    /// @}
 
+    /// The time since the machine was started.
     static time_point now() noexcept {
 #if defined(CLOCK_BOOTTIME)
         constexpr clockid_t id = CLOCK_BOOTTIME;

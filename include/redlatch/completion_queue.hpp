@@ -26,7 +26,7 @@ class CompletionQueueState;
 /// In a forked child, one that was inherited is empty, and takes nothing.
 class CompletionQueue : public Executor {
 public:
-    /// Throws `std::system_error` where the system has no descriptor to give.
+    /// An empty queue. Throws `std::system_error` where the system has no descriptor to give.
     CompletionQueue();
     /// Discards what is pending. Not to be called while `run_ready()` runs.
     ~CompletionQueue() override;

@@ -93,17 +93,20 @@ inline constinit const ErrorCategory the_error_category{};
 
 }  // namespace detail
 
+/// The category of `Errc`, named "redlatch". Codes for which there is a `std::errc` compare equal
+/// to it.
 inline const std::error_category& error_category() noexcept {
     return detail::the_error_category;
 }
 
+/// `code` as the standard library's `std::error_code`.
 inline std::error_code make_error_code(Errc code) noexcept {
     return {static_cast<int>(code), error_category()};
 }
 
 /// One failure: what happened, to which key, on which node. Never holds a secret.
 struct Error {
-    Errc code{};
+    Errc code{};                ///< what kind of failure
     std::string key;            ///< the lock's name; empty where no lock is concerned
     std::string node;           ///< the server, as `host:port` or socket path; empty before any I/O
     std::string message;        ///< the server's or the system's own words, or what was wrong
@@ -130,12 +133,15 @@ struct Error {
 /// with `Errc` and, where one fits, with `std::errc`.
 class LockError : public std::system_error {
 public:
+    /// Carries `error`.
     explicit LockError(Error error)
         : std::system_error(make_error_code(error.code)),
           text_(error.describe()),
           error_(std::move(error)) {}
 
+    /// The same text as `error().describe()`.
     const char* what() const noexcept override { return text_.c_str(); }
+    /// The failure in full.
     const Error& error() const noexcept { return error_; }
 
 private:

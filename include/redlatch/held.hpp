@@ -47,11 +47,13 @@ class [[nodiscard]] Held {
 public:
     /// Holds nothing.
     Held() = default;
+    /// Takes the acquisition over; `other` holds nothing then.
     Held(Held&& other) noexcept
         : client_(std::move(other.client_)),
           ref_(std::exchange(other.ref_, {})),
           release_mode_(other.release_mode_),
           posts_release_(other.posts_release_) {}
+    /// The same, and ends what this held before, as the destructor does.
     Held& operator=(Held&& other) noexcept {
         if (this != &other) {
             end();
@@ -110,6 +112,8 @@ public:
 
     /// As `extend()`, without blocking. Begins when it is awaited. This `Held` may be moved meanwhile.
     [[nodiscard]] AsyncResult<void> async_extend(Lease lease);
+
+    /// The same; begins at once, and calls `done(Result<void>)` on `executor`, where there is one.
     template <CompletionOf<void> Done>
     void async_extend(Lease lease, Done done, Executor* executor = nullptr) {
         detail::AsyncAccess::call_back(extend_call(lease), std::move(done), executor);
@@ -117,6 +121,8 @@ public:
 
     /// As `nest()`, without blocking. Begins when it is awaited. This `Held` may be moved meanwhile.
     [[nodiscard]] AsyncResult<Held> async_nest();
+
+    /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one.
     template <CompletionOf<Held> Done>
     void async_nest(Done done, Executor* executor = nullptr) {
         detail::AsyncAccess::call_back(nest_call(), std::move(done), executor);
@@ -132,6 +138,7 @@ public:
     /// How much of the validity is left, rounded down; 0 where nothing is held. No I/O.
     std::chrono::milliseconds remaining() const noexcept;
 
+    /// What the holder may rely on now. No I/O.
     HoldState state() const noexcept;
 
     /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity

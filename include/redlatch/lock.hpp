@@ -48,14 +48,18 @@ class Lock {
                   "permits are a Semaphore's");
 
 public:
+    /// The policy.
     using policy_type = Policy;
 
-    /// No I/O. Throws `LockError` with `Errc::invalid_argument` for a name that is empty, longer than
-    /// 1 KiB or begins with `redlatch:`, and for bad options. A name is bytes of any kind.
+    /// @{
+    /// Makes a handle, without I/O. Throws `LockError` with `Errc::invalid_argument` for a name
+    /// that is empty, longer than 1 KiB or begins with `redlatch:`, and for bad options. A name is
+    /// bytes of any kind.
     Lock(Client& client, std::string name, LockOptions options = {})
         : impl_(client, std::move(name), options, detail::traits_of<Policy>()) {}
     Lock(Client& client, const char* name, LockOptions options = {})
         : Lock(client, detail::string_of(name, "the lock's name"), options) {}
+    /// @}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -63,6 +67,7 @@ public:
     /// does.
     ~Lock() = default;
 
+    /// The lock's name, which is its key.
     const std::string& name() const noexcept { return impl_.name(); }
 
     /// Waits without limit, through faults of the server too; the observer hears of those. Throws
@@ -98,47 +103,57 @@ public:
     /// observer.
     void unlock() noexcept { impl_.unlock(); }
 
-    /// For reading, as many at a time as like. Waits without limit, and throws as `lock()` does. A thread that
-    /// holds the lock, for reading or writing, gets it at once and without a command; it lasts as
-    /// long as that hold.
+    /// Takes the lock for reading, as many at a time as like; only with a policy that is shared,
+    /// such as `Shared`. Waits without limit, and throws as `lock()` does. A thread that holds the
+    /// lock, for reading or writing, gets it at once and without a command; it lasts as long as
+    /// that hold.
     void lock_shared() requires is_shared<Policy> { impl_.take_shared({}); }
+    /// The same with this acquisition's lease.
     void lock_shared(Lease lease) requires is_shared<Policy> {
         impl_.take_shared({.lease = lease});
     }
 
-    /// The same, but false where somebody writes, or waits in front, until the wait is over.
+    /// Tries once to take the lock for reading. False only where somebody writes, or waits in
+    /// front; a fault throws `LockError`. Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_lock_shared() requires is_shared<Policy> {
         return impl_.try_take_shared({.wait = Wait::none()});
     }
+
+    /// The same, but waits for at most `wait`, and 50 ms for the answer to a last try.
     [[nodiscard]] bool try_lock_shared_for(Wait wait) requires is_shared<Policy> {
         return impl_.try_take_shared({.wait = wait});
     }
+
+    /// The same until a point in time of any clock.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
         return impl_.try_take_shared({.wait = detail::time_left(deadline)});
     }
+
+    /// The same as `try_lock_shared_for(wait)` with this acquisition's lease.
     [[nodiscard]] bool try_lock_shared(Wait wait, Lease lease) requires is_shared<Policy> {
         return impl_.try_take_shared({.wait = wait, .lease = lease});
     }
 
-    /// Ends the calling thread's innermost reading; as `unlock()`.
+    /// Ends the calling thread's innermost reading, otherwise as `unlock()` does.
     void unlock_shared() noexcept requires is_shared<Policy> { impl_.unlock_shared(); }
 
-    /// The same with its outcome; as `release()`.
+    /// The same with its outcome, as `release()` does.
     Result<Release> release_shared() noexcept requires is_shared<Policy> {
         return impl_.release_shared();
     }
 
-    /// For reading, as an object. Never throws; as `acquire()`.
+    /// Takes the lock for reading, as an object. Never throws; otherwise as `acquire()`.
     [[nodiscard]] Result<Held> acquire_shared(
         const AcquireOptions& options = {}) noexcept requires is_shared<Policy> {
         return impl_.acquire_shared(options);
     }
 
-    /// The calling thread's writing becomes reading, without a moment in which nobody has the lock: it ends by
-    /// `unlock_shared()`, or with its `Held`. Readers who wait in front get in. So it is, too, when a
-    /// thread ends its writing by `unlock()` and still reads. Blocks for at most `command_timeout`.
+    /// Turns the calling thread's writing into reading, without a moment in which nobody has the
+    /// lock. The reading ends by `unlock_shared()`, or with its `Held`. Readers who wait in front
+    /// get in. So it is, too, when a thread ends its writing by `unlock()` and still reads. Blocks
+    /// for at most `command_timeout`.
     ///
     /// Errors: `not_held`; `lost`; others where it is not known whether the server has heard: then it counts
     /// as reading here, and the server has it as writing until its next renewal or its end at most.
@@ -150,10 +165,11 @@ public:
         return impl_.acquire(options);
     }
 
-    /// The same without a thread that waits, for `co_await`: gives a `Result<Held>`, and begins there. The hold is the
-    /// `Held`'s own, as with `Owner::hold`: a coroutine is no thread. In one queue with those who block.
-    /// `stop` ends the wait with `Errc::cancelled`, unless the lock was delivered before. `Errc::lost`: its validity
-    /// ended before it was delivered; renewal begins there. This handle may be destroyed meanwhile.
+    /// As `acquire()` without a thread that waits, for `co_await`: gives a `Result<Held>`, and
+    /// begins there. The hold is the `Held`'s own, as with `Owner::hold`: a coroutine is no thread.
+    /// In one queue with those who block. `stop` ends the wait with `Errc::cancelled`, unless the
+    /// lock was delivered before. `Errc::lost`: its validity ended before it was delivered; renewal
+    /// begins there. This handle may be destroyed meanwhile.
     [[nodiscard]] AsyncResult<Held> async_acquire(const AsyncOptions& options = {},
                                                   std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
@@ -168,12 +184,14 @@ public:
                                        std::move(done), executor);
     }
 
-    /// For reading, as `acquire_shared()`, without a thread that waits. Several at a time may be of one thread: each
-    /// is its own. All else is as of `async_acquire()`.
+    /// As `acquire_shared()`, without a thread that waits. Several at a time may be of one thread:
+    /// each is its own. All else is as of `async_acquire()`.
     [[nodiscard]] AsyncResult<Held> async_acquire_shared(
         const AsyncOptions& options = {}, std::stop_token stop = {}) requires is_shared<Policy> {
         return detail::AsyncAccess::awaitable(impl_.acquire_shared_call(options, std::move(stop)));
     }
+
+    /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one.
     template <CompletionOf<Held> Done>
     void async_acquire_shared(const AsyncOptions& options, std::stop_token stop, Done done,
                               Executor* executor = nullptr) requires is_shared<Policy> {
@@ -207,10 +225,13 @@ public:
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
     Result<LockInfo> inspect() const noexcept { return impl_.inspect(); }
 
-    /// The same without blocking; begins when it is awaited.
+    /// As `inspect()`, without blocking. Begins when it is awaited.
     [[nodiscard]] AsyncResult<LockInfo> async_inspect() const {
         return detail::AsyncAccess::awaitable(impl_.inspect_call());
     }
+
+    /// The same; begins at once, and calls `done(Result<LockInfo>)` on `executor`, where there is
+    /// one.
     template <CompletionOf<LockInfo> Done>
     void async_inspect(Done done, Executor* executor = nullptr) const {
         detail::AsyncAccess::call_back(impl_.inspect_call(), std::move(done), executor);
@@ -221,6 +242,7 @@ public:
     /// its lease ends: until then two may believe that they hold the lock.
     Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
 
+    /// @{
     /// The same only if `owner` holds the lock: a whole owner token, as `inspect()` shows it. `absent`
     /// where somebody else does, or nobody. Removes a holder, never a waiter. An empty owner, or a null
     /// pointer, is `invalid_argument` before any I/O.
@@ -230,6 +252,7 @@ public:
     Result<Forced> force_unlock(const char* owner) noexcept {
         return force_unlock(owner == nullptr ? std::string_view{} : std::string_view{owner});
     }
+    /// @}
 
     /// Goes on with a hold that another process gave away by `Held::detach()`, with this lock's lease, a new
     /// owner token and, with `Fenced`, a new fencing token; `min_hold` is over with the one who gave it. Waits

@@ -15,6 +15,7 @@ namespace redlatch::inline v0 {
 /// releases and does not throw.
 class [[nodiscard]] LockGuard {
 public:
+    /// Acquires `lock`. Without a `lease`, with that of the lock's options.
     template <LockPolicy Policy>
     [[nodiscard]] explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
                                      std::optional<Lease> lease = std::nullopt) noexcept
@@ -28,11 +29,14 @@ public:
     /// Why the lock was not acquired. Only where it was not.
     const Error& error() const noexcept { return held_.error(); }
 
+    /// @{
     /// The acquisition: to ask it, extend it or release it early. Only where there is one.
     Held& hold() noexcept { return *held_; }
     const Held& hold() const noexcept { return *held_; }
+    /// @}
 
 protected:
+    /// Guards what was acquired, for guards of other kinds.
     explicit LockGuard(Result<Held> held) noexcept : held_(std::move(held)) {}
 
 private:
@@ -42,6 +46,7 @@ private:
 /// The same for reading a shared lock.
 class [[nodiscard]] SharedGuard : public LockGuard {
 public:
+    /// Acquires `lock` for reading. Without a `lease`, with that of the lock's options.
     template <LockPolicy Policy>
         requires is_shared<Policy>
     [[nodiscard]] explicit SharedGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),

@@ -51,11 +51,14 @@ class HoldsOfSet;
 /// The name of a lock in a `LockSet`: bytes of any kind.
 class LockName {
 public:
-    /// Throws `LockError` with `Errc::invalid_argument` for a null pointer.
+    /// @{
+    /// A name as it stands. Throws `LockError` with `Errc::invalid_argument` for a null pointer.
     LockName(const char* text) : text_(detail::string_of(text, "the lock's name")) {}
     LockName(std::string text) : text_(std::move(text)) {}
     LockName(std::string_view text) : text_(text) {}
+    /// @}
 
+    /// The name's bytes.
     const std::string& text() const noexcept { return text_; }
 
 private:
@@ -79,7 +82,9 @@ class [[nodiscard]] HeldSet {
 public:
     /// Holds nothing.
     HeldSet() = default;
+    /// Takes the acquisition over; what was moved from holds nothing then.
     HeldSet(HeldSet&&) = default;
+    /// The same, and ends what this held before, as the destructor does.
     HeldSet& operator=(HeldSet&& other) noexcept {
         if (this != &other) {
             end();
@@ -105,6 +110,9 @@ public:
 
     /// Releases all, and blocks for nothing; as `Held::async_release()`, with the outcomes of `release()`.
     AsyncResult<Release> async_release();
+
+    /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See
+    /// `AsyncResult`.
     template <CompletionOf<Release> Done>
     void async_release(Done done, Executor* executor = nullptr) {
         detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
@@ -113,6 +121,8 @@ public:
     /// As `extend()`, without blocking, and all at once: one that fails ends none of the others. Begins when it is
     /// awaited. This `HeldSet` may be moved meanwhile.
     [[nodiscard]] AsyncResult<void> async_extend(Lease lease);
+
+    /// The same; begins at once, and calls `done(Result<void>)` on `executor`, where there is one.
     template <CompletionOf<void> Done>
     void async_extend(Lease lease, Done done, Executor* executor = nullptr) {
         detail::AsyncAccess::call_back(extend_call(lease), std::move(done), executor);
@@ -134,8 +144,8 @@ public:
     std::uint64_t fence(std::string_view name) const noexcept;
 
 private:
-    friend detail::LockSetImpl;
-    friend detail::HeldSetOperation;
+    friend class detail::LockSetImpl;
+    friend class detail::HeldSetOperation;
 
     explicit HeldSet(std::shared_ptr<detail::HoldsOfSet> holds) : holds_(std::move(holds)) {}
 
@@ -185,10 +195,11 @@ class LockSet {
                   "a LockSet takes locks that one alone may hold");
 
 public:
+    /// The policy of all its locks.
     using policy_type = Policy;
 
-    /// No I/O. Throws `LockError` with `Errc::invalid_argument` for no name, one that is there twice, and what a
-    /// `Lock` refuses.
+    /// Makes a handle, without I/O. Throws `LockError` with `Errc::invalid_argument` for no name,
+    /// one that is there twice, and what a `Lock` refuses.
     LockSet(Client& client, std::initializer_list<LockName> names, LockOptions options = {})
         : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
 
@@ -204,6 +215,8 @@ public:
 
     /// Waits without limit for all; throws as `Lock::lock()` does.
     void lock() { impl_.take({}); }
+
+    /// The same with this acquisition's lease.
     void lock(Lease lease) { impl_.take({.lease = lease}); }
 
     /// Tries each once, for at most `command_timeout` in all. May fail beside another set although all become free
@@ -213,9 +226,13 @@ public:
     /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
     /// `Lock::try_lock_for()` does.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
+
+    /// The same with this acquisition's lease.
     [[nodiscard]] bool try_lock(Wait wait, Lease lease) {
         return impl_.try_take({.wait = wait, .lease = lease});
     }
+
+    /// The same until a point in time of any clock.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_take({.wait = detail::time_left(deadline)});
@@ -230,12 +247,16 @@ public:
         return impl_.acquire(options);
     }
 
-    /// The same without a thread that waits, for `co_await`: gives a `Result<HeldSet>`. One wait counts for all, and one
-    /// is waited for after the other, as of `acquire()`; all else as of `Lock::async_acquire()`.
+    /// As `acquire()` without a thread that waits, for `co_await`: gives a `Result<HeldSet>`. One
+    /// wait counts for all, and one is waited for after the other, as of `acquire()`; all else as
+    /// of `Lock::async_acquire()`.
     [[nodiscard]] AsyncResult<HeldSet> async_acquire(const AsyncOptions& options = {},
                                                      std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
     }
+
+    /// The same; begins at once, and calls `done(Result<HeldSet>)` on `executor`, where there is
+    /// one.
     template <CompletionOf<HeldSet> Done>
     void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
                        Executor* executor = nullptr) {

@@ -17,6 +17,8 @@ namespace redlatch::inline v0 {
 /// Thread-safe.
 class Metrics final : public Observer {
 public:
+    /// @{
+    /// Counts.
     void acquired(const Acquired& event) override {
         waited_.add(event.waited);
         tries_ += event.tries;
@@ -41,6 +43,7 @@ public:
     }
     void reconnected(const Reconnected&) override { ++reconnected_; }
     void warning(const Warning&) override { ++warnings_; }
+    /// @}
 
     /// The counters as they are now, ready to be served at `/metrics`.
     std::string prometheus() const {

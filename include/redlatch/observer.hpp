@@ -16,37 +16,45 @@ namespace redlatch::inline v0 {
 /// lock. Where no observer is set, none of this costs anything.
 class Observer {
 public:
+    /// How long something took.
     using Duration = std::chrono::nanoseconds;
 
+    /// A lock was acquired.
     struct Acquired {
-        std::string key;
+        std::string key;  ///< the lock's name
         Duration waited;  ///< from the call to the hold
         unsigned tries;   ///< how often the server was asked
     };
+    /// A wait ended because its time was over, without the lock.
     struct TimedOut {
-        std::string key;
-        Duration waited;
-        unsigned tries;
+        std::string key;  ///< the lock's name
+        Duration waited;  ///< from the call to its end
+        unsigned tries;   ///< how often the server was asked
     };
+    /// A lock was given back, or somebody tried to.
     struct Released {
-        std::string key;
+        std::string key;          ///< the lock's name
         Duration held_for;        ///< 0 where nothing was held
         Result<Release> outcome;  ///< `not_held`, too: the caller has not got what it releases
     };
+    /// A watchdog renewed a lease.
     struct Renewed {
-        std::string key;
+        std::string key;     ///< the lock's name
         Duration remaining;  ///< validity from now on
     };
+    /// A hold ended without a release.
     struct Lost {
-        std::string key;
-        Duration held_for;
+        std::string key;    ///< the lock's name
+        Duration held_for;  ///< from the lock to the loss
     };
+    /// A server answers again.
     struct Reconnected {
-        std::string node;
+        std::string node;  ///< the server
     };
+    /// A server is set up in a way that is bad for locks.
     struct Warning {
-        std::string node;
-        std::string message;
+        std::string node;     ///< the server
+        std::string message;  ///< what is wrong with it
     };
 
     Observer() = default;
@@ -54,10 +62,19 @@ public:
     Observer& operator=(const Observer&) = delete;
     virtual ~Observer() = default;
 
+    /// A lock was acquired: by a command, from the queue, or from another thread.
     virtual void acquired(const Acquired&) {}
+
+    /// A wait ended without the lock.
     virtual void timed_out(const TimedOut&) {}
+
+    /// A hold ended by a release, or there was none to end.
     virtual void released(const Released&) {}
+
+    /// A watchdog renewed a lease.
     virtual void renewed(const Renewed&) {}
+
+    /// A hold ended without a release: its validity is over, or the server says that it is gone.
     virtual void lost(const Lost&) {}
 
     /// A command failed, whether or not it is tried again.

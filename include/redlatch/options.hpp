@@ -68,14 +68,20 @@ struct Drift {
 /// `most()`, none, or all that the server has just then.
 class Replicas {
 public:
+    /// So many.
     constexpr Replicas(unsigned count) noexcept : count_(count) {}
 
+    /// The lock counts as taken when the master has it.
     static constexpr Replicas none() noexcept { return 0U; }
+    /// All that the server has at the time of the acquisition.
     static constexpr Replicas all() noexcept { return everyone; }
+    /// The greatest number that can be asked for.
     static constexpr Replicas most() noexcept { return 1024U; }
 
+    /// The number; for `all()` the greatest `unsigned`.
     constexpr unsigned count() const noexcept { return count_; }
 
+    /// Whether they ask for the same.
     friend constexpr bool operator==(Replicas, Replicas) = default;
 
 private:
@@ -217,8 +223,8 @@ struct ConnectionFactory {
 
 /// What a connection logs in with. Without a user: as the default one; without both: not at all.
 struct Credentials {
-    std::string user{};
-    std::string password{};
+    std::string user{};      ///< empty: the default user
+    std::string password{};  ///< appears in no message
 };
 
 /// Gives them. See `ClientOptions::credentials`.
@@ -260,10 +266,12 @@ struct ClientOptions {
     /// It is not for the Sentinels themselves, nor for `factories`. Default: the URI says it.
     CredentialsFunction credentials{};
 
+    /// @{
     /// With `redis+sentinel://`: how to log in to the Sentinels themselves. The URI's own user and
     /// password are for the master. Default: not at all.
     std::string sentinel_user{};
     std::string sentinel_password{};
+    /// @}
 
     /// For `rediss://` and the like: what `redlatch::tls(…)` of `<redlatch/tls.hpp>` returns. Default: none.
     std::shared_ptr<const TlsLayer> tls{};

@@ -1,7 +1,23 @@
 #pragma once
 
-// Distributed locks on Redis. Everything that most programs need;
-// `<redlatch/metrics.hpp>`, `<redlatch/testing.hpp>`, `<redlatch/tls.hpp>` and `<redlatch/asio.hpp>` are apart.
+/// @mainpage API reference
+/// `<redlatch/redlatch.hpp>` has all that most programs need. It declares in `redlatch`:
+/// - redlatch::Client and redlatch::ClientOptions: the servers;
+/// - redlatch::Lock, redlatch::LockSet, redlatch::Semaphore: handles on what the servers keep, and redlatch::LockOptions;
+/// - redlatch::Held, redlatch::HeldSet, redlatch::LockGuard, redlatch::SharedGuard: what is held;
+/// - redlatch::Simple, redlatch::Reentrant, redlatch::RedissonReentrant, redlatch::Shared: the kinds of lock, and
+///   redlatch::Watchdog and redlatch::Fenced, which add to them;
+/// - redlatch::Result, redlatch::Error and redlatch::Errc: what went wrong;
+/// - redlatch::AsyncResult, redlatch::Executor, redlatch::CompletionQueue: without a thread that waits;
+/// - redlatch::Observer: what happens to locks.
+///
+/// These are apart: `<redlatch/metrics.hpp>` with redlatch::Metrics, `<redlatch/testing.hpp>` with
+/// redlatch::TestServer, `<redlatch/tls.hpp>` with redlatch::tls(), and `<redlatch/asio.hpp>` for
+/// Asio's completion tokens.
+
+/// @namespace redlatch
+/// All of the library. Types are in an inline namespace with the number of the version, which
+/// programs do not write.
 
 #include <redlatch/client.hpp>
 #include <redlatch/completion_queue.hpp>

@@ -15,9 +15,13 @@ namespace redlatch::inline v0 {
 template <class E>
 class Unexpected {
 public:
+    /// Marks `error`.
     explicit Unexpected(E error) : error_(std::move(error)) {}
+    /// @{
+    /// What was marked.
     const E& error() const& noexcept { return error_; }
     E&& error() && noexcept { return std::move(error_); }
+    /// @}
 
 private:
     E error_;
@@ -59,18 +63,26 @@ class [[nodiscard]] Expected {
     using Value = std::conditional_t<std::is_void_v<T>, detail::Nothing, T>;
 
 public:
-    using value_type = T;
-    using error_type = E;
+    using value_type = T;  ///< what it has if all went well
+    using error_type = E;  ///< what it has if not
 
+    /// All went well, and there is nothing to say.
     Expected() requires std::is_void_v<T>
     = default;
+    /// Has a value.
     Expected(Value value) requires(!std::is_void_v<T>)
         : state_(std::in_place_index<0>, std::move(value)) {}
+    /// Has an error.
     Expected(Unexpected<E> error) : state_(std::in_place_index<1>, std::move(error).error()) {}
 
+    /// @{
+    /// Whether it has a value.
     bool has_value() const noexcept { return state_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
+    /// @}
 
+    /// @{
+    /// The value, which has to be there.
     const Value& operator*() const& noexcept requires(!std::is_void_v<T>) {
         return *std::get_if<0>(&state_);
     }
@@ -82,7 +94,10 @@ public:
         return std::get_if<0>(&state_);
     }
     Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::get_if<0>(&state_); }
+    /// @}
 
+    /// @{
+    /// The value. Throws `LockError` with the error where there is none.
     void value() const& requires std::is_void_v<T> {
         if (!has_value()) detail::raise(error());
     }
@@ -98,7 +113,10 @@ public:
         if (!has_value()) detail::raise(std::move(*this).error());
         return *std::move(*this);
     }
+    /// @}
 
+    /// @{
+    /// The value, or `other` where there is none.
     template <class U>
     Value value_or(U&& other) const& requires(!std::is_void_v<T>) {
         return has_value() ? **this : static_cast<Value>(std::forward<U>(other));
@@ -107,15 +125,20 @@ public:
         Value value_or(U&& other) && requires(!std::is_void_v<T>) {
         return has_value() ? *std::move(*this) : static_cast<Value>(std::forward<U>(other));
     }
+    /// @}
 
+    /// @{
+    /// The error, which has to be there.
     const E& error() const& noexcept { return *std::get_if<1>(&state_); }
     E& error() & noexcept { return *std::get_if<1>(&state_); }
     E&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+    /// @}
 
 private:
     std::variant<Value, E> state_;
 };
 
+/// What calls return that do not throw: a `T`, or the `Error` that says why there is none.
 template <class T>
 using Result = Expected<T, Error>;
 

@@ -95,14 +95,15 @@ class Semaphore {
                   "semaphore of one permit is a Lock<Fenced<…>>");
 
 public:
+    /// The policy.
     using policy_type = Policy;
 
     /// The most permits there can be.
     static constexpr std::ptrdiff_t max() noexcept { return detail::SemaphoreImpl::max; }
 
-    /// No I/O. `permits` is not negative, and with 0 all wait for `set_permits()`. Throws `LockError` with
-    /// `Errc::invalid_argument` for that, a bad name or bad options as `Lock` does, and for a client
-    /// with several masters.
+    /// Makes a handle, without I/O. `permits` is not negative, and with 0 all wait for
+    /// `set_permits()`. Throws `LockError` with `Errc::invalid_argument` for that, a bad name or
+    /// bad options as `Lock` does, and for a client with several masters.
     Semaphore(Client& client, std::string name, std::ptrdiff_t permits, LockOptions options = {})
         : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
     Semaphore(const Semaphore&) = delete;
@@ -111,6 +112,7 @@ public:
     /// `command_timeout` in all.
     ~Semaphore() = default;
 
+    /// The semaphore's name, which is its key.
     const std::string& name() const noexcept { return impl_.name(); }
 
     /// Takes a permit; it belongs to this object, and any thread may give it back. Waits without limit, and
@@ -144,12 +146,14 @@ public:
         return impl_.take(options);
     }
 
-    /// The same without a thread that waits, for `co_await`: gives a `Result<Held>`. Errors, and who stands in whose
-    /// way, as of `take()`; all else as of `Lock::async_acquire()`.
+    /// As `take()` without a thread that waits, for `co_await`: gives a `Result<Held>`. Errors, and
+    /// who stands in whose way, as of `take()`; all else as of `Lock::async_acquire()`.
     [[nodiscard]] AsyncResult<Held> async_take(const AsyncTakeOptions& options = {},
                                                std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.take_call(options, std::move(stop)));
     }
+
+    /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one.
     template <CompletionOf<Held> Done>
     void async_take(const AsyncTakeOptions& options, std::stop_token stop, Done done,
                     Executor* executor = nullptr) {
@@ -157,13 +161,14 @@ public:
                                        executor);
     }
 
-    /// How many there are from now on, for all clients; 0 lets nobody in. Where more are taken, nobody loses one,
-    /// and nobody gets one until enough came back. The last setting that was issued counts, and is
-    /// forgotten a day after the last use of the semaphore. Two commands; blocks for at most
-    /// `command_timeout`. `invalid_argument` for a negative number, and for more than `max()`.
+    /// Says how many permits there are from now on, for all clients; 0 lets nobody in. Where more
+    /// are taken, nobody loses one, and nobody gets one until enough came back. The last setting
+    /// that was issued counts, and is forgotten a day after the last use of the semaphore. Two
+    /// commands; blocks for at most `command_timeout`. `invalid_argument` for a negative number,
+    /// and for more than `max()`.
     Result<void> set_permits(std::ptrdiff_t number) noexcept { return impl_.set_permits(number); }
 
-    /// Asks the server. Blocks for at most `command_timeout`.
+    /// Asks the server who has permits, and how many wait. Blocks for at most `command_timeout`.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// An operator's tool: takes back what that owner, a whole token as `inspect()` shows it, has taken at once,

@@ -33,9 +33,9 @@ namespace redlatch::inline v0 {
 /// Each start takes some 20 ms. One thread at a time may use an object, and it does nothing in a forked child.
 class TestServer {
 public:
-    /// `program`: a path, or a name to find in PATH, such as "valkey-server". `arguments`: more of them, as on
-    /// redis-server's command line, such as {"--requirepass", "secret"}. With a password or an ACL nobody
-    /// waits for an answer but "NOAUTH".
+    /// Starts a server. `program`: a path, or a name to find in PATH, such as "valkey-server".
+    /// `arguments`: more of them, as on redis-server's command line, such as {"--requirepass",
+    /// "secret"}. With a password or an ACL nobody waits for an answer but "NOAUTH".
     ///
     /// Throws `std::system_error` where there is no folder or process to be had, and `std::runtime_error`
     /// with what the server wrote where it does not answer within 10 s.
@@ -51,6 +51,7 @@ public:
     }
     TestServer(const TestServer&) = delete;
     TestServer& operator=(const TestServer&) = delete;
+    /// Ends the server and removes its folder.
     ~TestServer() {
         stop();
         remove_folder();
@@ -87,6 +88,7 @@ public:
     void freeze() const noexcept {
         if (server_ > 0) ::kill(server_, SIGSTOP);
     }
+    /// Ends `freeze()`: what was asked meanwhile is answered now.
     void thaw() const noexcept {
         if (server_ > 0) ::kill(server_, SIGCONT);
     }

@@ -16,17 +16,24 @@ namespace redlatch::inline v0 {
 /// `Wait::unlimited()`, and any duration too large to count in nanoseconds: without limit.
 class Wait {
 public:
+    /// As long as `d`.
     template <class Rep, class Period>
     constexpr Wait(std::chrono::duration<Rep, Period> d) noexcept
         : value_(detail::saturating_cast<std::chrono::nanoseconds>(d)) {}
 
+    /// Until the lock is there.
     static constexpr Wait unlimited() noexcept { return std::chrono::nanoseconds::max(); }
+    /// One try.
     static constexpr Wait none() noexcept { return std::chrono::nanoseconds::zero(); }
 
+    /// The duration; for `unlimited()` the longest that there is.
     constexpr std::chrono::nanoseconds duration() const noexcept { return value_; }
+    /// Whether it has no end.
     constexpr bool is_unlimited() const noexcept { return *this == unlimited(); }
+    /// Whether it allows one try only.
     constexpr bool is_none() const noexcept { return value_ <= std::chrono::nanoseconds::zero(); }
 
+    /// By their durations.
     friend constexpr auto operator<=>(Wait, Wait) = default;
 
 private:
@@ -38,15 +45,20 @@ private:
 /// outside `[min(), max()]` with `Errc::invalid_argument`.
 class Lease {
 public:
+    /// As long as `d`.
     template <class Rep, class Period>
     constexpr Lease(std::chrono::duration<Rep, Period> d) noexcept
         : value_(detail::saturating_cast<std::chrono::milliseconds>(d)) {}
 
+    /// The shortest: 10 ms.
     static constexpr Lease min() noexcept { return std::chrono::milliseconds{10}; }
+    /// The longest: 24 days.
     static constexpr Lease max() noexcept { return std::chrono::days{24}; }
 
+    /// The duration.
     constexpr std::chrono::milliseconds duration() const noexcept { return value_; }
 
+    /// By their durations.
     friend constexpr auto operator<=>(Lease, Lease) = default;
 
 private:
@@ -79,12 +91,16 @@ enum class HoldState {
 /// Plain text without spaces, for a message, an argument or a file. Whoever has it can take the lock, once.
 class Ticket {
 public:
+    /// @{
+    /// From the text of another one. A null pointer is an empty text, which no lock adopts.
     explicit Ticket(std::string text) : text_(std::move(text)) {}
-    /// A null pointer is an empty text, which no lock adopts.
     explicit Ticket(const char* text) : text_(text == nullptr ? "" : text) {}
+    /// @}
 
+    /// What has to get to the other process.
     const std::string& text() const noexcept { return text_; }
 
+    /// Whether they have the same text.
     friend bool operator==(const Ticket&, const Ticket&) = default;
 
 private:
@@ -101,7 +117,7 @@ struct Holder {
 
 /// What Redis says about a lock at one moment.
 struct LockInfo {
-    bool locked = false;
+    bool locked = false;           ///< somebody holds it
     std::string owner;             ///< the owner's token; a foreign client's own value
     std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
     /// Time until the key expires; without a value where it never does or nobody holds it.

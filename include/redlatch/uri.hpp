@@ -26,11 +26,15 @@ namespace redlatch::inline v0 {
 /// is made of it.
 class Uri {
 public:
-    /// Throws `LockError` with `Errc::invalid_argument` for a null pointer.
+    /// @{
+    /// Keeps the text as it is. Throws `LockError` with `Errc::invalid_argument` for a null
+    /// pointer.
     Uri(const char* text) : text_(detail::string_of(text, "the URI")) {}
     Uri(std::string text) : text_(std::move(text)) {}
     Uri(std::string_view text) : text_(text) {}
+    /// @}
 
+    /// The text, with its password if it has one.
     const std::string& text() const noexcept { return text_; }
 
 private:

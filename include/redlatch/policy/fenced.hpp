@@ -19,6 +19,7 @@ namespace redlatch::inline v0 {
 /// memory alone.
 template <LockPolicy P>
 struct Fenced : P {
+    /// Each new acquisition gets a number.
     static constexpr bool fenced = true;
 };
 

@@ -44,6 +44,7 @@ concept DescribesHolds = requires {
 /// Whether each new acquisition gets a fencing token. Not for a policy that does not say so.
 template <class P>
 inline constexpr bool is_fenced = false;
+/// That of a policy that says so.
 template <class P>
     requires requires {
         P::fenced;
@@ -53,6 +54,7 @@ inline constexpr bool is_fenced<P> = P::fenced;
 /// Whether several may hold the lock for reading. Not for a policy that does not say so.
 template <class P>
 inline constexpr bool is_shared = false;
+/// That of a policy that says so.
 template <class P>
     requires requires {
         P::shared;

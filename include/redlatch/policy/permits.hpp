@@ -11,10 +11,13 @@ namespace redlatch::inline v0 {
 
 /// What a `Semaphore` is made of: a sorted set with a claim for each acquisition, which has a lease of its own.
 struct Permits {
+    /// @{
+    /// As `LockPolicy` asks for.
     static constexpr KeyType key_type = KeyType::sorted_set;
     static constexpr bool reentrant = false;
     static constexpr bool watched = false;
     static const LockScripts& scripts();
+    /// @}
 };
 
 #if REDLATCH_DEFINITIONS

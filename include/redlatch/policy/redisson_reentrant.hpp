@@ -16,6 +16,7 @@ namespace redlatch::inline v0 {
 /// Nothing is published where the lock goes on to a waiter of ours, nor at the end of a lease. Where
 /// an ACL forbids the channel `redisson_lock__channel:…`, the lock is released all the same.
 struct RedissonReentrant : Reentrant {
+    /// As `LockPolicy` asks for.
     static const LockScripts& scripts();
 };
 

@@ -12,10 +12,13 @@ namespace redlatch::inline v0 {
 /// A lock that the thread which holds it may take again; it is free when the last of these nested
 /// holds has ended. A hash key with the owner's token and its hold count.
 struct Reentrant {
+    /// @{
+    /// As `LockPolicy` asks for.
     static constexpr KeyType key_type = KeyType::hash;
     static constexpr bool reentrant = true;
     static constexpr bool watched = false;
     static const LockScripts& scripts();
+    /// @}
 };
 
 #if REDLATCH_DEFINITIONS

@@ -101,12 +101,12 @@ namespace redlatch::inline v0 {
 /// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
 /// and {0, ttl}: its waiters ask again and again, and it cannot be `Fenced`.
 struct LockScripts {
-    Script acquire;
-    Script extend;
-    Script release;
-    Script inspect;
-    Script force_unlock;
-    Script nest{""};  ///< only for a policy that is reentrant
+    Script acquire;       ///< takes the lock, or a place in the queue
+    Script extend;        ///< makes it last longer
+    Script release;       ///< ends the token's hold, and gives the lock to the next in the queue
+    Script inspect;       ///< says who has it
+    Script force_unlock;  ///< deletes it, whoever has it
+    Script nest{""};      ///< only for a policy that is reentrant
     Script move{""};  ///< gives the lock to another token; without it every release frees the lock
     Script tombstone{""};    ///< a release that keeps the lock from all; without it no `min_hold`
     Script downgrade{""};    ///< only for a policy that is shared

@@ -17,11 +17,14 @@ namespace redlatch::inline v0 {
 /// `Lock::downgrade()`. The thread that reads cannot write: that is `Errc::deadlock`. With `Fenced` a
 /// writer gets a new fencing token, and a reader that of the last writer.
 struct Shared {
+    /// @{
+    /// As `LockPolicy` asks for.
     static constexpr KeyType key_type = KeyType::sorted_set;
     static constexpr bool reentrant = true;
     static constexpr bool watched = false;
     static constexpr bool shared = true;
     static const LockScripts& scripts();
+    /// @}
 };
 
 #if REDLATCH_DEFINITIONS

@@ -11,6 +11,7 @@ template <LockPolicy P>
 struct Watchdog : P {
     static_assert(!P::watched, "Watchdog<P>: P has a watchdog already");
 
+    /// The lease is renewed.
     static constexpr bool watched = true;
 };
 
