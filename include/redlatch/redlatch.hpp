@@ -1,7 +1,8 @@
 #pragma once
 
 /// @mainpage API reference
-/// `<redlatch/redlatch.hpp>` has all that most programs need. It declares in `redlatch`:
+/// `<redlatch/redlatch.hpp>` has all that most programs need; the <a href="../docs/guide/">guide</a> shows how
+/// to use it. It declares in `redlatch`:
 /// - redlatch::Client and redlatch::ClientOptions: the servers;
 /// - redlatch::Lock, redlatch::LockSet, redlatch::Semaphore: handles on what the servers keep, and redlatch::LockOptions;
 /// - redlatch::Held, redlatch::HeldSet, redlatch::LockGuard, redlatch::SharedGuard: what is held;
