@@ -151,8 +151,8 @@ public:
     }
 
     /// Turns the calling thread's writing into reading, without a moment in which nobody has the
-    /// lock. The reading ends by `unlock_shared()`, or with its `Held`. Readers who wait in front
-    /// get in. So it is, too, when a thread ends its writing by `unlock()` and still reads. Blocks
+    /// lock. The reading ends by `unlock_shared()`, or with its `Held`. Readers that wait in front
+    /// get in. A thread that ends its writing by `unlock()` and still reads does the same. Blocks
     /// for at most `command_timeout`.
     ///
     /// Errors: `not_held`; `lost`; others where it is not known whether the server has heard: then it counts

@@ -123,8 +123,8 @@ struct LockOptions {
     /// once per tick on one of many machines whose clocks differ. Of any length up to ten years; over
     /// several masters no longer than `longest_lease`. A holder that dies without a release still blocks
     /// others for its lease only. Until it ends, `inspect()` shows the owner with `:min_hold` behind its
-    /// token; then who waits looks, and a newcomer may be faster. An acquisition that failed frees at once,
-    /// and so does `force_unlock()`. Default: 0.
+    /// token. Waiters look when it ends, and a newcomer may be faster. An acquisition that failed frees the
+    /// lock at once, and so does `force_unlock()`. Default: 0.
     std::chrono::milliseconds min_hold{0};
 
     /// How many replicas have to have the lock before it counts as taken (`WAIT`). Where fewer have
@@ -258,10 +258,10 @@ struct ClientOptions {
     /// takes longer than any lease. Default: 30 s.
     std::chrono::milliseconds longest_lease{std::chrono::seconds{30}};
 
-    /// How to log in, for passwords that expire; in place of a user or password in the URI. Is called for the
-    /// first connection, and again when a server has refused what it gave last: only if that is
-    /// refused too, the error is `Errc::denied`. What it throws is taken for `Errc::unavailable`, and never
-    /// quoted. It runs on a thread of its own with no mutex held; who needs a connection waits for
+    /// How to log in, for passwords that expire; in place of a user or password in the URI. The client calls
+    /// it for the first connection, and again when a server has refused what it gave last. Only if that is
+    /// refused too, the error is `Errc::denied`. What it throws counts as `Errc::unavailable`, and is never
+    /// quoted. It runs on a thread of its own with no mutex held; a call that needs a connection waits for
     /// `connect_timeout` at most. It may still run when the client is gone, so it has to own what it needs.
     /// It is not for the Sentinels themselves, nor for `factories`. Default: the URI says it.
     CredentialsFunction credentials{};
@@ -283,8 +283,9 @@ struct ClientOptions {
     /// What the names of the companion keys and of the channels begin with, so that the ACL of a service can be a
     /// prefix: with `svc:locks:` and locks that are named `svc:…` it is `~svc:* &svc:*`. Any bytes but `{` and
     /// `}`, 1 to 128 of them; no lock's name may begin with it, or with `redlatch:`, and no other key space.
+    ///
     /// All clients of a lock use the same one. Clients of two exclude each other, but know nothing of each
-    /// other's queue: who waits for a client of another key space polls, fencing tokens of two have no order,
+    /// other's queue. A waiter behind a client of another key space polls, fencing tokens of two have no order,
     /// `set_permits()` counts in one of them, and an observer gets a `warning`. Default: `redlatch:`.
     std::string key_space = "redlatch:";
 

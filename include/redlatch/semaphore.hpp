@@ -75,9 +75,9 @@ private:
 
 }  // namespace detail
 
-/// A number of permits that processes share, each with a lease: who dies with one gives it back when that ends.
-/// First come, first served: who wants several permits waits for all of them, and those behind wait too.
-/// All members may be called from any thread.
+/// A number of permits that processes share. Each has a lease: a dead holder's permit comes back when that ends.
+/// First come, first served: a caller that wants several permits waits for all of them, and those behind it wait
+/// too. All members may be called from any thread.
 ///
 /// It counts what is held, and is no signal: `release()` gives back what this object has acquired, and
 /// never makes a permit that nobody had.
@@ -146,8 +146,8 @@ public:
         return impl_.take(options);
     }
 
-    /// As `take()` without a thread that waits, for `co_await`: gives a `Result<Held>`. Errors, and
-    /// who stands in whose way, as of `take()`; all else as of `Lock::async_acquire()`.
+    /// As `take()` without a thread that waits, for `co_await`: gives a `Result<Held>`. Errors and
+    /// order are those of `take()`; all else is as of `Lock::async_acquire()`.
     [[nodiscard]] AsyncResult<Held> async_take(const AsyncTakeOptions& options = {},
                                                std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.take_call(options, std::move(stop)));
@@ -171,9 +171,10 @@ public:
     /// Asks the server who has permits, and how many wait. Blocks for at most `command_timeout`.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
-    /// An operator's tool: takes back what that owner, a whole token as `inspect()` shows it, has taken at once,
-    /// and lets in who waits. A living holder finds it lost at its next renewal. `absent` for an owner that
-    /// `inspect()` does not show, `invalid_argument` for none. Two commands; blocks for at most `command_timeout`.
+    /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
+    /// as `inspect()` shows it. A living holder finds its permits lost at its next renewal. `absent` for an owner
+    /// that `inspect()` does not show, `invalid_argument` for none. Two commands; blocks for at most
+    /// `command_timeout`.
     Result<Forced> force_release(std::string_view owner) noexcept {
         return impl_.force_release(owner);
     }

@@ -107,7 +107,7 @@ private:
     std::string text_;
 };
 
-/// One of several who hold something.
+/// One holder of a shared lock, or of a semaphore's permits.
 struct Holder {
     std::string owner{};               ///< the owner's token
     std::uint64_t weight = 0;          ///< how many permits
@@ -125,7 +125,7 @@ struct LockInfo {
     /// How many processes wait in the server's queue. Those that poll are not counted, and one that
     /// died stays until its turn would come.
     std::uint64_t waiters = 0;
-    /// Of a shared lock: who has it, two hundred at most, the next to end first. `hold_count` is how many
+    /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is how many
     /// there are of all, `owner` the first of them.
     std::vector<Holder> holders{};
 };
