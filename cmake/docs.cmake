@@ -24,7 +24,6 @@ set(DOXYGEN_DISTRIBUTE_GROUP_DOC YES)  # one comment for overloads between `@{` 
 set(DOXYGEN_SORT_MEMBER_DOCS NO)
 set(DOXYGEN_SHOW_FILES NO)
 set(DOXYGEN_VERBATIM_HEADERS NO)
-set(DOXYGEN_HIDE_FRIEND_COMPOUNDS YES)
 set(DOXYGEN_HAVE_DOT NO)
 # Declarations only, and none of the library's own. Doxygen cannot read `namespace redlatch::inline v0`.
 set(DOXYGEN_EXPAND_ONLY_PREDEF YES)
