@@ -172,9 +172,9 @@ public:
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
-    /// as `inspect()` shows it. A living holder finds its permits lost at its next renewal. `absent` for an owner
-    /// that `inspect()` does not show, `invalid_argument` for none. Two commands; blocks for at most
-    /// `command_timeout`.
+    /// as `inspect()` shows it. A holder in this process finds its permits lost at once, one elsewhere at its next
+    /// renewal. `absent` for an owner that has none, `invalid_argument` for no owner. Of owners with more than one
+    /// permit, 10,000 are looked at. Blocks for at most `command_timeout`.
     Result<Forced> force_release(std::string_view owner) noexcept {
         return impl_.force_release(owner);
     }
@@ -301,7 +301,8 @@ REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
 
 REDLATCH_INLINE Result<Forced> SemaphoreImpl::force_release(std::string_view owner) const noexcept {
     if (owner.empty()) return Unexpected{bad("no owner is given whose permits are taken back")};
-    return force_release_permits(spec_.client->session(), spec_, owner);
+    Session& session = spec_.client->session();
+    return force_unlock_claim(session, spec_, owner, Limit::in(session.command_timeout()));
 }
 
 }  // namespace detail

@@ -268,6 +268,32 @@ TEST_F(SemaphoreTest, an_operator_takes_back_what_one_owner_has) {
     EXPECT_EQ(code_of(other_.force_release("")), Errc::invalid_argument);
 }
 
+TEST_F(SemaphoreTest, an_operator_takes_back_what_any_of_many_has) {
+    Semaphore<Permits> crowd{client_, "crowd", 1000, {.lease = 60s}};
+    std::vector<Held> taken;
+    for (int i = 0; i < 250; ++i) taken.push_back(crowd.take().value());
+    Held one = crowd.take({.lease = 1h}).value();
+    Held three = crowd.take({.permits = 3, .lease = 2h}).value();
+    ASSERT_EQ(crowd.inspect().value().holders.size(), 200U) << "so many are shown";
+    Semaphore<Permits> theirs{other_client_, "crowd", 1000};
+    EXPECT_EQ(theirs.force_release(one.token()).value(), Forced::removed);
+    EXPECT_EQ(theirs.force_release(three.token()).value(), Forced::removed);
+    EXPECT_EQ(theirs.force_release(three.token()).value(), Forced::absent);
+    EXPECT_EQ(crowd.inspect().value().taken, 250U);
+    EXPECT_EQ(theirs.force_release(taken.front().token() + "x").value(), Forced::absent);
+    EXPECT_EQ(crowd.inspect().value().taken, 250U);
+}
+
+TEST_F(SemaphoreTest, a_holder_in_the_process_learns_at_once_that_it_was_taken_from) {
+    auto two = semaphore_.take({.permits = 2});
+    auto one = semaphore_.take();
+    ASSERT_TRUE(two && one);
+    EXPECT_EQ(semaphore_.force_release(two->token()).value(), Forced::removed);
+    EXPECT_EQ(two->state(), HoldState::lost);
+    EXPECT_TRUE(one->held());
+    EXPECT_TRUE(semaphore_.take({.permits = 2, .wait = Wait::none()}));
+}
+
 TEST_F(SemaphoreTest, inspect_tells_who_has_how_many) {
     auto two = semaphore_.take({.permits = 2});
     const SemaphoreInfo info = other_.inspect().value();

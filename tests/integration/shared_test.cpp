@@ -310,6 +310,31 @@ TEST_F(SharedTest, force_unlock_removes_one_or_all) {
     EXPECT_TRUE(others_can_write(other_));
 }
 
+TEST_F(SharedTest, force_unlock_removes_all_of_a_crowd) {
+    std::vector<Held> crowd;
+    for (int i = 0; i < 450; ++i) {
+        crowd.push_back(other_.acquire_shared({.owner = Owner::hold}).value());
+    }
+    ASSERT_EQ(lock_.inspect()->hold_count, 450U);
+    EXPECT_EQ(lock_.force_unlock().value(), Forced::removed);
+    EXPECT_EQ(holders(), 0U);
+    EXPECT_TRUE(others_can_write(lock_));
+}
+
+TEST_F(SharedTest, force_unlock_tells_holders_in_the_process_at_once) {
+    auto reading = lock_.acquire_shared({.owner = Owner::hold});
+    auto other = lock_.acquire_shared({.owner = Owner::hold});
+    EXPECT_EQ(lock_.force_unlock(reading->token()).value(), Forced::removed);
+    EXPECT_EQ(reading->state(), HoldState::lost);
+    EXPECT_TRUE(other->held());
+    EXPECT_EQ(lock_.force_unlock().value(), Forced::removed);
+    EXPECT_EQ(other->state(), HoldState::lost);
+    auto writing = lock_.acquire({.wait = Wait::none(), .owner = Owner::hold});
+    ASSERT_TRUE(writing);
+    EXPECT_EQ(lock_.force_unlock().value(), Forced::removed);
+    EXPECT_EQ(writing->state(), HoldState::lost);
+}
+
 TEST_F(SharedTest, force_unlock_removes_no_waiter) {
     auto writing = lock_.acquire();
     std::optional<Result<Held>> second;

@@ -148,6 +148,7 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"run", "--at-least", "1", "--permits", "2", "job", "--", "true"},
         {"run", "--at-least", "1", "--shared", "job", "--", "true"},
         {"run", "--at-least", "soon", "job", "--", "true"},
+        {"run", "a", "b\nc", "--", "true"},
         {"run", "--key-space", "{x}", "job", "--", "true"},
         {"run", "--key-space", "", "job", "--", "true"},
         {"run", "--wait", "soon", "job", "--", "true"},
@@ -365,6 +366,15 @@ TEST_F(Tool, holds_all_of_several_locks) {
     EXPECT_EQ(tool.code(), 0) << tool.errors();
     EXPECT_EQ(tool.output(), "b\na\n" + fences + "<none>\n");
     EXPECT_FALSE(raw.exists("a") || raw.exists("b"));
+}
+
+TEST_F(Tool, tells_of_a_name_with_a_line_break_where_it_is_the_only_one) {
+    ToolRun tool = run({"run", "a\nb", "--", "sh", "-c", "echo \"$REDLATCH_NAME\""});
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), "a\nb\n");
+    ToolRun refused = run({"run", "c", "a\nb", "--", "true"});
+    EXPECT_EQ(refused.code(), 64);
+    EXPECT_NE(refused.errors().find("line break"), std::string::npos) << refused.errors();
 }
 
 TEST_F(Tool, ends_the_command_when_one_of_several_locks_is_lost) {

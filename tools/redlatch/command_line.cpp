@@ -2,6 +2,7 @@
 
 #include <getopt.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -188,6 +189,14 @@ public:
         if (names.empty()) throw UsageError{"the lock's name is missing"};
         if (names.size() > 1 && settings_->verb != Verb::run) {
             throw UsageError{"one lock's name is expected, '" + names[1] + "' is a second one"};
+        }
+        const auto has_line_break = [](const std::string& name) {
+            return name.find('\n') != std::string::npos;
+        };
+        if (names.size() > 1 && std::ranges::any_of(names, has_line_break)) {
+            throw UsageError{
+                "a name with a line break can only be held alone, as several are told "
+                "to the command one a line"};
         }
         if (settings_->verb == Verb::run && settings_->command.empty()) {
             throw UsageError{"the command is missing; it stands behind '--'"};

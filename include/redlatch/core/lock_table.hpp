@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -457,6 +458,16 @@ public:
     std::shared_ptr<Hold> current(const std::string& key) const {
         const auto name = entries_.find(key);
         return name == entries_.end() ? nullptr : name->second.current;
+    }
+
+    /// Who in this process holds a lock under that token, of whatever name; null for nobody. Looks at all.
+    std::shared_ptr<Hold> with_token(std::string_view token) const {
+        for (const auto& [name, here] : entries_) {
+            if (here.current != nullptr && here.current->token().bytes == token) {
+                return here.current;
+            }
+        }
+        return nullptr;
     }
 
     /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the

@@ -3,7 +3,8 @@
 -- where this is `forced` by somebody else.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
--- ARGV  token, server, weight
+-- ARGV  token, server, weight. Where permits are `forced` back, 0 for any number of them: one, or
+--       more among the first 10,000 claims.
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 local fence, permits = kind == 'shared' and KEYS[4], kind == 'permits' and KEYS[4]
 local token, server, weight = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -14,6 +15,16 @@ local token, server, weight = ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- #include "claim_queue.lua"
 
 local foreign = count()
+if forced and weight == 0 and not foreign then
+  weight = 1
+  local claims = claim_of(token, 1) and {} or redis.call('ZRANGE', lock, 1, 10000)
+  for _, claim in ipairs(claims) do
+    local found, its_token = string.match(claim, '^(%d+) (.*)$')
+    if its_token == token then
+      weight = tonumber(found)
+    end
+  end
+end
 local ours = not foreign and claim_of(token, weight)
 if ours then
   drop(ours)

@@ -87,7 +87,8 @@ namespace redlatch::inline v0 {
 /// |         |       |                    |  waiting, limit set  |                   |                         |
 /// |         |       |                    |  or -1, claim, ttl …}|                   |                         |
 /// | force_  | Q W F | server, weight     | as release           | 0                 | as release              |
-/// | unlock  |       | (of one claim)     |                      |                   |                         |
+/// | unlock  |       | (of one claim; 0:  |                      |                   |                         |
+/// |         |       | any, of a token)   |                      |                   |                         |
 /// | down-   | Q W F | server             | 1 a reader now,      | 1                 | nothing                 |
 /// | grade   |       |                    | 0 not ours           |                   |                         |
 /// | set_    | Q W P | server, number,    | 1 set, 0 a later one | the same          | nothing: error LATE, or |

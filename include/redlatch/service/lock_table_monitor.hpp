@@ -241,6 +241,9 @@ public:
         return section()->find(key, owner);
     }
     std::shared_ptr<Hold> current(const std::string& key) { return section()->current(key); }
+    std::shared_ptr<Hold> with_token(std::string_view token) {
+        return section()->with_token(token);
+    }
     bool deliver(const Grant& grant) { return section()->deliver(grant); }
     void recheck_all(TimePoint now) { section()->recheck_all(now); }
     LockTable::Remains close() { return section()->close(); }

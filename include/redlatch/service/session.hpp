@@ -153,6 +153,11 @@ public:
         return token;
     }
 
+    /// Who holds a lock under a token of this client's, in this process; null for nobody.
+    std::shared_ptr<Hold> holder_of(std::string_view token) {
+        return token.starts_with(token_prefix_) ? locks_.with_token(token) : nullptr;
+    }
+
     /// Whether a token is of a client that does not know our queue. Tells of the first one that has a lock.
     bool is_of_other_key_space(std::string_view token) const {
         return detail::is_of_other_key_space(token, key_space_mark_);

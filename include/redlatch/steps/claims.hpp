@@ -52,41 +52,32 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
     return info;
 }
 
-/// Removes the claim of one owner.
+/// Removes the claim of one owner, whatever it weighs. A holder in this process learns of it at once.
 inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
-                                         std::string_view owner, const Limit& limit,
-                                         std::int64_t weight = ClaimTerms::reader) {
+                                         std::string_view owner, const Limit& limit) {
+    constexpr std::int64_t any_number_of_permits = 0;
+    const std::int64_t weight = spec.traits.shared ? ClaimTerms::reader : any_number_of_permits;
     auto reply = run_on_claims(session, spec, spec.traits.scripts->force_unlock,
                                {owner, Argument::server(), weight}, ReplyShape::integer, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
+    if (const auto hold = session.holder_of(owner)) session.declare_lost(hold);
     return *reply->view().integer() != 0 ? Forced::removed : Forced::absent;
-}
-
-/// Takes the permits of one owner back.
-inline Result<Forced> force_release_permits(Session& session, const LockSpec& spec,
-                                            std::string_view owner) {
-    const Limit limit = Limit::in(session.command_timeout());
-    auto seen = inspect_permits(session, spec, limit);
-    if (!seen) return Unexpected{std::move(seen).error()};
-    for (const Holder& holder : seen->holders) {
-        if (holder.owner != owner) continue;
-        return force_unlock_claim(session, spec, owner, limit,
-                                  static_cast<std::int64_t>(holder.weight));
-    }
-    return Forced::absent;
 }
 
 /// Removes all who hold it now, one after the other, so that a command that is sent twice removes nobody who
 /// comes after them.
 inline Result<Forced> force_unlock_claims(Session& session, const LockSpec& spec) {
     const Limit limit = Limit::in(session.command_timeout());
-    auto seen = inspect_lock(session, spec, limit);
-    if (!seen) return Unexpected{std::move(seen).error()};
-    Result<Forced> outcome = Forced::absent;
-    for (const Holder& holder : seen->holders) {
-        auto one = force_unlock_claim(session, spec, holder.owner, limit);
-        if (!one || *one == Forced::removed) outcome = std::move(one);
-        if (!outcome) break;
+    Forced outcome = Forced::absent;
+    for (bool all = false; !all;) {
+        auto seen = inspect_lock(session, spec, limit);
+        if (!seen) return Unexpected{std::move(seen).error()};
+        all = seen->holders.size() >= seen->hold_count;
+        for (const Holder& holder : seen->holders) {
+            auto one = force_unlock_claim(session, spec, holder.owner, limit);
+            if (!one) return one;
+            if (*one == Forced::removed) outcome = Forced::removed;
+        }
     }
     return outcome;
 }
