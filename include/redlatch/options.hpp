@@ -111,7 +111,8 @@ struct LockOptions {
     Backoff backoff{};
 
     /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. Refused
-    /// without one. Default: no end.
+    /// without one. Of nested holds the outermost one's counts; where that is not watched, the longest of
+    /// those that are. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the

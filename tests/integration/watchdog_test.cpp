@@ -207,6 +207,16 @@ TEST_F(WatchdogLock, renews_an_unwatched_hold_for_as_long_as_a_nested_one_is_wat
     EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
 }
 
+TEST_F(WatchdogLock, max_hold_of_a_nested_hold_ends_the_renewal_of_an_unwatched_one) {
+    Lock<Reentrant> plain{client_, "job", {.lease = 500ms}};
+    Lock<Watchdog<Reentrant>> watched{client_, "job", {.lease = 500ms, .max_hold = 1500ms}};
+    Held outer = plain.acquire().value();
+    Held inner = watched.acquire().value();
+    EXPECT_TRUE(fires(outer.lost()));
+    EXPECT_FALSE(inner.held());
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+}
+
 TEST_F(WatchdogLock, goes_on_when_the_outer_hold_of_a_nest_ends_first) {
     constexpr auto lease = 500ms;
     Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = lease}};

@@ -440,6 +440,23 @@ TEST_F(WatchedHold, whose_validity_ends_before_there_is_a_connection_is_not_sent
     EXPECT_TRUE(due[0]->is_over());
 }
 
+TEST_F(WatchedHold, is_renewed_for_as_long_as_the_longest_of_its_nest_wants) {
+    const auto hold = watched({.lease = 3s});
+    machine_.disarm(*hold);
+    machine_.arm(hold, start_, start_ + 4s);
+    machine_.arm(hold, start_, start_ + 2s);
+    now_ = start_ + 1500ms;
+    const Command sent = command();
+    EXPECT_EQ(sent.lease(), Lease{2500ms});
+    answer(sent, 1);
+    now_ = start_ + 4s;
+    EXPECT_TRUE(nothing_to_send());
+    machine_.dismiss(*hold);
+    machine_.enlist(*hold);
+    machine_.arm(hold, now_);
+    EXPECT_EQ(hold->renewed_until, TimePoint::max()) << "of a later one alone";
+}
+
 TEST_F(WatchedHold, asks_for_no_more_than_max_hold_leaves) {
     auto recipe = HoldRecipe{.lease = 3s, .max_hold = 5s};
     recipe.traits.watched = true;

@@ -226,9 +226,10 @@ public:
         return {.acquire = open_tries.may_be_carried_out(), .extend = may_be_prolonged};
     }
 
-    // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed, and whether it is.
+    // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed, whether it is, and until when.
     std::size_t watchers = 0;
     bool is_renewed = false;
+    TimePoint renewed_until = TimePoint::max();
 
     // Which services know of the hold and have to be told of its end.
     std::atomic<bool> renewed_by_watchdog = false;

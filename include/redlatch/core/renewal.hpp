@@ -137,9 +137,10 @@ public:
     /// it cannot be had and then not renewed.
     void enlist(Hold& hold) { ++hold.watchers; }
 
-    /// From now on renews a hold that was confirmed by a command sent at `sent`.
-    void arm(std::shared_ptr<Hold> hold, TimePoint sent) {
+    /// From now on renews a hold that was confirmed by a command sent at `sent`, but for no longer than `until`.
+    void arm(std::shared_ptr<Hold> hold, TimePoint sent, TimePoint until = TimePoint::max()) {
         if (hold->watchers == 0) return;
+        hold->renewed_until = hold->is_renewed ? std::max(hold->renewed_until, until) : until;
         // That command may have asked for less than the lease, which runs since an earlier one.
         const TimePoint since = std::min(sent, hold->refreshed_at());
         const TimePoint due = renewal_due(since, hold->terms().lease);
@@ -312,7 +313,8 @@ private:
 
     private:
         bool prepare(TimePoint now) override {
-            lease_ = renewal_lease(lease_, now, hold_->last_end());
+            const TimePoint last_end = std::min(hold_->last_end(), hold_->renewed_until);
+            lease_ = renewal_lease(lease_, now, last_end);
             return hold_->valid(now) && lease_ > Lease{Clock::duration::zero()};
         }
         std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) override {

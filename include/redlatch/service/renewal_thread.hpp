@@ -62,9 +62,9 @@ public:
         renewal_.enlist(hold);
         return start();
     }
-    void arm(std::shared_ptr<Hold> hold, TimePoint sent) {
+    void arm(std::shared_ptr<Hold> hold, TimePoint sent, TimePoint until = TimePoint::max()) {
         const auto lock = thread_.lock();
-        renewal_.arm(std::move(hold), sent);
+        renewal_.arm(std::move(hold), sent, until);
         wake_in_time();
     }
     void disarm(Hold& hold) { renewal()->disarm(hold); }

@@ -244,7 +244,7 @@ protected:
 
     NextNest carry_out(const NestDone& done) {
         if (!request_.delivered_later && acquisition_.watched) {
-            session_->renewal().arm(hold_, done.sent);
+            session_->renewal().arm(hold_, done.sent, end_of_renewal());
         }
         result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
         return std::nullopt;
@@ -276,6 +276,13 @@ protected:
 
     void start_renewal(TimePoint refreshed) {
         if (hold_->renewed_by_watchdog) session_->renewal().arm(hold_, refreshed);
+    }
+
+    /// For a nested acquisition. A hold that is watched itself has its own end.
+    TimePoint end_of_renewal() const {
+        if (hold_->terms().traits.watched) return TimePoint::max();
+        return saturating_add(Clock::now(),
+                              saturating_cast<Clock::duration>(spec_->options.max_hold));
     }
 
     /// Ends an acquisition that nobody gets.
