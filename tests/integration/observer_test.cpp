@@ -514,7 +514,8 @@ protected:
 
 TEST_F(MetricsTest, prints_every_metric_in_the_text_format) {
     const std::regex comment{R"(# (HELP|TYPE) redlatch_[a-z_]+ .+)"};
-    const std::regex sample{R"re(redlatch_[a-z_]+(\{[a-z]+="[a-z_]+"\})? [0-9]+(\.[0-9]+)?)re"};
+    const std::regex sample{
+        R"re(redlatch_[a-z_]+(\{[a-z]+="[a-zI0-9_.+]+"\})? [0-9]+(\.[0-9]+)?)re"};
     const std::string text = metrics_->prometheus();
     EXPECT_TRUE(text.ends_with("\n"));
     std::istringstream lines{text};

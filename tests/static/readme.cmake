@@ -181,6 +181,8 @@ foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions Take
     find_names("struct ${type}" options.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
     compare_with_table(${type} ${names})
 endforeach()
+find_names("struct MetricsOptions" metrics.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
+compare_with_table(MetricsOptions ${names})
 
 if(NOT wrong STREQUAL "")
     message(NOTICE "${wrong}")
