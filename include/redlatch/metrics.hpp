@@ -1,6 +1,9 @@
 #pragma once
 
+#include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
+
+#include <sys/types.h>
 
 #include <algorithm>
 #include <array>
@@ -82,16 +85,16 @@ public:
         series.tries += event.tries;
     }
     void released(const Released& event) override {
-        Series& series = of(event.key);
-        const std::size_t row = row_of(event.outcome);
-        ++series.releases[row];
-        const bool ended_now = row == static_cast<std::size_t>(Release::released) || !event.outcome;
-        if (ended_now) series.held.add(event.held_for);
+        ++of(event.key).releases[row_of(event.outcome)];
     }
     void renewed(const Renewed& event) override { ++of(event.key).renewed; }
-    void lost(const Lost& event) override {
+    void lost(const Lost& event) override { ++of(event.key).lost; }
+    void wait_began(const WaitBegan& event) override { of(event.key).waiters.add(1); }
+    void wait_ended(const WaitEnded& event) override { of(event.key).waiters.add(-1); }
+    void hold_began(const HoldBegan& event) override { of(event.key).holders.add(1); }
+    void hold_ended(const HoldEnded& event) override {
         Series& series = of(event.key);
-        ++series.lost;
+        series.holders.add(-1);
         series.held.add(event.held_for);
     }
     void error(const Error& error) override {
@@ -123,6 +126,14 @@ public:
              [&](const Series& series, std::string_view name) {
                  series.held.print(text, name, series.label);
              });
+        const auto gauge_of = [&text](Gauge Series::*member) {
+            return [&text, member](const Series& series, std::string_view name) {
+                sample(text, name, {series.label}, std::to_string((series.*member).value()));
+            };
+        };
+        each("redlatch_held", "Locks held now.", "gauge", gauge_of(&Series::holders));
+        each("redlatch_waiting", "Calls that wait for a lock now.", "gauge",
+             gauge_of(&Series::waiters));
         each("redlatch_tries_total", "Tries to take a lock at a server.", "counter",
              counter_of(&Series::tries));
         each("redlatch_timed_out_total", "Waits that ended without the lock.", "counter",
@@ -211,6 +222,30 @@ private:
         Counter nanoseconds_{0};
     };
 
+    /// How many there are now. It begins anew in a forked child: what its parent holds is not its own.
+    class Gauge {
+    public:
+        void add(std::int32_t by) {
+            Value old = value_.load(std::memory_order_relaxed);
+            while (!value_.compare_exchange_weak(old, Value{this_process(), old.here() + by},
+                                                 std::memory_order_relaxed)) {
+            }
+        }
+
+        /// An end that is told beside its beginning may be faster.
+        std::int32_t value() const { return std::max(value_.load().here(), 0); }
+
+    private:
+        struct Value {
+            ::pid_t process = 0;
+            std::int32_t number = 0;
+            std::int32_t here() const noexcept { return process == this_process() ? number : 0; }
+        };
+        static ::pid_t this_process() noexcept { return detail::ProcessId::of_this_process(); }
+
+        std::atomic<Value> value_{};
+    };
+
     /// What is counted under one label.
     struct Series {
         Series(const Metrics& metrics, std::string_view name)
@@ -223,6 +258,8 @@ private:
         const std::string label;  // as it is printed
         Histogram waited;
         Histogram held;
+        Gauge holders;
+        Gauge waiters;
         Counter tries{0};
         Counter timed_out{0};
         std::array<Counter, outcomes.size()> releases{};

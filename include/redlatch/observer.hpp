@@ -47,6 +47,25 @@ public:
         std::string key;    ///< the lock's name
         Duration held_for;  ///< from the lock to the loss
     };
+    /// A call waits.
+    struct WaitBegan {
+        std::string key;  ///< the lock's name
+    };
+    /// It waits no more.
+    struct WaitEnded {
+        std::string key;       ///< the lock's name
+        Duration waited;       ///< from the call on
+        Result<void> outcome;  ///< an error where the lock was not acquired
+    };
+    /// Something is held.
+    struct HoldBegan {
+        std::string key;  ///< the lock's name
+    };
+    /// It is held no more.
+    struct HoldEnded {
+        std::string key;    ///< the lock's name
+        Duration held_for;  ///< from the lock to the end of the hold
+    };
     /// A server answers again.
     struct Reconnected {
         std::string node;  ///< the server
@@ -76,6 +95,25 @@ public:
 
     /// A hold ended without a release: its validity is over, or the server says that it is gone.
     virtual void lost(const Lost&) {}
+
+    /// A call waits: it did not get the lock at its first try, or others of its process are before it.
+    ///
+    /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how many
+    /// there are now. Each beginning that is told is followed by one end, whatever happens. Where a backlog makes the
+    /// beginning be dropped, the end is not told either. An end is never dropped, and may come after that of the client.
+    /// In a forked child, what began before has no end.
+    virtual void wait_began(const WaitBegan&) {}
+
+    /// A call that waited has got the lock, or gives up. `acquired` or `timed_out` follow, where that is the outcome.
+    virtual void wait_ended(const WaitEnded&) {}
+
+    /// A lock, the reading of a shared lock, or one or more permits are held from now on. Nested acquisitions belong to
+    /// the same hold. `acquired` follows.
+    virtual void hold_began(const HoldBegan&) {}
+
+    /// A hold is over: released, whatever the outcome, lost, detached, or given back by a set that did not get all of its
+    /// locks. `released` or `lost` follow.
+    virtual void hold_ended(const HoldEnded&) {}
 
     /// A command failed, whether or not it is tried again.
     virtual void error(const Error&) {}

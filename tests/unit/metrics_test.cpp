@@ -91,6 +91,12 @@ void let_all_happen(Metrics& metrics, const std::string& lock) {
         metrics.released({lock, 40ms, outcome});
     }
     metrics.released({lock, 40ms, Unexpected{Error{Errc::unclear, lock, {}, {}, {}}}});
+    metrics.wait_began({lock});
+    metrics.wait_ended({lock, 2ms, {}});
+    metrics.wait_began({lock});
+    metrics.hold_began({lock});
+    metrics.hold_ended({lock, 40ms});
+    metrics.hold_began({lock});
     metrics.renewed({lock, 1s});
     metrics.lost({lock, 10min});
     metrics.error({Errc::unavailable, lock, "node", "no answer", {}});
@@ -125,9 +131,48 @@ TEST(Metrics, has_buckets_from_a_tenth_of_a_millisecond_to_minutes) {
 
 TEST(Metrics, may_have_no_bucket) {
     Metrics metrics{{.hold_buckets = {}}};
-    metrics.lost({"job", 1500ms});
+    metrics.hold_ended({"job", 1500ms});
     EXPECT_EQ(value(metrics, R"(redlatch_hold_seconds_bucket{le="+Inf"})"), "1");
     EXPECT_EQ(value(metrics, "redlatch_hold_seconds_sum"), "1.500000000");
+}
+
+TEST(Metrics, knows_how_many_hold_and_how_many_wait) {
+    Metrics metrics;
+    for (int i = 0; i < 3; ++i) {
+        metrics.wait_began({"job"});
+        metrics.hold_began({"job"});
+    }
+    EXPECT_EQ(value(metrics, "redlatch_held"), "3");
+    EXPECT_EQ(value(metrics, "redlatch_waiting"), "3");
+    metrics.wait_ended({"job", 1s, {}});
+    metrics.wait_ended({"job", 1s, Unexpected{Error{Errc::cancelled, "job", {}, {}, {}}}});
+    metrics.hold_ended({"job", 1s});
+    EXPECT_EQ(value(metrics, "redlatch_held"), "2");
+    EXPECT_EQ(value(metrics, "redlatch_waiting"), "1");
+    EXPECT_EQ(value(metrics, "redlatch_hold_seconds_count"), "1");
+}
+
+TEST(Metrics, take_an_end_that_comes_before_its_beginning) {
+    Metrics metrics;
+    metrics.hold_ended({"job", 1s});
+    EXPECT_EQ(value(metrics, "redlatch_held"), "0") << "never less than nothing";
+    metrics.hold_began({"job"});
+    metrics.hold_began({"job"});
+    EXPECT_EQ(value(metrics, "redlatch_held"), "1");
+}
+
+TEST(Metrics, begin_anew_in_a_forked_child_with_what_there_is_now) {
+    Metrics metrics;
+    metrics.hold_began({"job"});
+    metrics.wait_began({"job"});
+    ChildProcess child{[&](LineChannel&) {
+        const bool none =
+            value(metrics, "redlatch_held") == "0" && value(metrics, "redlatch_waiting") == "0";
+        metrics.hold_began({"other"});
+        return none && value(metrics, "redlatch_held") == "1" ? 0 : 1;
+    }};
+    EXPECT_EQ(child.wait(), ExitStatus{});
+    EXPECT_EQ(value(metrics, "redlatch_held"), "1");
 }
 
 TEST(Metrics, refuses_buckets_that_are_none) {

@@ -287,6 +287,34 @@ TEST(Notifier, drops_what_it_may_when_too_much_waits) {
     EXPECT_EQ(losses, 1);
 }
 
+TEST(Notifier, drops_nothing_that_is_certain) {
+    const auto barrier = std::make_shared<Barrier>();
+    Notifier notifier{nobody};
+    for (int i = 0; i < 8; ++i) notifier.post([barrier] { barrier->arrive_and_wait(); });
+    ASSERT_TRUE(barrier->wait_for_arrivals(8));
+    while (notifier.post([] {})) {
+    }
+    const auto told = std::make_shared<std::atomic<int>>(0);
+    notifier.post_certainly([told] { ++*told; });
+    EXPECT_FALSE(notifier.post([told] { ++*told; }));
+    notifier.close(0ms);
+    notifier.post_certainly([told] { ++*told; });
+    EXPECT_FALSE(notifier.post([told] { ++*told; }));
+    EXPECT_EQ(*told, 0) << "all its threads are blocked";
+    barrier->open();
+    EXPECT_TRUE(eventually([&] { return *told == 2; }));
+}
+
+TEST(Notifier, tells_after_its_end_what_is_certain) {
+    const auto told = std::make_shared<std::atomic<int>>(0);
+    Notifier notifier{nobody};
+    notifier.post([told] { ++*told; });
+    notifier.close(generous_limit);
+    EXPECT_EQ(*told, 1);
+    notifier.post_certainly([told] { ++*told; });
+    EXPECT_TRUE(eventually([&] { return *told == 2; }));
+}
+
 TEST(Notifier, tells_of_a_loss_though_all_threads_for_events_are_blocked) {
     const auto barrier = std::make_shared<Barrier>();
     Notifier notifier{nobody};

@@ -159,6 +159,7 @@ private:
     }
 
     void wait(Stage stage, TimePoint until) noexcept {
+        begin_to_wait();
         stage_ = stage;
         set_timer(until);
     }

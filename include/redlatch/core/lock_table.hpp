@@ -515,6 +515,9 @@ public:
         Remains remains;
         for (auto& [key, entry] : entries_) {
             if (entry.current != nullptr) remains.holds.push_back(entry.current);
+            for (const auto& hold : entry.past) {
+                if (hold->in(Phase::held)) remains.holds.push_back(hold);
+            }
             if (entry.queue_place && !entry.contended) {
                 remains.places.push_back(*std::exchange(entry.queue_place, std::nullopt));
             }

@@ -192,17 +192,22 @@ public:
         return Done{};
     }
 
-    /// The same for an acquisition that nobody gets: nobody waits for the server, and the count of a nest is
-    /// there for people.
+    /// The same for an acquisition that nobody gets: nobody waits for the server, whose answer does not change
+    /// the outcome, and the count of a nest is there for people.
     Action abandon(const Ended& ended, const MastersHeard& masters) {
         ended_ = ended;
         hear(masters);
         switch (ended.kind) {
             case Ended::Kind::nested:
-                return ended.watched ? then(Stage::over, StopRenewal{.whole_hold = false}) : Done{};
-            case Ended::Kind::last: return then(Stage::clean_up_abandoned, StopRenewal{});
-            case Ended::Kind::handed: return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past:
+                outcome_ = Release::still_held;
+                return ended.watched ? then(Stage::over, StopRenewal{.whole_hold = false}) : next();
+            case Ended::Kind::last:
+                outcome_ = Release::released;
+                return then(Stage::clean_up_abandoned, StopRenewal{});
+            case Ended::Kind::handed:
+                outcome_ = Release::released;
+                return then(Stage::over, StopRenewal{});
+            case Ended::Kind::past: return Done{Release::expired};
             case Ended::Kind::nothing: break;
         }
         return Done{};

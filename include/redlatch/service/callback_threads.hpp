@@ -25,23 +25,28 @@ public:
     enum class Kind {
         /// One after the other, in order. One that takes longer than 10 ms loses its monopoly: another
         /// thread goes on with the next ones, up to eight in all. What comes to a backlog of 100,000 is
-        /// dropped.
+        /// dropped, and so is what comes after the end; but for what is certain.
         events,
         /// Each has to run soon, whatever the others do: while one waits, the threads double every
         /// 10 ms. None is dropped.
         losses,
     };
 
+    /// Whether an event may be dropped.
+    enum class Delivery : bool { by_chance, certain };
+
     explicit CallbackThreads(Kind kind) : kind_(kind) {}
 
-    /// Appends a task. Somebody has to call `supervise` soon.
-    void post(Task task) {
+    /// Appends a task; false where it is dropped. Somebody has to call `supervise` soon.
+    bool post(Task task, Delivery delivery = Delivery::by_chance) {
         {
             const std::lock_guard lock{mutex_};
-            if (kind_ == Kind::events && (closing_ || tasks_.size() >= longest_backlog)) return;
-            tasks_.push_back({std::move(task), Clock::now()});
+            const bool certain = kind_ == Kind::losses || delivery == Delivery::certain;
+            if (!certain && (closing_ || tasks_.size() >= longest_backlog)) return false;
+            tasks_.push_back({std::move(task), Clock::now(), certain});
         }
         work_.notify_one();
+        return true;
     }
 
     /// Has a thread ready, so that a task finds one even if the system has none to give by then.
@@ -63,7 +68,7 @@ public:
         return saturating_add(now, patience);
     }
 
-    /// Threads end when nothing is left to do. Events are not taken any more.
+    /// Threads end when nothing is left to do. Only events that are certain are taken any more.
     void begin_to_close() {
         {
             const std::lock_guard lock{mutex_};
@@ -80,15 +85,16 @@ public:
                                   [&] { return threads_ <= caller && tasks_.empty(); });
     }
 
-    /// Leaves alone what runs. Losses that still wait get a thread each, events are dropped.
+    /// Leaves alone what runs. Losses that still wait get a thread each. Events are dropped; those that are
+    /// certain follow when what runs has ended.
     static void abandon(const std::shared_ptr<CallbackThreads>& self) {
         std::deque<Waiting> dropped;  // destroyed without the mutex
         const std::lock_guard lock{self->mutex_};
-        if (self->kind_ == Kind::losses) {
-            start(self, self->tasks_.size());
-        } else {
-            dropped.swap(self->tasks_);
+        if (self->kind_ == Kind::losses) return start(self, self->tasks_.size());
+        for (Waiting& waiting : std::exchange(self->tasks_, {})) {
+            (waiting.certain ? self->tasks_ : dropped).push_back(std::move(waiting));
         }
+        if (!self->tasks_.empty() && self->threads_ == 0) start(self, 1);
     }
 
     static constexpr std::chrono::milliseconds patience{10};
@@ -97,6 +103,7 @@ private:
     struct Waiting {
         Task task;
         TimePoint since;
+        bool certain;
     };
 
     static constexpr std::size_t longest_backlog = 100'000;

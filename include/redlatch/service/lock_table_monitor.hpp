@@ -159,13 +159,15 @@ public:
     LockTableMonitor(const LockTableMonitor&) = delete;
     LockTableMonitor& operator=(const LockTableMonitor&) = delete;
 
-    /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us.
-    Admission enter(const AcquireRequest& request, const std::stop_token& stop = {}) {
+    /// Asks for a lock. Waits in the queue as long as somebody else of this process is before us; `waits` is
+    /// called, without the mutex, before each sleep.
+    template <class Waits>
+    Admission enter(const AcquireRequest& request, const std::stop_token& stop, Waits waits) {
         Section table{*this};
         if (const LockTable::Turn turn = table->enter_if_free(request)) {
             return {.outcome = LockTable::Outcome::turn, .turn = Turn{*this, turn}};
         }
-        LockTable::Admission said = wait_for_outcome(table, request, stop);
+        LockTable::Admission said = wait_for_outcome(table, request, stop, std::move(waits));
         Admission admission{.outcome = said.outcome,
                             .hold = std::move(said.hold),
                             .count = said.count,
@@ -173,6 +175,9 @@ public:
                             .fault = std::move(said.fault)};
         if (said.turn) admission.turn.emplace(*this, said.turn);
         return admission;
+    }
+    Admission enter(const AcquireRequest& request, const std::stop_token& stop = {}) {
+        return enter(request, stop, [] {});
     }
 
     /// The same for an operation, which `resume`s where it is queued. Both are the table's own.
@@ -253,12 +258,14 @@ private:
     /// The mutex, held until the end of the expression.
     Section section() { return Section{*this}; }
 
+    template <class Waits>
     static LockTable::Admission wait_for_outcome(Section& table, const AcquireRequest& request,
-                                                 const std::stop_token& stop) {
+                                                 const std::stop_token& stop, Waits waits) {
         ParkedWaiter self;
         auto said = table->enter(request, self, Clock::now(), stop.stop_requested());
         while (said.outcome == LockTable::Outcome::queued) {
             table.unlock();
+            waits();
             self.park(said.wake_at, stop);
             if (self.was_handed()) return LockTable::take_handed(self);
             table.lock();

@@ -27,10 +27,17 @@ public:
     Notifier& operator=(const Notifier&) = delete;
     ~Notifier() { close(Clock::duration::zero()); }
 
-    /// Tells an observer of an event, after those posted before.
-    void post(Task task) {
-        events_->post(std::move(task));
+    /// Tells an observer of an event, after those posted before. False where it is dropped.
+    bool post(Task task) {
+        if (!events_->post(std::move(task))) return false;
         supervise_soon();
+        return true;
+    }
+
+    /// The same for one that is not dropped, also after `close`.
+    void post_certainly(Task task) {
+        events_->post(std::move(task), CallbackThreads::Delivery::certain);
+        if (!supervise_soon()) CallbackThreads::supervise(events_, Clock::now());
     }
 
     /// Tells of a loss, whatever other callbacks do; also after `close`.
@@ -72,10 +79,12 @@ public:
     }
 
 private:
-    void supervise_soon() {
+    /// False after the end, when nobody does.
+    bool supervise_soon() {
         const auto lock = thread_.lock();
         supervise_ = true;
         wake_up();
+        return !thread_.is_closing();
     }
 
     TimePoint supervise(TimePoint now) {

@@ -177,11 +177,47 @@ public:
 
     bool observed() const noexcept { return observer_ != nullptr; }
 
-    /// Calls `tell(observer)` on a callback thread; does nothing without an observer.
+    /// Calls `tell(observer)` on a callback thread. False without an observer, and where a backlog makes it be
+    /// dropped.
     template <class Tell>
-    void observe(Tell tell) {
+    bool observe(Tell tell) {
+        return observed() &&
+               notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
+    }
+
+    /// The same for the end of something of whose beginning the observer was told: it is not dropped.
+    template <class Tell>
+    void observe_end(Tell tell) {
+        notifier_.post_certainly(
+            [observer = observer_, tell = std::move(tell)] { tell(*observer); });
+    }
+
+    /// Tells of the begin of a hold, and then what `tell` does.
+    template <class Tell>
+    void observe_begin_of(Hold& hold, Tell tell) {
+        const bool told = observe([key = hold.key(), tell = std::move(tell)](Observer& observer) {
+            quietly([&] { observer.hold_began({key}); });
+            tell(observer);
+        });
+        if (!told || !hold.begin_was_told()) return;
+        observe_end(
+            [key = hold.key(), held_for = Clock::now() - hold.taken_at()](Observer& observer) {
+                observer.hold_ended({key, held_for});
+            });
+    }
+
+    /// The same for its end, of which `tell` is told in any case. To be called once for each hold.
+    template <class Tell>
+    void observe_end_of(Hold& hold, Clock::duration held_for, Tell tell) {
         if (!observed()) return;
-        notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
+        if (!hold.end_is_to_be_told()) {
+            observe(std::move(tell));
+            return;
+        }
+        observe_end([key = hold.key(), held_for, tell = std::move(tell)](Observer& observer) {
+            quietly([&] { observer.hold_ended({key, held_for}); });
+            tell(observer);
+        });
     }
 
     void tell_error(const Error& error) {
@@ -223,7 +259,7 @@ public:
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
-        observe([key = hold->key(), held_for](Observer& observer) {
+        observe_end_of(*hold, held_for, [key = hold->key(), held_for](Observer& observer) {
             observer.lost({key, held_for});
         });
     }
@@ -273,6 +309,15 @@ public:
     }
 
 private:
+    /// What one of an observer's functions throws keeps nothing from the next one.
+    template <class Tell>
+    static void quietly(Tell tell) noexcept {
+        try {
+            tell();
+        } catch (...) {  // a user's
+        }
+    }
+
     std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
         NodeUse use{command_timeout_, options.max_connections, options.busy_wait};

@@ -54,7 +54,7 @@ private:
     }
 
     Result<HoldRef> enter() {
-        auto admission = session_->locks().enter(ask(), *stop_);
+        auto admission = session_->locks().enter(ask(), *stop_, [this] { begin_to_wait(); });
         if (admission.expired != nullptr) session_->declare_lost(admission.expired);
         switch (admission.outcome) {
             case LockTable::Outcome::turn: return drive(contend(*std::move(admission.turn)));
@@ -102,6 +102,7 @@ private:
     }
 
     Next carry_out(const SleepUntil& sleep) {
+        begin_to_wait();
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
         return pause_ended(turn_->pause(sleep.until, *stop_));
     }
@@ -128,6 +129,7 @@ private:
     }
 
     NextNest carry_out(const NestSleep& sleep) {
+        begin_to_wait();
         const auto woken = session_->locks().pause(*hold_, sleep.until, *stop_);
         return nesting_->woken(woken, Clock::now(), hold_->valid_until());
     }

@@ -98,7 +98,7 @@ protected:
         end_watch();
         for (; !refs_.empty(); refs_.pop_back()) {
             const auto& [hold, id, process] = refs_.back();
-            Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold, id));
+            Releasing{*session_}.give_back(session_->locks().end_acquisition(*hold, id));
         }
         return machine_.given_back(Clock::now());
     }

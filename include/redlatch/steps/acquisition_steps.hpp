@@ -58,13 +58,16 @@ protected:
 
     /// The outcome, after the observer was told of it.
     Result<HoldRef> told(Result<HoldRef> ref) {
-        if (ref) {
-            tell_acquired();
-        } else {
-            ref.error().key = spec_->key();
-            if (ref.error().code == Errc::timed_out) tell_timed_out();
-        }
+        if (!ref) ref.error().key = spec_->key();
+        if (session_->observed()) tell(ref);
         return ref;
+    }
+
+    /// It has to wait, and the observer hears of that once.
+    void begin_to_wait() {
+        if (waits_) return;
+        waits_ = session_->observe(
+            [key = spec_->key()](Observer& observer) { observer.wait_began({key}); });
     }
 
     // ---- At the lock table
@@ -360,16 +363,27 @@ protected:
 
     // ---- The observer
 
-    void tell_acquired() {
-        if (!session_->observed()) return;
-        const Observer::Acquired event{spec_->key(), Clock::now() - started_, machine().tries()};
-        session_->observe([event](Observer& observer) { observer.acquired(event); });
+    void tell(const Result<HoldRef>& ref) {
+        const auto waited = Clock::now() - started_;
+        if (waits_) {
+            const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
+            session_->observe_end([key = spec_->key(), waited, outcome](Observer& observer) {
+                observer.wait_ended({key, waited, outcome});
+            });
+        }
+        if (ref) return tell_acquired({spec_->key(), waited, machine().tries()}, *ref->hold);
+        if (ref.error().code != Errc::timed_out) return;
+        const Observer::TimedOut event{spec_->key(), waited, machine().tries()};
+        session_->observe([event](Observer& observer) { observer.timed_out(event); });
     }
 
-    void tell_timed_out() {
-        if (!session_->observed()) return;
-        const Observer::TimedOut event{spec_->key(), Clock::now() - started_, machine().tries()};
-        session_->observe([event](Observer& observer) { observer.timed_out(event); });
+    void tell_acquired(const Observer::Acquired& event, Hold& hold) {
+        const auto tell = [event](Observer& observer) { observer.acquired(event); };
+        if (nesting_ == nullptr) {
+            session_->observe_begin_of(hold, tell);
+        } else {
+            session_->observe(tell);
+        }
     }
 
 private:
@@ -437,6 +451,7 @@ protected:
     std::unique_ptr<Nesting> nesting_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
     std::uint64_t count_ = 0;       // where nested: the hold count wanted
+    bool waits_ = false;            // and the observer was told
     std::optional<Result<HoldRef>> result_{};
 };
 

@@ -31,18 +31,26 @@ protected:
     ~ReleaseSteps() = default;
 
     Action begin(const LockTable::Ending& ending, ReleaseMode mode) {
-        hold_ = ending.hold;
+        look_at(ending);
         const TimePoint now = Clock::now();
         const TimePoint give_up_at =
             std::min(give_up_at_, saturating_add(now, session_->command_timeout()));
         return machine_.begin(Machine::Ended::of(ending, mode, give_up_at), now);
     }
 
+    void look_at(const LockTable::Ending& ending) {
+        using Kind = LockTable::Ending::Kind;
+        hold_ = ending.hold;
+        ends_hold_ = ending.kind == Kind::last || ending.kind == Kind::handed;
+        // Another one has taken its place before anybody saw that it is over.
+        if (ending.kind == Kind::past && hold_->in(Phase::held)) session_->declare_lost(hold_);
+    }
+
     /// The outcome, of which the observer was told.
     std::optional<Result<Release>> told(Machine::Done done) {
         if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
         if (done.outcome && session_->observed()) {
-            inform(*session_, *hold_, *done.outcome, Clock::now());
+            inform(*session_, *hold_, *done.outcome, Clock::now(), ends_hold_);
         }
         return std::move(done.outcome);
     }
@@ -145,13 +153,18 @@ protected:
         };
     }
 
-    static void inform(Session& session, const Hold& hold, const Result<Release>& outcome,
-                       TimePoint ended) {
+    static void inform(Session& session, Hold& hold, const Result<Release>& outcome,
+                       TimePoint ended, bool ends_hold) {
         if (!session.observed()) return;
         const auto held_for = ended - hold.taken_at();
-        session.observe([key = hold.key(), held_for, outcome](Observer& observer) {
+        auto tell = [key = hold.key(), held_for, outcome](Observer& observer) {
             observer.released({key, held_for, outcome});
-        });
+        };
+        if (ends_hold) {
+            session.observe_end_of(hold, held_for, std::move(tell));
+        } else {
+            session.observe(std::move(tell));
+        }
     }
 
     Session* session_;
@@ -159,6 +172,7 @@ protected:
     ReleaseMachine machine_{};
     std::shared_ptr<Hold> hold_{};
     std::shared_ptr<Hold> to_{};  // to whose token the lock moves
+    bool ends_hold_ = false;      // as opposed to a nested acquisition, or one that was lost before
 };
 
 }  // namespace redlatch::inline v0::detail

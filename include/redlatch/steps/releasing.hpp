@@ -29,10 +29,15 @@ public:
 
     /// The same for an acquisition that nobody gets, without waiting for the server.
     void abandon(const LockTable::Ending& ending) {
-        if (ending.hold == nullptr) return;
-        hold_ = ending.hold;
-        static_cast<void>(
-            carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0))));
+        if (!give_up(ending) || !ends_hold_) return;
+        // Of a hold that somebody has had.
+        session_->observe_end_of(*hold_, Clock::now() - hold_->taken_at(), [](Observer&) {});
+    }
+
+    /// The same for one that the observer was told of.
+    void give_back(const LockTable::Ending& ending) {
+        const auto outcome = give_up(ending);
+        if (outcome) inform(*session_, *hold_, *outcome, Clock::now(), ends_hold_);
     }
 
     /// The caller holds nothing: a mistake that the observer hears of.
@@ -44,6 +49,13 @@ public:
     }
 
 private:
+    std::optional<Result<Release>> give_up(const LockTable::Ending& ending) {
+        if (ending.hold == nullptr) return std::nullopt;
+        look_at(ending);
+        return carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)))
+            .outcome;
+    }
+
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
         return told(carry_on(begin(ending, mode)));
@@ -118,7 +130,8 @@ private:
     static void conclude(Session& session, const std::shared_ptr<Hold>& hold,
                          const SentRelease& sent, TimePoint ended) {
         session.clean_up(hold, sent.clean_up);
-        inform(session, *hold, sent.outcome, ended);
+        constexpr bool ends_hold = true;  // nothing else is only sent
+        inform(session, *hold, sent.outcome, ended, ends_hold);
     }
 
     std::uint64_t told_ = 0;  // of several masters, those that have heard the last command, or will
