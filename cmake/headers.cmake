@@ -7,6 +7,7 @@ set(REDLATCH_HEADERS
     include/redlatch/clock.hpp
     include/redlatch/types.hpp
     include/redlatch/error.hpp
+    include/redlatch/names.hpp
     include/redlatch/result.hpp
     include/redlatch/uri.hpp
     include/redlatch/executor.hpp
@@ -163,6 +164,7 @@ set(REDLATCH_HEADERS
     include/redlatch/completion_queue.hpp
     include/redlatch/semaphore.hpp
     include/redlatch/metrics.hpp
+    include/redlatch/log_observer.hpp
     include/redlatch/redlatch.hpp
     include/redlatch/testing.hpp
     include/redlatch/source.hpp

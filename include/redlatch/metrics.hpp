@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/names.hpp>
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
 
@@ -140,8 +141,10 @@ public:
              counter_of(&Series::timed_out));
         each("redlatch_releases_total", "Releases, by outcome.", "counter",
              [&](const Series& series, std::string_view name) {
-                 for (std::size_t i = 0; i < outcomes.size(); ++i) {
-                     sample(text, name, {series.label, labelled("outcome", outcomes[i])},
+                 for (std::size_t i = 0; i < series.releases.size(); ++i) {
+                     const std::string_view outcome =
+                         i < failed_release ? detail::name_of(static_cast<Release>(i)) : "error";
+                     sample(text, name, {series.label, labelled("outcome", outcome)},
                             std::to_string(series.releases[i]));
                  }
              });
@@ -150,7 +153,8 @@ public:
              counter_of(&Series::lost));
         header(text, "redlatch_errors_total", "Commands that failed, by error.", "counter");
         for (std::size_t i = 1; i < errors_.size(); ++i) {
-            sample(text, "redlatch_errors_total", {labelled("code", codes[i])},
+            const std::string_view code = detail::name_of(static_cast<Errc>(i));
+            sample(text, "redlatch_errors_total", {labelled("code", code)},
                    std::to_string(errors_[i]));
         }
         header(text, "redlatch_reconnected_total", "Servers that came back.", "counter");
@@ -167,13 +171,7 @@ private:
 
     static constexpr std::string_view other = "other";
     static constexpr std::size_t most_labels = 10'000;
-    static constexpr std::array<std::string_view, 5> outcomes{"released", "still_held", "expired",
-                                                              "not_held", "error"};
-    static constexpr std::array<std::string_view, 14> codes{
-        "",         "timed_out",       "cancelled",      "lost",      "not_held", "unavailable",
-        "denied",   "wrong_type",      "not_replicated", "no_quorum", "unclear",  "deadlock",
-        "protocol", "invalid_argument"};
-    static_assert(codes.size() == static_cast<std::size_t>(Errc::invalid_argument) + 1);
+    static constexpr std::size_t failed_release = static_cast<std::size_t>(Release::not_held) + 1;
 
     /// How often something took how long.
     class Histogram {
@@ -262,7 +260,7 @@ private:
         Gauge waiters;
         Counter tries{0};
         Counter timed_out{0};
-        std::array<Counter, outcomes.size()> releases{};
+        std::array<Counter, failed_release + 1> releases{};
         Counter renewed{0};
         Counter lost{0};
     };
@@ -335,7 +333,7 @@ private:
     }
 
     static std::size_t row_of(const Result<Release>& outcome) {
-        return outcome ? static_cast<std::size_t>(*outcome) : outcomes.size() - 1;
+        return outcome ? static_cast<std::size_t>(*outcome) : failed_release;
     }
 
     // ---- The text format
@@ -376,6 +374,8 @@ private:
 
     /// With U+FFFD for each byte that is no part of UTF-8, and for NUL.
     static std::string valid_utf8(std::string text) {
+        const auto is_ascii = [](unsigned char c) { return c >= 1 && c <= 0x7f; };
+        if (std::all_of(text.begin(), text.end(), is_ascii)) return text;
         std::string valid;
         for (std::size_t i = 0; i < text.size();) {
             const std::size_t length = utf8_length(std::string_view{text}.substr(i));
@@ -410,7 +410,7 @@ private:
     const LabelFunction label_;
     std::vector<std::atomic<Series*>> labels_;
     Series rest_;  // of all locks; of what no other label has
-    std::array<Counter, codes.size()> errors_{};
+    std::array<Counter, static_cast<std::size_t>(Errc::invalid_argument) + 1> errors_{};
     Counter reconnected_{0};
     Counter warnings_{0};
 };

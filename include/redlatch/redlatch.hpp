@@ -12,9 +12,9 @@
 /// - redlatch::AsyncResult, redlatch::Executor, redlatch::CompletionQueue: without a thread that waits;
 /// - redlatch::Observer: what happens to locks.
 ///
-/// These are apart: `<redlatch/metrics.hpp>` with redlatch::Metrics, `<redlatch/testing.hpp>` with
-/// redlatch::TestServer, `<redlatch/tls.hpp>` with redlatch::tls(), and `<redlatch/asio.hpp>` for
-/// Asio's completion tokens.
+/// These are apart: `<redlatch/metrics.hpp>` with redlatch::Metrics, `<redlatch/log_observer.hpp>` with
+/// redlatch::LogObserver, `<redlatch/testing.hpp>` with redlatch::TestServer, `<redlatch/tls.hpp>` with
+/// redlatch::tls(), and `<redlatch/asio.hpp>` for Asio's completion tokens.
 
 /// @namespace redlatch
 /// All of the library. Types are in an inline namespace with the number of the version, which
