@@ -25,10 +25,14 @@ namespace redlatch::inline v0 {
 /// takes longer than 10 ms, and for several clients, by several threads at once. What it throws is dropped.
 class LogObserver final : public Observer {
 public:
+    /// What is done with a line.
     using Write = std::function<void(std::string_view line)>;
 
+    /// Hands each line to `write`.
     explicit LogObserver(Write write) : write_(std::move(write)) {}
 
+    /// @{
+    /// Makes a line.
     void acquired(const Acquired& event) override {
         write(Line{"acquired"}.lock(event.key).took("waited", event.waited).tries(event.tries));
     }
@@ -68,6 +72,7 @@ public:
     void warning(const Warning& event) override {
         write(Line{"warning"}.text("node", event.node).text("message", event.message));
     }
+    /// @}
 
 private:
     class Line {

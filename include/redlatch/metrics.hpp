@@ -60,6 +60,7 @@ struct MetricsOptions {
 /// `MetricsOptions::label` may make a few of them. Thread-safe.
 class Metrics final : public Observer {
 public:
+    /// Counts by the default options.
     Metrics() : Metrics(MetricsOptions{}) {}
 
     /// Throws `LockError` with `Errc::invalid_argument` for bad options.
