@@ -529,8 +529,11 @@ protected:
         return machine.abandon(how, masters);
     }
 
-    void expect_nothing_more(const Action& action) {
-        EXPECT_FALSE(as<Machine::Done>(action).outcome);
+    /// The outcome for the observer, if it has heard of the acquisition.
+    void expect_end(const Action& action, Release outcome) {
+        const auto done = as<Machine::Done>(action);
+        ASSERT_TRUE(done.outcome);
+        EXPECT_EQ(done.outcome->value(), outcome);
     }
 };
 
@@ -538,7 +541,7 @@ TEST_F(AbandonedAcquisition, is_released_in_the_background_before_the_next_threa
     EXPECT_TRUE(as<Machine::StopRenewal>(abandon(last_with_heir())).whole_hold);
     expect_clean_up(machine.next(), Which::held, {.at_once = true});
     as<Machine::FreeHold>(machine.next());
-    expect_nothing_more(machine.next());
+    expect_end(machine.next(), Release::released);
 }
 
 TEST_F(AbandonedAcquisition, is_released_once_more_where_a_try_to_take_it_got_no_answer) {
@@ -553,17 +556,17 @@ TEST_F(AbandonedAcquisition, is_released_once_more_where_a_master_still_owes_an_
 
 TEST_F(AbandonedAcquisition, of_a_nest_ends_its_own_share_of_the_renewal) {
     Machine::Ended nested = ended(Kind::nested);
-    expect_nothing_more(abandon(nested));
+    expect_end(abandon(nested), Release::still_held);
     nested.watched = true;
     EXPECT_FALSE(as<Machine::StopRenewal>(abandon(nested)).whole_hold);
-    expect_nothing_more(machine.next());
+    expect_end(machine.next(), Release::still_held);
 }
 
 TEST_F(AbandonedAcquisition, that_has_passed_on_or_was_lost_leaves_nothing) {
     EXPECT_TRUE(as<Machine::StopRenewal>(abandon(ended(Kind::handed))).whole_hold);
-    expect_nothing_more(machine.next());
-    expect_nothing_more(abandon(ended(Kind::past)));
-    expect_nothing_more(abandon(ended(Kind::nothing)));
+    expect_end(machine.next(), Release::released);
+    expect_end(abandon(ended(Kind::past)), Release::expired);
+    EXPECT_FALSE(as<Machine::Done>(abandon(ended(Kind::nothing))).outcome);
 }
 
 }  // namespace
