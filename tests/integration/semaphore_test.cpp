@@ -294,6 +294,18 @@ TEST_F(SemaphoreTest, a_holder_in_the_process_learns_at_once_that_it_was_taken_f
     EXPECT_TRUE(semaphore_.take({.permits = 2, .wait = Wait::none()}));
 }
 
+TEST_F(SemaphoreTest, the_token_of_another_lock_takes_that_from_nobody) {
+    Lock<Simple> lock{client_, "name"};
+    const auto held = lock.acquire();
+    Semaphore<> cpus{client_, "cpus", 3};
+    const auto elsewhere = cpus.take();
+    ASSERT_TRUE(held && elsewhere);
+    EXPECT_EQ(semaphore_.force_release(held->token()).value(), Forced::absent);
+    EXPECT_EQ(semaphore_.force_release(elsewhere->token()).value(), Forced::absent);
+    EXPECT_TRUE(held->held());
+    EXPECT_TRUE(elsewhere->held());
+}
+
 TEST_F(SemaphoreTest, inspect_tells_who_has_how_many) {
     auto two = semaphore_.take({.permits = 2});
     const SemaphoreInfo info = other_.inspect().value();

@@ -252,17 +252,18 @@ TEST(LockTable, finds_the_hold_of_the_owner_that_asks) {
     EXPECT_EQ(locks.table.find("other", me), nullptr);
 }
 
-TEST(LockTable, finds_a_hold_by_its_token_whatever_its_name) {
+TEST(LockTable, finds_a_hold_by_its_name_and_token) {
     Locks locks;
     const auto first = locks.taken({.token = "first"});
     const auto second = locks.taken({.key = "other", .token = "second"});
     locks.take(first);
     locks.take(second, {.key = "other"});
-    EXPECT_EQ(locks.table.with_token("second"), second);
-    EXPECT_EQ(locks.table.with_token("first"), first);
-    EXPECT_EQ(locks.table.with_token("third"), nullptr);
+    EXPECT_EQ(locks.table.with_token("other", "second"), second);
+    EXPECT_EQ(locks.table.with_token("key", "first"), first);
+    EXPECT_EQ(locks.table.with_token("key", "second"), nullptr);
+    EXPECT_EQ(locks.table.with_token("other", "third"), nullptr);
     locks.lose(first);
-    EXPECT_EQ(locks.table.with_token("first"), nullptr);
+    EXPECT_EQ(locks.table.with_token("key", "first"), nullptr);
 }
 
 /// A hold, and one who waits for it on the same terms.

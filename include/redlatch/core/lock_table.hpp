@@ -460,12 +460,12 @@ public:
         return name == entries_.end() ? nullptr : name->second.current;
     }
 
-    /// Who in this process holds a lock under that token, of whatever name; null for nobody. Looks at all.
-    std::shared_ptr<Hold> with_token(std::string_view token) const {
+    /// Who in this process holds that lock under that token; null for nobody. Looks at all entries: each claim
+    /// has one of its own.
+    std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) const {
         for (const auto& [name, here] : entries_) {
-            if (here.current != nullptr && here.current->token().bytes == token) {
-                return here.current;
-            }
+            const auto& hold = here.current;
+            if (hold != nullptr && hold->token().bytes == token && hold->key() == key) return hold;
         }
         return nullptr;
     }

@@ -246,8 +246,8 @@ public:
         return section()->find(key, owner);
     }
     std::shared_ptr<Hold> current(const std::string& key) { return section()->current(key); }
-    std::shared_ptr<Hold> with_token(std::string_view token) {
-        return section()->with_token(token);
+    std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) {
+        return section()->with_token(key, token);
     }
     bool deliver(const Grant& grant) { return section()->deliver(grant); }
     void recheck_all(TimePoint now) { section()->recheck_all(now); }

@@ -153,9 +153,9 @@ public:
         return token;
     }
 
-    /// Who holds a lock under a token of this client's, in this process; null for nobody.
-    std::shared_ptr<Hold> holder_of(std::string_view token) {
-        return token.starts_with(token_prefix_) ? locks_.with_token(token) : nullptr;
+    /// Who holds that lock under that token, with this client; null for nobody.
+    std::shared_ptr<Hold> holder_of(std::string_view key, std::string_view token) {
+        return token.starts_with(token_prefix_) ? locks_.with_token(key, token) : nullptr;
     }
 
     /// Whether a token is of a client that does not know our queue. Tells of the first one that has a lock.

@@ -60,8 +60,9 @@ inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
     auto reply = run_on_claims(session, spec, spec.traits.scripts->force_unlock,
                                {owner, Argument::server(), weight}, ReplyShape::integer, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
-    if (const auto hold = session.holder_of(owner)) session.declare_lost(hold);
-    return *reply->view().integer() != 0 ? Forced::removed : Forced::absent;
+    if (*reply->view().integer() == 0) return Forced::absent;
+    if (const auto hold = session.holder_of(spec.key(), owner)) session.declare_lost(hold);
+    return Forced::removed;
 }
 
 /// Removes all who hold it now, one after the other, so that a command that is sent twice removes nobody who
