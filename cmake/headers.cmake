@@ -38,6 +38,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/clean_up.hpp
     include/redlatch/core/master_sets.hpp
     include/redlatch/core/token_state.hpp
+    include/redlatch/core/event_pair.hpp
     include/redlatch/core/hold.hpp
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp

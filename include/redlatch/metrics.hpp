@@ -235,7 +235,8 @@ private:
         std::int32_t value() const { return std::max(value_.load().here(), 0); }
 
     private:
-        struct Value {
+        /// Aligned as a whole, or clang calls libatomic, which nobody has linked.
+        struct alignas(std::int64_t) Value {
             ::pid_t process = 0;
             std::int32_t number = 0;
             std::int32_t here() const noexcept { return process == this_process() ? number : 0; }
@@ -243,6 +244,7 @@ private:
         static ::pid_t this_process() noexcept { return detail::ProcessId::of_this_process(); }
 
         std::atomic<Value> value_{};
+        static_assert(std::atomic<Value>::is_always_lock_free);
     };
 
     /// What is counted under one label.

@@ -205,6 +205,28 @@ TEST_F(GaugesTest, end_with_the_client) {
     EXPECT_TRUE(had(2, 5));
 }
 
+class Hanging : public Numbers {
+public:
+    void acquired(const Acquired&) override { is_open.wait(false); }
+
+    std::atomic<bool> is_open{false};
+};
+
+TEST_F(GaugesTest, are_in_pairs_also_where_the_observer_hangs_for_longer_than_its_client_lives) {
+    const auto hanging = std::make_shared<Hanging>();
+    constexpr int rounds = 50;
+    {
+        Client client{{.uris = {server_.uri()}, .command_timeout = 200ms, .observer = hanging}};
+        Lock<Simple> lock{client, "job"};
+        for (int i = 0; i < rounds; ++i) const std::lock_guard guard{lock};
+    }
+    hanging->is_open = true;
+    hanging->is_open.notify_all();
+    ASSERT_TRUE(eventually([&] { return hanging.use_count() == 1; }));
+    EXPECT_LT(hanging->holds_begun, rounds) << "most are dropped";
+    EXPECT_EQ(hanging->holds_ended, hanging->holds_begun);
+}
+
 TEST_F(GaugesTest, follow_a_lock_from_thread_to_thread) {
     constexpr int threads = 4;
     constexpr int rounds = 50;

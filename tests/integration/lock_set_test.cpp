@@ -209,6 +209,27 @@ TEST_F(LocksAsOne, nest_in_what_their_thread_holds) {
     EXPECT_TRUE(a.held());
 }
 
+TEST_F(LocksAsOne, leave_the_renewal_of_what_they_nest_in) {
+    Lock<Watchdog<Reentrant>> a{client_, "a", {.lease = 300ms}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 300ms}};
+    const std::lock_guard outer{a};
+    set.lock();
+    set.unlock();
+    EXPECT_TRUE(stays([&] { return a.held(); }, 900ms));
+    const auto other = Lock<Reentrant>{other_client_, "b"}.acquire();
+    EXPECT_FALSE(set.try_lock());
+    EXPECT_TRUE(stays([&] { return a.held(); }, 900ms));
+}
+
+TEST_F(LocksAsOne, are_renewed_also_where_they_nest_in_what_is_not) {
+    Lock<Reentrant> a{client_, "a", {.lease = 300ms}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 300ms}};
+    const std::lock_guard outer{a};
+    const auto held = set.acquire();
+    ASSERT_TRUE(held.has_value());
+    EXPECT_TRUE(stays([&] { return held->held(); }, 900ms));
+}
+
 TEST_F(LocksAsOne, are_a_deadlock_where_their_thread_holds_one_already) {
     Lock<Simple> b{client_, "b"};
     LockSet<Simple> set{client_, {"a", "b"}};

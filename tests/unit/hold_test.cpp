@@ -251,15 +251,6 @@ TEST(Hold, lost_token_is_one_for_all_threads_that_ask_at_once) {
     }
 }
 
-TEST(Hold, has_its_end_told_once_where_its_begin_was) {
-    const auto in_order = taken_hold();
-    EXPECT_FALSE(in_order->begin_was_told());
-    EXPECT_TRUE(in_order->end_is_to_be_told());
-    const auto over_before = taken_hold();
-    EXPECT_FALSE(over_before->end_is_to_be_told()) << "not yet";
-    EXPECT_TRUE(over_before->begin_was_told()) << "now by who told of the begin";
-}
-
 TEST(Hold, loss_is_awaited_once_somebody_asked) {
     const auto hold = taken_at_sent();
     EXPECT_FALSE(hold->loss_is_awaited());

@@ -144,6 +144,9 @@ TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {
     const std::string sha = "6b1bf486c81ceb7edf3c093f4c48582e38c0e791";
     const std::string at = " script: " + sha + ", on @user_script:37.";  // from 7.0 on
     const std::string wrapped = "ERR Error running script (call to f_" + sha + "): ";
+    EXPECT_EQ(
+        plain_words("ERR unknown command 'EVALSHA', with args beginning with: 'a1' '1' 'token' "),
+        "ERR unknown command 'EVALSHA'");
     EXPECT_EQ(plain_words("OOM command not allowed" + at), "OOM command not allowed");
     EXPECT_EQ(plain_words("ERR The user can't run this command or subcommand" + at),
               "ERR The user can't run this command or subcommand");

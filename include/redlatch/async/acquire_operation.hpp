@@ -42,7 +42,10 @@ public:
                      std::shared_ptr<Hold> outer = nullptr, TimePoint answer_by = TimePoint::max())
         : OwnLockSpec{spec},
           AcquisitionSteps(spec.client->session(), lock, lease,
-                           {.wait = wait, .delivered_later = true, .answer_by = answer_by}),
+                           {.wait = wait,
+                            .delivered_later = true,
+                            .renewed_later = true,
+                            .answer_by = answer_by}),
           Operation(*session_),
           stop_(std::move(stop)),
           outer_(std::move(outer)) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/event_pair.hpp>
 #include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/token_state.hpp>
 #include <redlatch/core/validity.hpp>
@@ -208,17 +209,8 @@ public:
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
     void tell_lost() { loss().request_stop(); }
 
-    // The observer hears of the begin of a hold and of its end, in that order, or of neither. The end may
-    // come first: then whoever told of the begin tells of the end too.
-
-    /// It was told of the begin. Whether the hold is over by now.
-    [[nodiscard]] bool begin_was_told() noexcept {
-        return (told_.fetch_or(told_of_begin) & is_over) != 0;
-    }
-    /// The hold is over; to be called once. Whether that is to be told.
-    [[nodiscard]] bool end_is_to_be_told() noexcept {
-        return (told_.fetch_or(is_over) & told_of_begin) != 0;
-    }
+    /// Of its beginning and its end.
+    EventPair events;
 
     // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
@@ -267,9 +259,6 @@ private:
         }
     }
 
-    static constexpr unsigned told_of_begin = 1;
-    static constexpr unsigned is_over = 2;
-
     const HoldTerms terms_;
     const Token token_;
     const LockOwner owner_;
@@ -280,7 +269,6 @@ private:
     std::atomic<bool> uncertain_{false};
     std::atomic<bool> delivered_{true};
     std::atomic<bool> reads_{false};
-    std::atomic<unsigned> told_{0};
     TimePoint taken_at_{};
     TimePoint last_end_ = TimePoint::max();
     std::atomic<std::stop_source*> loss_{nullptr};

@@ -35,9 +35,10 @@ inline ReplyKind kind_of(const Fault& error) {
     return ReplyKind::error;
 }
 
-/// A server's words without where in a script they were said. Since Redis 7.0 that stands behind them,
-/// before in front.
+/// A server's words without where in a script they were said, and without our arguments, of which one is the owner's
+/// token. Since Redis 7.0 the place stands behind them, before in front.
 inline std::string_view plain_words(std::string_view text) {
+    text = text.substr(0, text.find(", with args beginning with"));
     constexpr std::string_view place = "@user_script:";
     constexpr std::string_view end = ": ";
     if (text.starts_with("ERR Error running script (call to ")) {

@@ -185,38 +185,35 @@ public:
                notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
     }
 
-    /// The same for the end of something of whose beginning the observer was told: it is not dropped.
+    /// The same for the beginning of something.
     template <class Tell>
-    void observe_end(Tell tell) {
-        notifier_.post_certainly(
-            [observer = observer_, tell = std::move(tell)] { tell(*observer); });
-    }
-
-    /// Tells of the begin of a hold, and then what `tell` does.
-    template <class Tell>
-    void observe_begin_of(Hold& hold, Tell tell) {
-        const bool told = observe([key = hold.key(), tell = std::move(tell)](Observer& observer) {
-            quietly([&] { observer.hold_began({key}); });
-            tell(observer);
+    void observe_begin(const std::shared_ptr<EventPair>& pair, Tell tell) {
+        const bool posted = observe([pair, tell = std::move(tell)](Observer& observer) {
+            if (pair->begins()) tell(observer);
         });
-        if (!told || !hold.begin_was_told()) return;
-        observe_end(
-            [key = hold.key(), held_for = Clock::now() - hold.taken_at()](Observer& observer) {
-                observer.hold_ended({key, held_for});
-            });
+        if (!posted) pair->drop();
     }
 
-    /// The same for its end, of which `tell` is told in any case. To be called once for each hold.
+    /// The same for its end, which is not dropped where the beginning is told.
     template <class Tell>
-    void observe_end_of(Hold& hold, Clock::duration held_for, Tell tell) {
+    void observe_end(const std::shared_ptr<EventPair>& pair, Tell tell) {
+        if (pair->is_dropped()) return;
+        notifier_.post_certainly([observer = observer_, pair, tell = std::move(tell)] {
+            if (pair->ends()) tell(*observer);
+        });
+    }
+
+    /// Somebody holds a lock from now on.
+    void observe_begin_of(const std::shared_ptr<Hold>& hold) {
+        observe_begin({hold, &hold->events},
+                      [key = hold->key()](Observer& observer) { observer.hold_began({key}); });
+    }
+
+    /// It is over. To be called once for each hold.
+    void observe_end_of(const std::shared_ptr<Hold>& hold, Clock::duration held_for) {
         if (!observed()) return;
-        if (!hold.end_is_to_be_told()) {
-            observe(std::move(tell));
-            return;
-        }
-        observe_end([key = hold.key(), held_for, tell = std::move(tell)](Observer& observer) {
-            quietly([&] { observer.hold_ended({key, held_for}); });
-            tell(observer);
+        observe_end({hold, &hold->events}, [key = hold->key(), held_for](Observer& observer) {
+            observer.hold_ended({key, held_for});
         });
     }
 
@@ -259,7 +256,8 @@ public:
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
-        observe_end_of(*hold, held_for, [key = hold->key(), held_for](Observer& observer) {
+        observe_end_of(hold, held_for);
+        observe([key = hold->key(), held_for](Observer& observer) {
             observer.lost({key, held_for});
         });
     }
@@ -309,15 +307,6 @@ public:
     }
 
 private:
-    /// What one of an observer's functions throws keeps nothing from the next one.
-    template <class Tell>
-    static void quietly(Tell tell) noexcept {
-        try {
-            tell();
-        } catch (...) {  // a user's
-        }
-    }
-
     std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
         NodeUse use{command_timeout_, options.max_connections, options.busy_wait};

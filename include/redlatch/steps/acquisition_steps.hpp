@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,8 +32,9 @@ protected:
         Wait wait;
         LockOwner caller{};  ///< none: the acquisition is its own
         Owner owner = Owner::hold;
-        const void* through = nullptr;  ///< the `LockImpl`; null for a `Held`
-        bool delivered_later = false;   ///< renewed, and had by somebody, only from then on
+        const void* through = nullptr;           ///< the `LockImpl`; null for a `Held`
+        bool delivered_later = false;            ///< had by somebody only from then on
+        bool renewed_later = false;              ///< and renewed, too
         TimePoint answer_by = TimePoint::max();  ///< as of `AcquirePlan`
     };
 
@@ -63,11 +65,17 @@ protected:
         return ref;
     }
 
-    /// It has to wait, and the observer hears of that once.
-    void begin_to_wait() {
-        if (waits_) return;
-        waits_ = session_->observe(
-            [key = spec_->key()](Observer& observer) { observer.wait_began({key}); });
+    /// It has to wait, and the observer hears of that once. Without memory for that it does not: others may refer to
+    /// this by then.
+    void begin_to_wait() noexcept {
+        if (waits_ != nullptr || !session_->observed()) return;
+        try {
+            auto waits = std::make_shared<EventPair>();
+            session_->observe_begin(
+                waits, [key = spec_->key()](Observer& observer) { observer.wait_began({key}); });
+            waits_ = std::move(waits);
+        } catch (const std::bad_alloc&) {
+        }
     }
 
     // ---- At the lock table
@@ -220,7 +228,7 @@ protected:
         count_ = count;
         nesting_ = std::make_unique<Nesting>(machine().attempts(),
                                              OuterHold{hold_->key(), hold_->last_end()}, lease_);
-        auto unreserved = request_.delivered_later ? std::nullopt : reserve_renewal();
+        auto unreserved = request_.renewed_later ? std::nullopt : reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
         if (hold_->weight() != 0) return nest_claim();
         return nesting_->begin(Clock::now(), hold_->valid_until());
@@ -246,7 +254,7 @@ protected:
     }
 
     NextNest carry_out(const NestDone& done) {
-        if (!request_.delivered_later && acquisition_.watched) {
+        if (!request_.renewed_later && acquisition_.watched) {
             session_->renewal().arm(hold_, done.sent, end_of_renewal());
         }
         result_.emplace(HoldRef{std::move(hold_), acquisition_.id});
@@ -273,7 +281,7 @@ protected:
 
     /// The services that are wanted look after the hold from now on.
     void watch_over(TimePoint refreshed) {
-        if (!request_.delivered_later) start_renewal(refreshed);
+        if (!request_.renewed_later) start_renewal(refreshed);
         if (session_->observed()) session_->watch_clock(hold_);
     }
 
@@ -365,24 +373,20 @@ protected:
 
     void tell(const Result<HoldRef>& ref) {
         const auto waited = Clock::now() - started_;
-        if (waits_) {
+        if (waits_ != nullptr) {
             const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
-            session_->observe_end([key = spec_->key(), waited, outcome](Observer& observer) {
-                observer.wait_ended({key, waited, outcome});
-            });
+            session_->observe_end(waits_,
+                                  [key = spec_->key(), waited, outcome](Observer& observer) {
+                                      observer.wait_ended({key, waited, outcome});
+                                  });
         }
-        if (ref) return tell_acquired({spec_->key(), waited, machine().tries()}, *ref->hold);
-        if (ref.error().code != Errc::timed_out) return;
-        const Observer::TimedOut event{spec_->key(), waited, machine().tries()};
-        session_->observe([event](Observer& observer) { observer.timed_out(event); });
-    }
-
-    void tell_acquired(const Observer::Acquired& event, Hold& hold) {
-        const auto tell = [event](Observer& observer) { observer.acquired(event); };
-        if (nesting_ == nullptr) {
-            session_->observe_begin_of(hold, tell);
-        } else {
-            session_->observe(tell);
+        if (ref) {
+            if (nesting_ == nullptr) session_->observe_begin_of(ref->hold);
+            const Observer::Acquired event{spec_->key(), waited, machine().tries()};
+            session_->observe([event](Observer& observer) { observer.acquired(event); });
+        } else if (ref.error().code == Errc::timed_out) {
+            const Observer::TimedOut event{spec_->key(), waited, machine().tries()};
+            session_->observe([event](Observer& observer) { observer.timed_out(event); });
         }
     }
 
@@ -451,7 +455,7 @@ protected:
     std::unique_ptr<Nesting> nesting_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
     std::uint64_t count_ = 0;       // where nested: the hold count wanted
-    bool waits_ = false;            // and the observer was told
+    std::shared_ptr<EventPair> waits_{};  // where the observer hears of that
     std::optional<Result<HoldRef>> result_{};
 };
 

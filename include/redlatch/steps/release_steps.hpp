@@ -50,7 +50,7 @@ protected:
     std::optional<Result<Release>> told(Machine::Done done) {
         if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
         if (done.outcome && session_->observed()) {
-            inform(*session_, *hold_, *done.outcome, Clock::now(), ends_hold_);
+            inform(*session_, hold_, *done.outcome, Clock::now(), ends_hold_);
         }
         return std::move(done.outcome);
     }
@@ -153,18 +153,14 @@ protected:
         };
     }
 
-    static void inform(Session& session, Hold& hold, const Result<Release>& outcome,
-                       TimePoint ended, bool ends_hold) {
+    static void inform(Session& session, const std::shared_ptr<Hold>& hold,
+                       const Result<Release>& outcome, TimePoint ended, bool ends_hold) {
         if (!session.observed()) return;
-        const auto held_for = ended - hold.taken_at();
-        auto tell = [key = hold.key(), held_for, outcome](Observer& observer) {
+        const auto held_for = ended - hold->taken_at();
+        if (ends_hold) session.observe_end_of(hold, held_for);
+        session.observe([key = hold->key(), held_for, outcome](Observer& observer) {
             observer.released({key, held_for, outcome});
-        };
-        if (ends_hold) {
-            session.observe_end_of(hold, held_for, std::move(tell));
-        } else {
-            session.observe(std::move(tell));
-        }
+        });
     }
 
     Session* session_;

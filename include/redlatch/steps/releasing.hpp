@@ -29,15 +29,15 @@ public:
 
     /// The same for an acquisition that nobody gets, without waiting for the server.
     void abandon(const LockTable::Ending& ending) {
-        if (!give_up(ending) || !ends_hold_) return;
+        if (!give_up(ending) || !ends_hold_ || !session_->observed()) return;
         // Of a hold that somebody has had.
-        session_->observe_end_of(*hold_, Clock::now() - hold_->taken_at(), [](Observer&) {});
+        session_->observe_end_of(hold_, Clock::now() - hold_->taken_at());
     }
 
     /// The same for one that the observer was told of.
     void give_back(const LockTable::Ending& ending) {
         const auto outcome = give_up(ending);
-        if (outcome) inform(*session_, *hold_, *outcome, Clock::now(), ends_hold_);
+        if (outcome) inform(*session_, hold_, *outcome, Clock::now(), ends_hold_);
     }
 
     /// The caller holds nothing: a mistake that the observer hears of.
@@ -131,7 +131,7 @@ private:
                          const SentRelease& sent, TimePoint ended) {
         session.clean_up(hold, sent.clean_up);
         constexpr bool ends_hold = true;  // nothing else is only sent
-        inform(session, *hold, sent.outcome, ended, ends_hold);
+        inform(session, hold, sent.outcome, ended, ends_hold);
     }
 
     std::uint64_t told_ = 0;  // of several masters, those that have heard the last command, or will

@@ -137,10 +137,10 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     session.locks().released(*hold);
     const auto held_for = Clock::now() - hold->taken_at();
     const auto tell = [&](const Result<Release>& outcome) {
-        session.observe_end_of(*hold, held_for,
-                               [key = hold->key(), held_for, outcome](Observer& observer) {
-                                   observer.released({key, held_for, outcome});
-                               });
+        session.observe_end_of(hold, held_for);
+        session.observe([key = hold->key(), held_for, outcome](Observer& observer) {
+            observer.released({key, held_for, outcome});
+        });
     };
     if (const auto* moved = std::get_if<TransferMachine::Moved>(&end)) {
         session.clean_up(hold, moved->from);
@@ -207,10 +207,10 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
         return give_up(after_abandoned_try(may_have, moved.unclear),
                        {Errc::cancelled, {}, {}, cancelled_by_close, {}});
     }
-    session.observe_begin_of(*hold,
-                             [key = spec.key(), took = Clock::now() - started](Observer& observer) {
-                                 observer.acquired({key, took, 1});
-                             });
+    session.observe_begin_of(hold);
+    session.observe([key = spec.key(), took = Clock::now() - started](Observer& observer) {
+        observer.acquired({key, took, 1});
+    });
     return HoldRef{hold, acquisition.id};
 }
 
