@@ -198,6 +198,19 @@ TEST_F(QuorumTest, one_that_is_frozen_slows_nobody) {
     EXPECT_TRUE(eventually([&] { return all_free(); })) << "what it was asked meanwhile is undone";
 }
 
+TEST_F(QuorumTest, one_that_still_owes_an_answer_is_asked_too) {
+    Client client{options()};
+    Lock<Simple> taken{client, key};
+    Lock<Simple> free_lock{client, "free"};
+    for (const std::size_t i : {0U, 1U}) master(i).raw.set(key, "somebody");
+    ASSERT_FALSE(taken.try_lock());
+    master(2).proxy.delay(100ms, 0ms, Way::replies);
+    ASSERT_FALSE(taken.try_lock()) << "two refuse, so the third one's answer is left to come";
+    ASSERT_TRUE(free_lock.try_lock());
+    EXPECT_TRUE(eventually([&] { return master(2).raw.exists("free"); }));
+    free_lock.unlock();
+}
+
 TEST_F(QuorumTest, one_that_was_never_there_slows_nobody) {
     masters_[2].server.freeze();
     Client client{options(1s)};

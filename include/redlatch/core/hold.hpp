@@ -209,9 +209,6 @@ public:
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
     void tell_lost() { loss().request_stop(); }
 
-    /// Of its beginning and its end.
-    EventPair events;
-
     // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
 
@@ -234,6 +231,9 @@ public:
     std::size_t watchers = 0;
     bool is_renewed = false;
     TimePoint renewed_until = TimePoint::max();
+
+    /// Of its beginning and its end.
+    EventPair events;
 
     // Which services know of the hold and have to be told of its end.
     std::atomic<bool> renewed_by_watchdog = false;

@@ -42,7 +42,7 @@ struct ConnectStatus {
     };
     Kind kind;
     Fault fault{};      ///< why, where doubtful or none
-    TimePoint since{};  ///< where coming, and there was none before: when it was asked for
+    TimePoint since{};  ///< where coming: when it was asked for
 };
 
 /// What one master has answered.
@@ -278,8 +278,8 @@ private:
         return votes_.on_asking();
     }
 
-    /// A lock stands the safer the more masters have it: those that are just being connected to for the
-    /// first time get a moment to be asked too.
+    /// A lock stands the safer the more masters have it: one that is just being connected to gets a moment
+    /// to be asked too. So does one whose connections all wait for answers.
     bool worth_a_moment(TimePoint now) const noexcept {
         return std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
             return leg.stage == Stage::connecting && now < leg.connected_by;

@@ -168,8 +168,7 @@ public:
     /// Whether there will be a connection, where there is none.
     ConnectStatus status() const {
         if (trouble_) return {ConnectStatus::Kind::doubtful, *trouble_};
-        const bool first = number_ == 0;
-        return {ConnectStatus::Kind::coming, {}, first ? wanted_since_ : TimePoint::min()};
+        return {ConnectStatus::Kind::coming, {}, wanted_since_};
     }
 
     /// Why it broke last, once; nothing where it did not.

@@ -55,7 +55,7 @@ public:
         const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
         if (wake >= 0 && !known) waiting_.push_back(wake);
         if (last_fault_) return {ConnectStatus::Kind::doubtful, *last_fault_};
-        return {ConnectStatus::Kind::coming, {}, reached_ ? TimePoint::min() : wanted_since_};
+        return {ConnectStatus::Kind::coming, {}, wanted_since_};
     }
 
     /// `wake` is not written to any more.
@@ -80,7 +80,6 @@ public:
             last_fault_->maybe_executed = false;
             if (known) return;
             retry_at_ = TimePoint::min();
-            reached_ = false;
         }
         node_.drop_idle();
     }
@@ -133,7 +132,6 @@ private:
             lock.lock();
             connecting_ = false;
             last_fault_ = std::move(fault);
-            reached_ = !last_fault_;
             retry_at_ = saturating_add(Clock::now(), retry_pause);
             for (const int wake : std::exchange(waiting_, {})) tell(wake);
         }
@@ -152,7 +150,6 @@ private:
     std::optional<Fault> last_fault_;
     TimePoint retry_at_ = TimePoint::min();
     TimePoint wanted_since_ = TimePoint::min();
-    bool reached_ = false;  // since it was out of reach
     bool wanted_ = false;
     bool connecting_ = false;
     bool running_ = false;
