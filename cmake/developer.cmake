@@ -8,6 +8,13 @@ target_compile_options(redlatch_developer INTERFACE
 target_compile_options(redlatch_developer INTERFACE
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 
+# The tests are more than a hundred programs: where lld is there, each is linked in a quarter of the time.
+find_program(REDLATCH_LLD ld.lld)
+mark_as_advanced(REDLATCH_LLD)
+if(REDLATCH_LLD)
+    target_link_options(redlatch_developer INTERFACE -fuse-ld=lld)
+endif()
+
 target_link_libraries(redlatch_compiled PRIVATE redlatch_developer)
 
 # What is read here; installed are all.
