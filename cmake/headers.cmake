@@ -120,6 +120,8 @@ set(REDLATCH_HEADERS
     include/redlatch/service/sentinel_watch.hpp
     include/redlatch/service/callback_threads.hpp
     include/redlatch/service/notifier.hpp
+    include/redlatch/service/observer_events.hpp
+    include/redlatch/service/token_source.hpp
     include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp

@@ -13,63 +13,30 @@
 #include <redlatch/service/eviction_check.hpp>
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
+#include <redlatch/service/observer_events.hpp>
 #include <redlatch/service/renewal_thread.hpp>
 #include <redlatch/service/reply_drainer.hpp>
 #include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscriptions.hpp>
+#include <redlatch/service/token_source.hpp>
 #include <redlatch/topology/cluster.hpp>
 #include <redlatch/topology/quorum.hpp>
 #include <redlatch/topology/sentinel.hpp>
 #include <redlatch/topology/single_master.hpp>
 
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// 128 bits from the system's source, in hexadecimal: no other client has the same.
-inline std::string random_id() {
-    std::array<unsigned char, 16> bytes{};
-    std::size_t have = 0;
-    while (have < bytes.size()) {
-        const ssize_t n = ::getrandom(bytes.data() + have, bytes.size() - have, 0);
-        if (n > 0) {
-            have += static_cast<std::size_t>(n);
-        } else if (errno != EINTR) {
-            throw std::system_error{errno, std::system_category(), "getrandom"};
-        }
-    }
-    std::string id;
-    for (const unsigned char byte : bytes) {
-        id += "0123456789abcdef"[byte >> 4U];
-        id += "0123456789abcdef"[byte & 0xfU];
-    }
-    return id;
-}
-
-/// `host:pid`, with what `CLIENT SETNAME` refuses left out.
-inline std::string default_client_name() {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    std::string name;
-    for (const char c : std::string_view{host.data()}) {
-        if (c > ' ' && c <= '~' && name.size() < 48) name += c;
-    }
-    return name + ":" + std::to_string(::getpid());
-}
 
 /// What a client is in one process: its connections, its locks and its threads. A forked child gets
 /// one of its own and never touches its parent's.
@@ -78,13 +45,11 @@ public:
     explicit Session(const ClientSetup& setup)
         : command_timeout_(setup.options.command_timeout),
           longest_lease_(setup.longest_lease()),
-          observer_(setup.options.observer),
-          client_name_(setup.options.client_name.empty() ? default_client_name()
-                                                         : setup.options.client_name),
           key_space_(setup.options.key_space),
-          token_prefix_(id_ + ":" + client_name_ + ":"),
+          tokens_(setup.options.client_name, key_space_),
           completions_(setup.options.completions != nullptr ? setup.options.completions->share()
                                                             : completion_threads_),
+          events_(setup.options.observer, notifier_),
           log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
                                             : nullptr),
           topology_(make_topology(setup)) {}
@@ -126,6 +91,8 @@ public:
 
     bool is_closed() const noexcept { return closed_; }
 
+    TokenSource& tokens() noexcept { return tokens_; }
+    ObserverEvents& events() noexcept { return events_; }
     LockTableMonitor& locks() noexcept { return locks_; }
     RenewalThread& renewal() noexcept { return renewal_; }
     Engine& engine() noexcept { return engine_; }
@@ -135,36 +102,15 @@ public:
     /// What the master for `key` tells this client.
     Subscription& subscription(std::string_view key) { return subscriptions_.of(master_of(key)); }
 
-    /// A name for a new acquisition of `owner` that was never used and never will be.
-    Token new_token(LockOwner owner) {
-        const auto number = acquisitions_.fetch_add(1, std::memory_order_relaxed) + 1;
-        const auto thread = owner.thread();
-        Token token;
-        token.bytes.reserve(token_prefix_.size() + 48);
-        token.bytes += token_prefix_;
-        if (thread) {
-            token.bytes += std::to_string(static_cast<std::uint64_t>(*thread));
-        } else {
-            token.bytes += "hold";
-        }
-        token.bytes += ':';
-        token.bytes += std::to_string(number);
-        token.bytes += key_space_mark_;
-        return token;
-    }
-
     /// Who holds that lock under that token, with this client; null for nobody.
     std::shared_ptr<Hold> holder_of(std::string_view key, std::string_view token) {
-        return token.starts_with(token_prefix_) ? locks_.with_token(key, token) : nullptr;
+        return tokens_.made(token) ? locks_.with_token(key, token) : nullptr;
     }
 
-    /// Whether a token is of a client that does not know our queue. Tells of the first one that has a lock.
-    bool is_of_other_key_space(std::string_view token) const {
-        return detail::is_of_other_key_space(token, key_space_mark_);
-    }
+    /// Tells of the first owner whose client does not know our queue.
     void note_owner(const std::string& key, std::string_view owner) {
-        if (!is_of_other_key_space(owner) || told_key_space_.exchange(true)) return;
-        tell_warning(
+        if (!tokens_.is_of_other_key_space(owner) || told_key_space_.exchange(true)) return;
+        events_.warning(
             {.node = several() ? "" : master_of(key).name(),
              .message = describe_owner(owner) + " has the lock '" + printable(key) +
                         "' with another ClientOptions::key_space: who waits here polls, and "
@@ -173,52 +119,6 @@ public:
 
     std::uint64_t new_acquisition_id() noexcept {
         return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
-    }
-
-    bool observed() const noexcept { return observer_ != nullptr; }
-
-    /// Calls `tell(observer)` on a callback thread. False without an observer, and where a backlog makes it be
-    /// dropped.
-    template <class Tell>
-    bool observe(Tell tell) {
-        return observed() &&
-               notifier_.post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
-    }
-
-    /// The same for the beginning of something.
-    template <class Tell>
-    void observe_begin(const std::shared_ptr<EventPair>& pair, Tell tell) {
-        const bool posted = observe([pair, tell = std::move(tell)](Observer& observer) {
-            if (pair->begins()) tell(observer);
-        });
-        if (!posted) pair->drop();
-    }
-
-    /// The same for its end, which is not dropped where the beginning is told.
-    template <class Tell>
-    void observe_end(const std::shared_ptr<EventPair>& pair, Tell tell) {
-        if (pair->is_dropped()) return;
-        notifier_.post_certainly([observer = observer_, pair, tell = std::move(tell)] {
-            if (pair->ends()) tell(*observer);
-        });
-    }
-
-    /// Somebody holds a lock from now on.
-    void observe_begin_of(const std::shared_ptr<Hold>& hold) {
-        observe_begin({hold, &hold->events},
-                      [key = hold->key()](Observer& observer) { observer.hold_began({key}); });
-    }
-
-    /// It is over. To be called once for each hold.
-    void observe_end_of(const std::shared_ptr<Hold>& hold, Clock::duration held_for) {
-        if (!observed()) return;
-        observe_end({hold, &hold->events}, [key = hold->key(), held_for](Observer& observer) {
-            observer.hold_ended({key, held_for});
-        });
-    }
-
-    void tell_error(const Error& error) {
-        observe([error](Observer& observer) { observer.error(error); });
     }
 
     /// Destroys it on a callback thread, as that may wait for somebody's callback.
@@ -256,10 +156,8 @@ public:
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
-        observe_end_of(hold, held_for);
-        observe([key = hold->key(), held_for](Observer& observer) {
-            observer.lost({key, held_for});
-        });
+        events_.hold_ended(hold, held_for);
+        events_.lost(hold->key(), held_for);
     }
 
     /// Releases what a hold's token may have at the server, in the background: the one way there is.
@@ -313,7 +211,7 @@ private:
         if (setup.masters() == 1) {  // several know no order anyway
             use.on_keys_denied = [this](const std::string& node) { tell_unordered(node); };
         }
-        const auto on_reconnect = [this](const std::string& node) { tell_reconnected(node); };
+        const auto on_reconnect = [this](const std::string& node) { events_.reconnected(node); };
         const auto on_move = [this] {
             subscriptions_.reconnect();
             engine_.master_moved();
@@ -337,7 +235,11 @@ private:
     }
 
     DialOptions dial_options(const ClientOptions& options) {
-        return {client_name_, options.connect_timeout, options.tls, examination(), resolver_,
+        return {tokens_.client_name(),
+                options.connect_timeout,
+                options.tls,
+                examination(),
+                resolver_,
                 log_in_};
     }
 
@@ -400,48 +302,28 @@ private:
 
     /// Only for somebody who will be told.
     Examine examination() {
-        if (!observed()) return {};
+        if (!events_.wanted()) return {};
         return [this](Connection& connection, const Limit& limit) {
             return eviction_.look_at(connection, limit);
         };
     }
 
-    void tell_warning(Observer::Warning warning) {
-        observe([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
-    }
-
     void tell_unordered(const std::string& node) {
-        tell_warning({.node = node,
-                      .message = "waiters poll, and get locks in no order: the ACL has to allow " +
-                                 LockKeys::companion_patterns(key_space_) +
-                                 " and the commands of docs/deployment.md"});
-    }
-
-    void tell_reconnected(const std::string& node) {
-        observe([node](Observer& observer) { observer.reconnected({node}); });
-    }
-
-    void tell_renewed(const Hold& hold) {
-        if (!observed()) return;
-        const auto remaining = saturating_sub(hold.valid_until(), Clock::now());
-        observe([key = hold.key(), remaining](Observer& observer) {
-            observer.renewed({key, remaining});
-        });
+        events_.warning(
+            {.node = node,
+             .message = "waiters poll, and get locks in no order: the ACL has to allow " +
+                        LockKeys::companion_patterns(key_space_) +
+                        " and the commands of docs/deployment.md"});
     }
 
     const ::pid_t pid_ = ProcessId::of_this_process();
     const std::chrono::milliseconds command_timeout_;
     const std::chrono::milliseconds longest_lease_;
-    const std::shared_ptr<Observer> observer_;
-    const std::string client_name_;
-    const std::string id_ = random_id();
     const std::string key_space_;
-    const std::string key_space_mark_ = mark_of(key_space_);
-    const std::string token_prefix_;
+    TokenSource tokens_;
     const std::shared_ptr<CompletionThreads> completion_threads_ =
         std::make_shared<CompletionThreads>();
     const std::shared_ptr<Executor> completions_;
-    std::atomic<std::uint64_t> acquisitions_{0};
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<bool> closed_{false};
     std::atomic<bool> told_key_space_{false};
@@ -451,8 +333,9 @@ private:
     // Each may use those above it.
     LockTableMonitor locks_;
     Notifier notifier_{[this](const std::shared_ptr<Hold>& hold) { declare_lost(hold); }};
+    ObserverEvents events_;
     EvictionCheck eviction_{
-        [this](Observer::Warning warning) { tell_warning(std::move(warning)); }};
+        [this](Observer::Warning warning) { events_.warning(std::move(warning)); }};
     const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
     const std::shared_ptr<LogIn> log_in_;  // null where the URIs say how to log in
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
@@ -460,13 +343,13 @@ private:
     RenewalThread renewal_{*topology_,
                            {.lost = [this](const std::shared_ptr<Hold>& hold,
                                            ServerKeeps server) { declare_lost(hold, server); },
-                            .renewed = [this](const Hold& hold) { tell_renewed(hold); },
-                            .failed = [this](const Error& error) { tell_error(error); }},
+                            .renewed = [this](const Hold& hold) { events_.renewed(hold); },
+                            .failed = [this](const Error& error) { events_.error(error); }},
                            {.several_masters = several(),
                             .command_timeout = command_timeout_,
                             .late_window = late_window()}};
     Subscriptions subscriptions_{
-        key_space_ + "client:" + id_,
+        key_space_ + "client:" + tokens_.id(),
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
          .listening = [this] { locks_.recheck_all(Clock::now()); },
          .is_master = [this](const Node& node) { return topology_->is_master(node); }}};

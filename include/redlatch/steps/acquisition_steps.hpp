@@ -61,17 +61,17 @@ protected:
     /// The outcome, after the observer was told of it.
     Result<HoldRef> told(Result<HoldRef> ref) {
         if (!ref) ref.error().key = spec_->key();
-        if (session_->observed()) tell(ref);
+        if (session_->events().wanted()) tell(ref);
         return ref;
     }
 
     /// It has to wait, and the observer hears of that once. Without memory for that it does not: others may refer to
     /// this by then.
     void begin_to_wait() noexcept {
-        if (waits_ != nullptr || !session_->observed()) return;
+        if (waits_ != nullptr || !session_->events().wanted()) return;
         try {
             auto waits = std::make_shared<EventPair>();
-            session_->observe_begin(
+            session_->events().tell_begin(
                 waits, [key = spec_->key()](Observer& observer) { observer.wait_began({key}); });
             waits_ = std::move(waits);
         } catch (const std::bad_alloc&) {
@@ -129,7 +129,7 @@ protected:
         if (make.new_token && hold_ != nullptr) turn_->withdraw();
         if (hold_ != nullptr) session_->dismiss(*hold_);
         if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
-        Token token = make.new_token ? session_->new_token(owner_) : hold_->token();
+        Token token = make.new_token ? session_->tokens().next(owner_) : hold_->token();
         hold_ = std::make_shared<Hold>(terms_, token, owner_);
         if (auto unreserved = reserve_renewal()) return machine().no_hold(*std::move(unreserved));
         const Next next = machine().hold_made(std::move(token.bytes), Clock::now());
@@ -142,7 +142,7 @@ protected:
     }
 
     Next carry_out(const TellFault&) {
-        if (machine().fault() != nullptr) session_->tell_error(*machine().fault());
+        if (machine().fault() != nullptr) session_->events().error(*machine().fault());
         turn_->set_fault(machine().fault());
         return machine().fault_told(Clock::now());
     }
@@ -244,7 +244,7 @@ protected:
 
     NextNest carry_out(const NoteNestFault& note) {
         if (note.prolonged) hold_->may_be_prolonged = true;
-        if (note.tell) session_->tell_error(nesting_->fault());
+        if (note.tell) session_->events().error(nesting_->fault());
         return nesting_->fault_noted(Clock::now(), hold_->valid_until());
     }
 
@@ -282,7 +282,7 @@ protected:
     /// The services that are wanted look after the hold from now on.
     void watch_over(TimePoint refreshed) {
         if (!request_.renewed_later) start_renewal(refreshed);
-        if (session_->observed()) session_->watch_clock(hold_);
+        if (session_->events().wanted()) session_->watch_clock(hold_);
     }
 
     void start_renewal(TimePoint refreshed) {
@@ -375,18 +375,18 @@ protected:
         const auto waited = Clock::now() - started_;
         if (waits_ != nullptr) {
             const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
-            session_->observe_end(waits_,
-                                  [key = spec_->key(), waited, outcome](Observer& observer) {
-                                      observer.wait_ended({key, waited, outcome});
-                                  });
+            session_->events().tell_end(waits_,
+                                        [key = spec_->key(), waited, outcome](Observer& observer) {
+                                            observer.wait_ended({key, waited, outcome});
+                                        });
         }
         if (ref) {
-            if (nesting_ == nullptr) session_->observe_begin_of(ref->hold);
+            if (nesting_ == nullptr) session_->events().hold_began(ref->hold);
             const Observer::Acquired event{spec_->key(), waited, machine().tries()};
-            session_->observe([event](Observer& observer) { observer.acquired(event); });
+            session_->events().tell([event](Observer& observer) { observer.acquired(event); });
         } else if (ref.error().code == Errc::timed_out) {
             const Observer::TimedOut event{spec_->key(), waited, machine().tries()};
-            session_->observe([event](Observer& observer) { observer.timed_out(event); });
+            session_->events().tell([event](Observer& observer) { observer.timed_out(event); });
         }
     }
 

@@ -30,7 +30,7 @@ inline Expected<Reply, Fault> run_on_claims(Session& session, const LockSpec& sp
         session.run(call.with_all_keys(true).for_type(type_of(spec.traits.key_type)), limit);
     if (!reply) {
         reply.error().error.key = spec.key();
-        session.tell_error(reply.error().error);
+        session.events().error(reply.error().error);
     }
     return reply;
 }
@@ -96,7 +96,7 @@ inline Result<void> downgrade_hold(Session& session, const std::shared_ptr<Hold>
     }
     auto reply = session.run(downgrade_call(*hold), Limit::in(session.command_timeout()));
     if (!reply) {
-        session.tell_error(reply.error().error);
+        session.events().error(reply.error().error);
         return failed(std::move(reply).error().error);
     }
     if (reply->view().integer() == 1) return {};

@@ -76,7 +76,7 @@ protected:
 
     Action failed(Fault fault) {
         fault.error.key = hold_->key();
-        if (fault.error.code != Errc::cancelled) session_->tell_error(fault.error);
+        if (fault.error.code != Errc::cancelled) session_->events().error(fault.error);
         return machine_.failed(std::move(fault), Clock::now());
     }
 

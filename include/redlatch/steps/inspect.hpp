@@ -38,7 +38,7 @@ inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply
     if (reply) return *std::move(reply);
     Error error = std::move(reply).error().error;
     error.key = spec.key();
-    session.tell_error(error);
+    session.events().error(error);
     return Unexpected{std::move(error)};
 }
 

@@ -49,7 +49,7 @@ protected:
     /// The outcome, of which the observer was told.
     std::optional<Result<Release>> told(Machine::Done done) {
         if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
-        if (done.outcome && session_->observed()) {
+        if (done.outcome && session_->events().wanted()) {
             inform(*session_, hold_, *done.outcome, Clock::now(), ends_hold_);
         }
         return std::move(done.outcome);
@@ -96,7 +96,7 @@ protected:
 
     /// Makes the token that the lock is to move to.
     void make_token_to_move_to() {
-        to_ = std::make_shared<Hold>(hold_->terms(), session_->new_token(hold_->owner()),
+        to_ = std::make_shared<Hold>(hold_->terms(), session_->tokens().next(hold_->owner()),
                                      hold_->owner());
     }
     static Call move_to_call(const Hold& hold, const Hold& next) {
@@ -133,7 +133,7 @@ protected:
     Action failed(const Fault& fault, std::uint64_t told) {
         Error error = fault.error;
         error.key = hold_->key();
-        session_->tell_error(error);
+        session_->events().error(error);
         Fault of_key = fault;
         of_key.error = std::move(error);
         return machine_.failed(of_key, heard(told), Clock::now());
@@ -155,12 +155,10 @@ protected:
 
     static void inform(Session& session, const std::shared_ptr<Hold>& hold,
                        const Result<Release>& outcome, TimePoint ended, bool ends_hold) {
-        if (!session.observed()) return;
+        if (!session.events().wanted()) return;
         const auto held_for = ended - hold->taken_at();
-        if (ends_hold) session.observe_end_of(hold, held_for);
-        session.observe([key = hold->key(), held_for, outcome](Observer& observer) {
-            observer.released({key, held_for, outcome});
-        });
+        if (ends_hold) session.events().hold_ended(hold, held_for);
+        session.events().released(hold->key(), held_for, outcome);
     }
 
     Session* session_;

@@ -29,9 +29,9 @@ public:
 
     /// The same for an acquisition that nobody gets, without waiting for the server.
     void abandon(const LockTable::Ending& ending) {
-        if (!give_up(ending) || !ends_hold_ || !session_->observed()) return;
+        if (!give_up(ending) || !ends_hold_ || !session_->events().wanted()) return;
         // Of a hold that somebody has had.
-        session_->observe_end_of(hold_, Clock::now() - hold_->taken_at());
+        session_->events().hold_ended(hold_, Clock::now() - hold_->taken_at());
     }
 
     /// The same for one that the observer was told of.
@@ -42,9 +42,7 @@ public:
 
     /// The caller holds nothing: a mistake that the observer hears of.
     Release tell_not_held(const std::string& key) {
-        session_->observe([key](Observer& observer) {
-            observer.released({key, {}, Release::not_held});
-        });
+        session_->events().released(key, {}, Release::not_held);
         return Release::not_held;
     }
 
@@ -123,7 +121,7 @@ private:
         }
         Error cause = reply.error().error;
         cause.key = hold->key();
-        session.tell_error(cause);
+        session.events().error(cause);
         conclude(session, hold, SentRelease::failed(std::move(cause)), ended);
     }
 

@@ -68,7 +68,7 @@ private:
         if (!reply) {
             Fault fault = std::move(reply).error();
             fault.error.key = from_->key();
-            session_->tell_error(fault.error);
+            session_->events().error(fault.error);
             return machine_.failed(std::move(fault), Clock::now());
         }
         const ReplyView answer = reply->view();
@@ -130,17 +130,15 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     if (ending->kind != LockTable::Ending::Kind::last) return failed({Errc::lost, {}, {}, {}, {}});
 
     session.dismiss(*hold);
-    std::string text = session.new_token({}).bytes.append(ticket_mark);
+    std::string text = session.tokens().next({}).bytes.append(ticket_mark);
     const auto ticket = std::make_shared<Hold>(hold->terms(), Token{std::move(text)}, LockOwner{});
     const auto end = Transferring{session, *hold, *ticket, TransferMachine::Kind::detach}.run();
     hold->advance(Phase::releasing, Phase::released);
     session.locks().released(*hold);
     const auto held_for = Clock::now() - hold->taken_at();
     const auto tell = [&](const Result<Release>& outcome) {
-        session.observe_end_of(hold, held_for);
-        session.observe([key = hold->key(), held_for, outcome](Observer& observer) {
-            observer.released({key, held_for, outcome});
-        });
+        session.events().hold_ended(hold, held_for);
+        session.events().released(hold->key(), held_for, outcome);
     };
     if (const auto* moved = std::get_if<TransferMachine::Moved>(&end)) {
         session.clean_up(hold, moved->from);
@@ -162,7 +160,7 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
         return Unexpected{std::move(error)};
     };
     if (!is_ticket(ticket.text())) return fail(invalid("that is no ticket of Held::detach()"));
-    if (session.is_of_other_key_space(ticket.text())) {
+    if (session.tokens().is_of_other_key_space(ticket.text())) {
         return fail(invalid("the ticket is of a client with another ClientOptions::key_space"));
     }
     if (auto fits = check_transfer(session, spec.traits); !fits) {
@@ -177,7 +175,7 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     const Acquisition acquisition{session.new_acquisition_id(), nullptr, spec.traits.watched};
     const LockOwner who =
         owner == Owner::hold ? LockOwner::acquisition(acquisition.id) : this_thread();
-    const auto hold = std::make_shared<Hold>(terms, session.new_token(who), who);
+    const auto hold = std::make_shared<Hold>(terms, session.tokens().next(who), who);
     if (acquisition.watched) {
         hold->renewed_by_watchdog = true;
         if (auto reserved = session.renewal().enlist(*hold); !reserved) {
@@ -201,14 +199,14 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     hold->fence = moved.fence;
     hold->taken(moved.since);
     if (acquisition.watched) session.renewal().arm(hold, moved.since);
-    if (session.observed()) session.watch_clock(hold);
+    if (session.events().wanted()) session.watch_clock(hold);
     if (!session.locks().adopt(hold, moved.others_wait)) {
         constexpr bool may_have = true;
         return give_up(after_abandoned_try(may_have, moved.unclear),
                        {Errc::cancelled, {}, {}, cancelled_by_close, {}});
     }
-    session.observe_begin_of(hold);
-    session.observe([key = spec.key(), took = Clock::now() - started](Observer& observer) {
+    session.events().hold_began(hold);
+    session.events().tell([key = spec.key(), took = Clock::now() - started](Observer& observer) {
         observer.acquired({key, took, 1});
     });
     return HoldRef{hold, acquisition.id};
