@@ -1,21 +1,21 @@
 // Many threads of one or more processes want one lock. Each row is a shape of the crowd, a length of
-// the section and a way to take turns.
+// the section and a strategy to take turns.
 
 #include "harness/arguments.hpp"
 #include "harness/command_meter.hpp"
 #include "harness/crowd.hpp"
 #include "harness/exclusion.hpp"
 #include "harness/leftovers.hpp"
-#include "harness/neighbour_crowd.hpp"
+#include "harness/other_client_crowd.hpp"
 #include "harness/report.hpp"
 #include "harness/shared_memory.hpp"
 #include "harness/start_line.hpp"
 #include "harness/statistics.hpp"
 #include "harness/wait_times.hpp"
+#include "strategies/all.hpp"
+#include "strategies/other_clients.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
-#include "ways/all.hpp"
-#include "ways/neighbours.hpp"
 
 #include <algorithm>
 #include <array>
@@ -154,20 +154,20 @@ struct Row {
     std::function<Sample(test::RedisServer& server, Seconds time)> measure;
 };
 
-std::string row_name(const Shape& shape, const Section& section, const std::string& way) {
-    return std::string{"contention/"} + shape.name + "/" + section.name + "/" + way;
+std::string row_name(const Shape& shape, const Section& section, const std::string& strategy) {
+    return std::string{"contention/"} + shape.name + "/" + section.name + "/" + strategy;
 }
 
 /// Threads of this program.
 class OwnCrowd {
 public:
-    OwnCrowd(const Shape& shape, const Section& section, Way way)
-        : shape_(shape), section_(section), way_(std::move(way)) {}
+    OwnCrowd(const Shape& shape, const Section& section, Strategy strategy)
+        : shape_(shape), section_(section), strategy_(std::move(strategy)) {}
 
     Sample operator()(test::RedisServer& server, Seconds time) const {
         test::RawRedis redis{server};
         const SharedMemory<Field> field;
-        way_.set_up(redis, key);
+        strategy_.set_up(redis, key);
         CommandMeter meter{server};
         Crowd crowd{shape_.processes, field->line,
                     [&](int process) { run_process(process, server.tcp_uri(), *field); }};
@@ -182,7 +182,7 @@ public:
 
 private:
     void run_process(int process, const std::string& uri, Field& field) const {
-        const auto side = way_.side({.uri = uri, .key = key});
+        const auto side = strategy_.side({.uri = uri, .key = key});
         run_threads(shape_.threads, field.line, [&](int thread) {
             const int number = process * shape_.threads + thread;
             const auto lock = side->contender(static_cast<unsigned>(number) + 1);
@@ -216,20 +216,20 @@ private:
     std::string end(Crowd& crowd, Field& field, test::RawRedis& redis) const {
         field.line.stop();
         std::string fault = crowd.end(patience);
-        const std::string of_way = way_.take_down(redis, key);
+        const std::string of_strategy = strategy_.take_down(redis, key);
         const std::string of_keys = leftovers(redis, key);
-        if (fault.empty()) fault = of_way;
+        if (fault.empty()) fault = of_strategy;
         if (fault.empty()) fault = field.exclusion.fault(sum(count_sections(field, shape_)));
         if (fault.empty()) fault = of_keys;
         return fault;
     }
 
-    /// Longer than a lease: a way that lost a lock goes on after it, and what it did shows.
+    /// Longer than a lease: a strategy that lost a lock goes on after it, and what it did shows.
     static constexpr std::chrono::seconds patience{45};
 
     Shape shape_;
     Section section_;
-    Way way_;
+    Strategy strategy_;
 };
 
 /// Threads of other programs.
@@ -254,11 +254,12 @@ public:
 private:
     Sample measure(test::RedisServer& server, Seconds time) const {
         CommandMeter meter{server};
-        NeighbourCrowd crowd{program_,
-                             shape_.processes,
-                             shape_.threads,
-                             {std::to_string(server.port()), key, std::to_string(shape_.threads),
-                              std::to_string(section_.time.count()), std::to_string(raw_lease_ms)}};
+        OtherClientCrowd crowd{
+            program_,
+            shape_.processes,
+            shape_.threads,
+            {std::to_string(server.port()), key, std::to_string(shape_.threads),
+             std::to_string(section_.time.count()), std::to_string(raw_lease_ms)}};
         meter.start();
         const Seconds cpu = crowd.cpu();
         const auto start = SteadyClock::now();
@@ -326,27 +327,28 @@ void compare(const std::vector<Row>& rows, const Arguments& arguments, test::Red
 }
 
 std::vector<Row> all_rows(const Shape& shape, const Section& section,
-                          const std::vector<Neighbour>& neighbours) {
+                          const std::vector<OtherClient>& clients) {
     std::vector<Row> rows;
-    for (const Way& way : all_ways()) {
-        rows.push_back({row_name(shape, section, way.name), OwnCrowd{shape, section, way}});
+    for (const Strategy& strategy : all_strategies()) {
+        rows.push_back(
+            {row_name(shape, section, strategy.name), OwnCrowd{shape, section, strategy}});
     }
-    for (const auto& [name, program] : neighbours) {
+    for (const auto& [name, program] : clients) {
         rows.push_back({row_name(shape, section, name), ForeignCrowd{shape, section, program}});
     }
     return rows;
 }
 
 /// Those that this machine has; says what the others lack.
-std::vector<Neighbour> present_neighbours(const test::RedisServer& server) {
-    std::vector<Neighbour> present;
-    for (Neighbour& neighbour : all_neighbours()) {
+std::vector<OtherClient> present_clients(const test::RedisServer& server) {
+    std::vector<OtherClient> present;
+    for (OtherClient& client : other_clients()) {
         try {
-            const auto process = test::start(
-                neighbour.program, {std::to_string(server.port()), key, "0", "0", "1000"});
-            present.push_back(std::move(neighbour));
+            const auto process =
+                test::start(client.program, {std::to_string(server.port()), key, "0", "0", "1000"});
+            present.push_back(std::move(client));
         } catch (const test::Absent& absent) {
-            std::printf("%s: skipped, %s\n", neighbour.name.c_str(), absent.what());
+            std::printf("%s: skipped, %s\n", client.name.c_str(), absent.what());
         }
     }
     return present;
@@ -355,11 +357,11 @@ std::vector<Neighbour> present_neighbours(const test::RedisServer& server) {
 int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
     check_command_meter(server);
-    const std::vector<Neighbour> neighbours = present_neighbours(server);
+    const std::vector<OtherClient> clients = present_clients(server);
     Report report{"contention_benchmark", columns, arguments.json};
     for (const Shape& shape : shapes) {
         for (const Section& section : sections) {
-            std::vector<Row> rows = all_rows(shape, section, neighbours);
+            std::vector<Row> rows = all_rows(shape, section, clients);
             std::erase_if(rows, [&](const Row& row) { return !arguments.wants(row.name); });
             compare(rows, arguments, server, report);
         }

@@ -10,9 +10,9 @@
 #include "harness/signal.hpp"
 #include "harness/start_line.hpp"
 #include "harness/statistics.hpp"
+#include "strategies/all.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
-#include "ways/all.hpp"
 
 #include <algorithm>
 #include <array>
@@ -108,12 +108,12 @@ struct Sample {
     std::string error;
 };
 
-Sample measure(const Way& way, test::RedisServer& server, Seconds time, unsigned seed) {
+Sample measure(const Strategy& strategy, test::RedisServer& server, Seconds time, unsigned seed) {
     test::RawRedis redis{server};
     const SharedMemory<Table> table;
-    way.set_up(redis, key);
+    strategy.set_up(redis, key);
     Crowd crowd{2, table->line, [&](int process) {
-                    const auto side = way.side({.uri = server.tcp_uri(), .key = key});
+                    const auto side = strategy.side({.uri = server.tcp_uri(), .key = key});
                     const auto number = static_cast<unsigned>(process);
                     const auto lock = side->contender(seed + number);
                     Player{*lock, *table, seed + number}.play(process == 0);
@@ -124,9 +124,9 @@ Sample measure(const Way& way, test::RedisServer& server, Seconds time, unsigned
     }
     table->line.stop();
     Sample sample{.ms = {}, .error = crowd.end(std::chrono::seconds{45})};
-    const std::string of_way = way.take_down(redis, key);
+    const std::string of_strategy = strategy.take_down(redis, key);
     const std::string of_keys = leftovers(redis, key);
-    if (sample.error.empty()) sample.error = of_way;
+    if (sample.error.empty()) sample.error = of_strategy;
     if (sample.error.empty()) sample.error = table->exclusion.fault(table->turns + 1);
     if (sample.error.empty()) sample.error = of_keys;
     for (std::uint64_t i = warm_up; i < table->turns; ++i) {
@@ -137,21 +137,21 @@ Sample measure(const Way& way, test::RedisServer& server, Seconds time, unsigned
 }
 
 struct Series {
-    Way way;
+    Strategy strategy;
     std::vector<double> ms;        ///< of all rounds
     std::vector<double> of_round;  ///< each round's median
     std::string error;
 
-    std::string name() const { return "handoff/" + way.name; }
+    std::string name() const { return "handoff/" + strategy.name; }
 };
 
 /// Those that are asked for, and the base of the ratios. A queue in the process has no part in this.
 std::vector<Series> wanted_series(const Arguments& arguments) {
     std::vector<Series> result;
-    for (Way& way : all_ways()) {
-        if (way.name == "local_queue") continue;
-        Series series{.way = std::move(way), .ms = {}, .of_round = {}, .error = {}};
-        const bool base = series.way.name == "blpop";
+    for (Strategy& strategy : all_strategies()) {
+        if (strategy.name == "local_queue") continue;
+        Series series{.strategy = std::move(strategy), .ms = {}, .of_round = {}, .error = {}};
+        const bool base = series.strategy.name == "blpop";
         if (base || arguments.wants(series.name())) result.push_back(std::move(series));
     }
     const bool any = std::any_of(result.begin(), result.end(), [&](const Series& series) {
@@ -180,7 +180,7 @@ int run(const Arguments& arguments) {
     for (int round = 0; round < arguments.rounds; ++round) {
         for (Series& series : all) {
             const auto seed = static_cast<unsigned>(2 * round) + 1;
-            Sample sample = measure(series.way, server, arguments.seconds, seed);
+            Sample sample = measure(series.strategy, server, arguments.seconds, seed);
             if (!sample.error.empty()) series.error = sample.error;
             series.of_round.push_back(median(sample.ms));
             series.ms.insert(series.ms.end(), sample.ms.begin(), sample.ms.end());
@@ -194,8 +194,9 @@ int run(const Arguments& arguments) {
                    {"p50_to_blpop", "p50 / blpop", 2},
                    {"p99_to_blpop", "p99 / blpop", 2}},
                   arguments.json};
-    const auto base = std::find_if(all.begin(), all.end(),
-                                   [](const Series& series) { return series.way.name == "blpop"; });
+    const auto base = std::find_if(all.begin(), all.end(), [](const Series& series) {
+        return series.strategy.name == "blpop";
+    });
     for (const Series& series : all) print(series, *base, report);
     return report.finish();
 }

@@ -108,12 +108,12 @@ private:
     std::uniform_int_distribution<int> pause_{10, 19};
 };
 
-struct Way {
+struct Strategy {
     std::string name;
     std::function<Process(const std::string& uri)> in_process;
 };
 
-std::vector<Way> ways() {
+std::vector<Strategy> strategies() {
     auto library = [](const std::string& uri) -> Process {
         return [client = std::make_shared<Client>(uri)](unsigned) {
             return std::make_unique<LibraryTaker>(*client);
@@ -141,7 +141,7 @@ private:
 
 class Run {
 public:
-    Run(Way way, int attempts) : way_(std::move(way)), attempts_(attempts) {}
+    Run(Strategy strategy, int attempts) : strategy_(std::move(strategy)), attempts_(attempts) {}
 
     /// Prints the row.
     void measure(Report& report) {
@@ -158,16 +158,16 @@ public:
         const std::string of_keys = leftovers(redis, key);
         if (fault.empty()) fault = of_keys;
         if (fault.empty()) {
-            report.row(way_.name, figures(monitor, time));
+            report.row(strategy_.name, figures(monitor, time));
         } else {
-            report.failed(way_.name, fault);
+            report.failed(strategy_.name, fault);
         }
     }
 
 private:
     void work(int process, const FarNetwork& network) const {
         std::barrier together{threads};
-        const Process takers = way_.in_process(network.uri(0));
+        const Process takers = strategy_.in_process(network.uri(0));
         run_threads(threads, field_->line, [&](int thread) {
             const auto number = static_cast<unsigned>(process * threads + thread);
             Counter counter{network.uri(1)};
@@ -249,7 +249,7 @@ private:
                 round_trip_.count() * 1e3};
     }
 
-    Way way_;
+    Strategy strategy_;
     int attempts_;
     SharedMemory<Field> field_;
     Seconds round_trip_{0};
@@ -271,8 +271,8 @@ int run(const Arguments& arguments) {
                    {"seconds", "run s", 1},
                    {"round_trip_ms", "RTT ms", 1}},
                   arguments.json};
-    for (const Way& way : ways()) {
-        if (arguments.wants(way.name)) Run{way, arguments.attempts}.measure(report);
+    for (const Strategy& strategy : strategies()) {
+        if (arguments.wants(strategy.name)) Run{strategy, arguments.attempts}.measure(report);
     }
     return report.finish();
 }

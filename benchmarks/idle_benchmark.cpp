@@ -10,9 +10,9 @@
 #include "harness/shared_memory.hpp"
 #include "harness/signal.hpp"
 #include "harness/start_line.hpp"
+#include "strategies/all.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
-#include "ways/all.hpp"
 
 #include <sys/resource.h>
 
@@ -67,18 +67,18 @@ void raise_descriptor_limit() {
 
 class Row {
 public:
-    /// `holder` is the way of the one that all wait for: it keeps what it has longer than a lease.
-    Row(const Shape& shape, Way way, Way holder)
-        : shape_(shape), way_(std::move(way)), holder_(std::move(holder)) {}
+    /// `holder` is the strategy of the one that all wait for: it keeps what it has longer than a lease.
+    Row(const Shape& shape, Strategy strategy, Strategy holder)
+        : shape_(shape), strategy_(std::move(strategy)), holder_(std::move(holder)) {}
 
-    std::string name() const { return std::string{"idle/"} + shape_.name + "/" + way_.name; }
+    std::string name() const { return std::string{"idle/"} + shape_.name + "/" + strategy_.name; }
 
     /// Prints the row.
     void measure(test::RedisServer& server, Seconds time, Report& report) const {
         test::RawRedis redis{server};
         const SharedMemory<Field> field;
         const Place place{.uri = server.tcp_uri(), .key = key};
-        way_.set_up(redis, key);
+        strategy_.set_up(redis, key);
         CommandMeter meter{server};
         Crowd holder{1, field->holding, [&](int) { hold(place, *field); }};
         if (!field->holding.all_ready(1, 10s)) field->asking.fail("nobody held the lock");
@@ -90,7 +90,7 @@ public:
         std::string fault = waiters.end(60s);
         const Seconds all_through = SteadyClock::now() - given_back;
         const std::array<std::string, 4> faults_of_end{
-            holder.end(10s), way_.take_down(redis, key),
+            holder.end(10s), strategy_.take_down(redis, key),
             field->exclusion.fault(static_cast<std::uint64_t>(shape_.all()) + 1),
             leftovers(redis, key)};
         for (const std::string& other : faults_of_end) {
@@ -119,7 +119,7 @@ private:
         raise_descriptor_limit();
         std::vector<std::unique_ptr<Side>> sides;
         sides.reserve(static_cast<std::size_t>(shape_.clients));
-        for (int i = 0; i < shape_.clients; ++i) sides.push_back(way_.side(place));
+        for (int i = 0; i < shape_.clients; ++i) sides.push_back(strategy_.side(place));
         run_threads(shape_.of_process(), field.asking, [&](int thread) {
             const int number = process * shape_.of_process() + thread;
             Side& side = *sides[static_cast<std::size_t>(thread / shape_.threads)];
@@ -147,22 +147,22 @@ private:
     }
 
     Shape shape_;
-    Way way_;
-    Way holder_;
+    Strategy strategy_;
+    Strategy holder_;
 };
 
 std::vector<Row> rows() {
-    const std::vector<Way> ways = all_ways();
-    const auto way = [&](const std::string& name) {
-        return *std::find_if(ways.begin(), ways.end(),
-                             [&](const Way& each) { return each.name == name; });
+    const std::vector<Strategy> strategies = all_strategies();
+    const auto strategy = [&](const std::string& name) {
+        return *std::find_if(strategies.begin(), strategies.end(),
+                             [&](const Strategy& each) { return each.name == name; });
     };
     std::vector<Row> result;
     for (const Shape& shape : shapes) {
         // With a watchdog, as no lease is as long as the row; all of these keep the same string.
-        result.emplace_back(shape, way("redlatch"), way("redlatch_watchdog"));
-        result.emplace_back(shape, way("polling"), way("redlatch_watchdog"));
-        result.emplace_back(shape, way("blpop"), way("blpop"));
+        result.emplace_back(shape, strategy("redlatch"), strategy("redlatch_watchdog"));
+        result.emplace_back(shape, strategy("polling"), strategy("redlatch_watchdog"));
+        result.emplace_back(shape, strategy("blpop"), strategy("blpop"));
     }
     return result;
 }

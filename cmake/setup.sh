@@ -46,13 +46,13 @@ install_packages() {
     fi
 }
 
-# install_neighbours: the other lock clients that some tests and benchmarks need. Where they cannot be
+# install_other_clients: the other lock clients that some tests and benchmarks need. Where they cannot be
 # had, these are skipped.
-install_neighbours() {
+install_other_clients() {
     local packages=(python3-redis)
     if ! { command -v node && command -v npm; } >/dev/null; then packages+=(nodejs npm); fi
     install_packages "${packages[@]}" || true
-    tests/neighbours/install
+    tests/interop/install
 }
 
 # Without Debian's packages: says what to install.

@@ -41,7 +41,7 @@ ForeignProgram node_program(const std::string& script) {
     return {.interpreter = from_environment("REDLATCH_NODE", "node"),
             .script = script,
             .env = {{"NODE_PATH", packages}},
-            .needs = "install node and npm, and run tests/neighbours/install"};
+            .needs = "install node and npm, and run tests/interop/install"};
 }
 
 ChildProcess start(const ForeignProgram& program, const std::vector<std::string>& arguments) {

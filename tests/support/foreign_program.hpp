@@ -21,7 +21,7 @@ struct ForeignProgram {
 /// python3 in PATH. The environment's REDLATCH_PYTHON is another one.
 [[nodiscard]] ForeignProgram python_program(const std::string& script);
 
-/// `script` is run by node and may require what tests/neighbours/package.json names. The
+/// `script` is run by node and may require what tests/interop/package.json names. The
 /// environment's REDLATCH_NODE and REDLATCH_NODE_PACKAGES (a node_modules folder) are others.
 [[nodiscard]] ForeignProgram node_program(const std::string& script);
 

@@ -3,7 +3,7 @@
 
 #include "integration/granted_tools.hpp"
 #include "integration/lock_test.hpp"
-#include "neighbour.hpp"
+#include "other_client.hpp"
 #include "support/foreign_program.hpp"
 #include "support/overlap_detector.hpp"
 
@@ -38,7 +38,7 @@ constexpr std::chrono::seconds lease{60};
 constexpr std::chrono::milliseconds short_lease{300};
 
 template <class Kind>
-class Neighbours : public LockTest {
+class OtherClients : public LockTest {
 protected:
     using Policy = typename Kind::Policy;
 
@@ -56,7 +56,7 @@ protected:
         return in_background([this] { return theirs_->acquire(patience, lease); });
     }
 
-    /// Whether the neighbour goes on asking; others of these tests ask a few times at most.
+    /// Whether the other client goes on asking; others of these tests ask a few times at most.
     [[nodiscard]] bool they_keep_asking() {
         const long long before = questions();
         return eventually([&] { return questions() > before + 20; });
@@ -87,7 +87,7 @@ protected:
         return text;
     }
 
-    std::unique_ptr<Neighbour> theirs_;
+    std::unique_ptr<OtherClient> theirs_;
     Lock<Policy> ours_{client_, shared_key};
 
 private:
@@ -97,9 +97,9 @@ private:
     }
 };
 using Kinds = ::testing::Types<RedisPy, NodeRedlock, Redisson>;
-TYPED_TEST_SUITE(Neighbours, Kinds);
+TYPED_TEST_SUITE(OtherClients, Kinds);
 
-TYPED_TEST(Neighbours, keep_us_out_until_they_release) {
+TYPED_TEST(OtherClients, keep_us_out_until_they_release) {
     ASSERT_TRUE(this->they_take());
     EXPECT_FALSE(this->ours_.try_lock());
     EXPECT_TRUE(fails_with(this->ours_.acquire({.wait = 20ms}), Errc::timed_out));
@@ -113,7 +113,7 @@ TYPED_TEST(Neighbours, keep_us_out_until_they_release) {
     let_go(waiter.get());
 }
 
-TYPED_TEST(Neighbours, keep_us_out_until_they_expire) {
+TYPED_TEST(OtherClients, keep_us_out_until_they_expire) {
     ASSERT_TRUE(this->theirs_->acquire(0ms, short_lease));
     auto held = this->ours_.acquire({.wait = patience});
     ASSERT_TRUE(succeeds(held));
@@ -121,7 +121,7 @@ TYPED_TEST(Neighbours, keep_us_out_until_they_expire) {
     let_go(*held);
 }
 
-TYPED_TEST(Neighbours, are_kept_out_until_we_release) {
+TYPED_TEST(OtherClients, are_kept_out_until_we_release) {
     this->ours_.lock();
     EXPECT_FALSE(this->they_take());
     EXPECT_FALSE(this->theirs_->acquire(20ms, lease));
@@ -137,7 +137,7 @@ TYPED_TEST(Neighbours, are_kept_out_until_we_release) {
     EXPECT_TRUE(this->theirs_->release());
 }
 
-TYPED_TEST(Neighbours, are_kept_out_until_we_expire) {
+TYPED_TEST(OtherClients, are_kept_out_until_we_expire) {
     this->ours_.lock(short_lease);
     EXPECT_TRUE(this->theirs_->acquire(patience, lease));
     EXPECT_FALSE(this->ours_.held());
@@ -145,14 +145,14 @@ TYPED_TEST(Neighbours, are_kept_out_until_we_expire) {
     EXPECT_TRUE(this->theirs_->release());
 }
 
-TYPED_TEST(Neighbours, are_kept_out_by_a_watchdog) {
+TYPED_TEST(OtherClients, are_kept_out_by_a_watchdog) {
     Lock<Watchdog<typename TypeParam::Policy>> watched{this->client_, shared_key, {.lease = 1s}};
     const std::lock_guard guard{watched};
     EXPECT_FALSE(this->theirs_->acquire(1500ms, lease));
     EXPECT_TRUE(watched.held());
 }
 
-TYPED_TEST(Neighbours, take_turns_with_a_fenced_lock) {
+TYPED_TEST(OtherClients, take_turns_with_a_fenced_lock) {
     Lock<Fenced<typename TypeParam::Policy>> fenced{this->client_, shared_key};
     ASSERT_TRUE(this->they_take());
     EXPECT_FALSE(fenced.try_lock());
@@ -163,7 +163,7 @@ TYPED_TEST(Neighbours, take_turns_with_a_fenced_lock) {
     EXPECT_TRUE(this->they_take());
 }
 
-TYPED_TEST(Neighbours, leave_our_lock_alone) {
+TYPED_TEST(OtherClients, leave_our_lock_alone) {
     ASSERT_TRUE(this->they_take());
     this->remove_lock();
     this->ours_.lock(30s);
@@ -177,7 +177,7 @@ TYPED_TEST(Neighbours, leave_our_lock_alone) {
     EXPECT_TRUE(is_outcome(this->ours_.release(), Release::released));
 }
 
-TYPED_TEST(Neighbours, are_left_alone_by_us) {
+TYPED_TEST(OtherClients, are_left_alone_by_us) {
     this->ours_.lock();
     this->remove_lock();
     ASSERT_TRUE(this->they_take());
@@ -193,7 +193,7 @@ TYPED_TEST(Neighbours, are_left_alone_by_us) {
     EXPECT_TRUE(this->theirs_->release());
 }
 
-TYPED_TEST(Neighbours, see_no_free_key_while_ours_queue) {
+TYPED_TEST(OtherClients, see_no_free_key_while_ours_queue) {
     Client third{this->server_.uri()};
     Result<Held> held = this->ours_.acquire();
     std::vector<std::future<Result<Held>>> queue;
@@ -218,7 +218,7 @@ TYPED_TEST(Neighbours, see_no_free_key_while_ours_queue) {
     EXPECT_TRUE(this->theirs_->release());
 }
 
-TYPED_TEST(Neighbours, come_in_between_where_ours_poll) {
+TYPED_TEST(OtherClients, come_in_between_where_ours_poll) {
     std::stop_source enough;
     const LockOptions seldom{.wait_strategy = WaitStrategy::polling,
                              .backoff = {.min = 30s, .max = 50s}};
@@ -237,7 +237,7 @@ TYPED_TEST(Neighbours, come_in_between_where_ours_poll) {
     EXPECT_TRUE(finishes(ours));
 }
 
-TYPED_TEST(Neighbours, and_ours_exclude_each_other_at_work) {
+TYPED_TEST(OtherClients, and_ours_exclude_each_other_at_work) {
     constexpr int rounds = 60;
     const LockOptions eager{.wait_strategy = WaitStrategy::polling,
                             .local_handoffs = 1,
@@ -265,7 +265,7 @@ TYPED_TEST(Neighbours, and_ours_exclude_each_other_at_work) {
     EXPECT_FALSE(this->redis_.exists(shared_key));
 }
 
-using RedissonNest = Neighbours<Redisson>;
+using RedissonNest = OtherClients<Redisson>;
 
 TEST_F(RedissonNest, keeps_us_out_until_its_last_release) {
     ASSERT_TRUE(they_take());

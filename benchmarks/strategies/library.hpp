@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ways/way.hpp"
+#include "strategies/strategy.hpp"
 #include <redlatch/redlatch.hpp>
 
 #include <memory>

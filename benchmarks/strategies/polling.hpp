@@ -1,7 +1,7 @@
 #pragma once
 
 #include "raw_lock.hpp"
-#include "ways/way.hpp"
+#include "strategies/strategy.hpp"
 
 #include <chrono>
 #include <random>

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "ways/library.hpp"
-#include "ways/local_queue.hpp"
-#include "ways/polling.hpp"
-#include "ways/pubsub.hpp"
-#include "ways/token.hpp"
-#include "ways/way.hpp"
+#include "strategies/library.hpp"
+#include "strategies/local_queue.hpp"
+#include "strategies/polling.hpp"
+#include "strategies/pubsub.hpp"
+#include "strategies/strategy.hpp"
+#include "strategies/token.hpp"
 
 #include <memory>
 #include <vector>
@@ -17,7 +17,7 @@ std::unique_ptr<Side> make_side(const Place& place) {
     return std::make_unique<OneSide>(place);
 }
 
-inline std::vector<Way> all_ways() {
+inline std::vector<Strategy> all_strategies() {
     return {{.name = "redlatch", .side = make_side<LibrarySide<Simple>>},
             {.name = "redlatch_watchdog", .side = make_side<LibrarySide<Watchdog<Simple>>>},
             {.name = "polling", .side = make_side<SeparateSide<PollingContender>>},

@@ -1,7 +1,7 @@
 """Threads that take turns by redis-py's Lock, with the options that it has by itself and a lease.
 
 Arguments: the server's port, the key, the number of threads, the length of a section in ms, the lease in ms.
-benchmarks/harness/neighbour_crowd.hpp tells what is read and written.
+benchmarks/harness/other_client_crowd.hpp tells what is read and written.
 """
 
 import sys

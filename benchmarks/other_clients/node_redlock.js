@@ -4,7 +4,7 @@
 // number of tries, which has no limit.
 //
 // Arguments: the server's port, the key, the number of tasks, the length of a section in ms, the lease in
-// ms. benchmarks/harness/neighbour_crowd.hpp tells what is read and written.
+// ms. benchmarks/harness/other_client_crowd.hpp tells what is read and written.
 
 const readline = require('readline');
 const timers = require('timers/promises');

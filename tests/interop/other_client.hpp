@@ -14,18 +14,18 @@ inline const std::string shared_key = "job";
 /// A lock client that is not ours, on `shared_key`. One hold and one thread at a time.
 ///
 /// All throw std::runtime_error when their process or its server fails.
-class Neighbour {
+class OtherClient {
 public:
-    Neighbour() = default;
-    Neighbour(const Neighbour&) = delete;
-    Neighbour& operator=(const Neighbour&) = delete;
-    virtual ~Neighbour() = default;
+    OtherClient() = default;
+    OtherClient(const OtherClient&) = delete;
+    OtherClient& operator=(const OtherClient&) = delete;
+    virtual ~OtherClient() = default;
 
     /// Whether it has the lock before `wait` is over; tries once for a wait of zero. It asks every
     /// few milliseconds.
     virtual bool acquire(std::chrono::milliseconds wait, std::chrono::milliseconds lease) = 0;
 
-    /// Whether the hold was its own: asked of the server, whatever the neighbour believes.
+    /// Whether the hold was its own: asked of the server, whatever it believes.
     virtual bool extend(std::chrono::milliseconds lease) = 0;
     virtual bool release() = 0;
 
@@ -34,13 +34,13 @@ public:
 };
 
 /// redis-py's Lock, in a process of its own. Throws `Absent`.
-[[nodiscard]] std::unique_ptr<Neighbour> redis_py(const RedisServer& server);
+[[nodiscard]] std::unique_ptr<OtherClient> redis_py(const RedisServer& server);
 
 /// node-redlock on ioredis, in a process of its own. Throws `Absent`.
-[[nodiscard]] std::unique_ptr<Neighbour> node_redlock(const RedisServer& server);
+[[nodiscard]] std::unique_ptr<OtherClient> node_redlock(const RedisServer& server);
 
 /// What Redisson's locks do to the server, by hand: RLock's scripts, and the pauses of RSpinLock, which
 /// keeps the same hash and asks again instead of listening. Nests.
-[[nodiscard]] std::unique_ptr<Neighbour> redisson(const RedisServer& server);
+[[nodiscard]] std::unique_ptr<OtherClient> redisson(const RedisServer& server);
 
 }  // namespace redlatch::test

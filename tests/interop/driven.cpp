@@ -1,4 +1,4 @@
-#include "neighbour.hpp"
+#include "other_client.hpp"
 #include "support/foreign_program.hpp"
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace redlatch::test {
 namespace {
 
 /// One whose program does what it is told by a line, and answers with one.
-class Driven final : public Neighbour {
+class Driven final : public OtherClient {
 public:
     Driven(const ForeignProgram& program, const RedisServer& server)
         : process_{start(program, {server.socket_path(), shared_key})} {}
@@ -37,13 +37,13 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Neighbour> redis_py(const RedisServer& server) {
-    const auto program = python_program(REDLATCH_NEIGHBOURS "/redis_py.py");
+std::unique_ptr<OtherClient> redis_py(const RedisServer& server) {
+    const auto program = python_program(REDLATCH_INTEROP "/redis_py.py");
     return std::make_unique<Driven>(program, server);
 }
 
-std::unique_ptr<Neighbour> node_redlock(const RedisServer& server) {
-    const auto program = node_program(REDLATCH_NEIGHBOURS "/node_redlock.js");
+std::unique_ptr<OtherClient> node_redlock(const RedisServer& server) {
+    const auto program = node_program(REDLATCH_INTEROP "/node_redlock.js");
     return std::make_unique<Driven>(program, server);
 }
 

@@ -40,8 +40,8 @@ public:
     virtual std::unique_ptr<Contender> contender(unsigned seed) = 0;
 };
 
-/// One of the ways to make threads of several processes take turns.
-struct Way {
+/// How threads of several processes take turns.
+struct Strategy {
     std::string name;
 
     /// Called in each process, before it has threads.
@@ -68,7 +68,7 @@ private:
     Place place_;
 };
 
-/// Ways that wait in the server wait at most this long before they say that they are stuck.
+/// Strategies that wait in the server wait at most this long before they say that they are stuck.
 inline constexpr std::chrono::seconds raw_patience{60};
 
 /// As long as redlatch's own.

@@ -1,6 +1,6 @@
 'use strict';
 
-// node-redlock on ioredis, told what to do by lines on standard input: see neighbour.hpp.
+// node-redlock on ioredis, told what to do by lines on standard input: see other_client.hpp.
 //
 // Arguments: the server's Unix socket, the lock's key. Answers "yes" or "no", and the end of the process
 // to anything unexpected.
@@ -40,7 +40,7 @@ async function succeeds(operation) {
     }
 }
 
-class Neighbour {
+class OtherClient {
     constructor(redis, key) {
         this.redis = redis;
         this.key = key;
@@ -87,11 +87,11 @@ async function main(socket, key) {
     const redis = new Redis({ path: socket, maxRetriesPerRequest: 0 });
     redis.on('error', (error) => { throw error; });
     await redis.ping();
-    const neighbour = new Neighbour(redis, key);
+    const client = new OtherClient(redis, key);
     console.log('ready');
     for await (const line of readline.createInterface({ input: process.stdin })) {
         const [action, ...numbers] = line.split(' ');
-        console.log(await neighbour[action](...numbers.map(Number)) ? 'yes' : 'no');
+        console.log(await client[action](...numbers.map(Number)) ? 'yes' : 'no');
     }
     redis.disconnect();
 }

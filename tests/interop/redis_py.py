@@ -1,4 +1,4 @@
-"""redis-py's Lock, told what to do by lines on standard input: see neighbour.hpp.
+"""redis-py's Lock, told what to do by lines on standard input: see other_client.hpp.
 
 Arguments: the server's Unix socket, the lock's key. Answers "yes" or "no", and the end of the process to
 anything unexpected.
@@ -17,7 +17,7 @@ except ImportError:
 PAUSE = 0.005
 
 
-class Neighbour:
+class OtherClient:
     def __init__(self, socket, key):
         self.redis = redis.Redis(unix_socket_path=socket)
         self.redis.ping()
@@ -61,11 +61,11 @@ class Neighbour:
 
 
 def main(socket, key):
-    neighbour = Neighbour(socket, key)
+    client = OtherClient(socket, key)
     print("ready", flush=True)
     for line in sys.stdin:
         action, *numbers = line.split()
-        done = getattr(neighbour, action)(*map(int, numbers))
+        done = getattr(client, action)(*map(int, numbers))
         print("yes" if done else "no", flush=True)
 
 

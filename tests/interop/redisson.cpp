@@ -1,4 +1,4 @@
-#include "neighbour.hpp"
+#include "other_client.hpp"
 #include "support/overlap_detector.hpp"
 #include "support/raw_redis.hpp"
 #include "support/wait.hpp"
@@ -40,7 +40,7 @@ constexpr const char* give_back = R"(
     return 1
 )";
 
-class Redisson final : public Neighbour {
+class Redisson final : public OtherClient {
 public:
     explicit Redisson(const RedisServer& server) : server_(server), redis_(server) {}
 
@@ -78,7 +78,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Neighbour> redisson(const RedisServer& server) {
+std::unique_ptr<OtherClient> redisson(const RedisServer& server) {
     return std::make_unique<Redisson>(server);
 }
 

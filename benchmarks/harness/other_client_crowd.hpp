@@ -38,10 +38,10 @@ inline bool overlap(std::vector<Passage> passages) {
 /// all of its threads have had the lock once, begins at a line, and ends at another: with a line
 /// for each turn after the first (the thread's number, and when it asked, entered and left in
 /// nanoseconds), and "end". All throws std::runtime_error if a process does not.
-class NeighbourCrowd {
+class OtherClientCrowd {
 public:
-    NeighbourCrowd(const test::ForeignProgram& program, int processes, int threads,
-                   const std::vector<std::string>& arguments)
+    OtherClientCrowd(const test::ForeignProgram& program, int processes, int threads,
+                     const std::vector<std::string>& arguments)
         : threads_(static_cast<std::size_t>(threads)) {
         for (int i = 0; i < processes; ++i) processes_.push_back(start(program, arguments));
         for (test::ChildProcess& process : processes_) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "raw_connection.hpp"
-#include "ways/way.hpp"
+#include "strategies/strategy.hpp"
 
 #include <chrono>
 #include <stdexcept>

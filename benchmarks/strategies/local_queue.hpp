@@ -1,7 +1,7 @@
 #pragma once
 
-#include "ways/token.hpp"
-#include "ways/way.hpp"
+#include "strategies/strategy.hpp"
+#include "strategies/token.hpp"
 
 #include <atomic>
 #include <chrono>
