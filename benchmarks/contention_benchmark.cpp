@@ -5,6 +5,7 @@
 #include "harness/command_meter.hpp"
 #include "harness/crowd.hpp"
 #include "harness/exclusion.hpp"
+#include "harness/far_network.hpp"
 #include "harness/leftovers.hpp"
 #include "harness/other_client_crowd.hpp"
 #include "harness/report.hpp"
@@ -27,6 +28,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -45,7 +47,8 @@ struct Shape {
     int threads;  ///< of each process
     constexpr int all() const { return processes * threads; }
 };
-constexpr std::array shapes{Shape{"1x16", 1, 16}, Shape{"3x4", 3, 4}, Shape{"8x1", 8, 1}};
+constexpr std::array shapes{Shape{"1x16", 1, 16}, Shape{"3x4", 3, 4}, Shape{"2x1", 2, 1},
+                            Shape{"8x1", 8, 1}};
 static_assert(std::all_of(shapes.begin(), shapes.end(),
                           [](const Shape& shape) { return shape.all() <= most_threads; }));
 
@@ -161,8 +164,9 @@ std::string row_name(const Shape& shape, const Section& section, const std::stri
 /// Threads of this program.
 class OwnCrowd {
 public:
-    OwnCrowd(const Shape& shape, const Section& section, Strategy strategy)
-        : shape_(shape), section_(section), strategy_(std::move(strategy)) {}
+    /// `uri`: how the strategy reaches the server.
+    OwnCrowd(const Shape& shape, const Section& section, Strategy strategy, std::string uri)
+        : shape_(shape), section_(section), strategy_(std::move(strategy)), uri_(std::move(uri)) {}
 
     Sample operator()(test::RedisServer& server, Seconds time) const {
         test::RawRedis redis{server};
@@ -170,7 +174,7 @@ public:
         strategy_.set_up(redis, key);
         CommandMeter meter{server};
         Crowd crowd{shape_.processes, field->line,
-                    [&](int process) { run_process(process, server.tcp_uri(), *field); }};
+                    [&](int process) { run_process(process, *field); }};
         const Window window = watch(crowd, *field, meter, time);
         Sample sample{.figures = {}, .error = end(crowd, *field, redis)};
         if (!sample.error.empty()) return sample;
@@ -181,8 +185,8 @@ public:
     }
 
 private:
-    void run_process(int process, const std::string& uri, Field& field) const {
-        const auto side = strategy_.side({.uri = uri, .key = key});
+    void run_process(int process, Field& field) const {
+        const auto side = strategy_.side({.uri = uri_, .key = key});
         run_threads(shape_.threads, field.line, [&](int thread) {
             const int number = process * shape_.threads + thread;
             const auto lock = side->contender(static_cast<unsigned>(number) + 1);
@@ -230,6 +234,7 @@ private:
     Shape shape_;
     Section section_;
     Strategy strategy_;
+    std::string uri_;
 };
 
 /// Threads of other programs.
@@ -326,12 +331,12 @@ void compare(const std::vector<Row>& rows, const Arguments& arguments, test::Red
     }
 }
 
-std::vector<Row> all_rows(const Shape& shape, const Section& section,
+std::vector<Row> all_rows(const Shape& shape, const Section& section, const std::string& uri,
                           const std::vector<OtherClient>& clients) {
     std::vector<Row> rows;
     for (const Strategy& strategy : all_strategies()) {
         rows.push_back(
-            {row_name(shape, section, strategy.name), OwnCrowd{shape, section, strategy}});
+            {row_name(shape, section, strategy.name), OwnCrowd{shape, section, strategy, uri}});
     }
     for (const auto& [name, program] : clients) {
         rows.push_back({row_name(shape, section, name), ForeignCrowd{shape, section, program}});
@@ -357,11 +362,15 @@ std::vector<OtherClient> present_clients(const test::RedisServer& server) {
 int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
     check_command_meter(server);
-    const std::vector<OtherClient> clients = present_clients(server);
+    std::optional<FarNetwork> network;
+    if (arguments.round_trip.count() > 0) network.emplace(server.tcp_uri(), arguments.round_trip);
+    const std::string uri = network ? network->uri(0) : server.tcp_uri();
+    // Programs of their own take a port.
+    const auto clients = network ? std::vector<OtherClient>{} : present_clients(server);
     Report report{"contention_benchmark", columns, arguments.json};
     for (const Shape& shape : shapes) {
         for (const Section& section : sections) {
-            std::vector<Row> rows = all_rows(shape, section, clients);
+            std::vector<Row> rows = all_rows(shape, section, uri, clients);
             std::erase_if(rows, [&](const Row& row) { return !arguments.wants(row.name); });
             compare(rows, arguments, server, report);
         }

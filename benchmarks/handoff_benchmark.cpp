@@ -4,6 +4,7 @@
 #include "harness/arguments.hpp"
 #include "harness/crowd.hpp"
 #include "harness/exclusion.hpp"
+#include "harness/far_network.hpp"
 #include "harness/leftovers.hpp"
 #include "harness/report.hpp"
 #include "harness/shared_memory.hpp"
@@ -22,6 +23,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -108,12 +110,14 @@ struct Sample {
     std::string error;
 };
 
-Sample measure(const Strategy& strategy, test::RedisServer& server, Seconds time, unsigned seed) {
+/// `uri`: how the strategy reaches the server.
+Sample measure(const Strategy& strategy, test::RedisServer& server, const std::string& uri,
+               Seconds time, unsigned seed) {
     test::RawRedis redis{server};
     const SharedMemory<Table> table;
     strategy.set_up(redis, key);
     Crowd crowd{2, table->line, [&](int process) {
-                    const auto side = strategy.side({.uri = server.tcp_uri(), .key = key});
+                    const auto side = strategy.side({.uri = uri, .key = key});
                     const auto number = static_cast<unsigned>(process);
                     const auto lock = side->contender(seed + number);
                     Player{*lock, *table, seed + number}.play(process == 0);
@@ -176,11 +180,14 @@ void print(const Series& series, const Series& base, Report& report) {
 
 int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
+    std::optional<FarNetwork> network;
+    if (arguments.round_trip.count() > 0) network.emplace(server.tcp_uri(), arguments.round_trip);
+    const std::string uri = network ? network->uri(0) : server.tcp_uri();
     std::vector<Series> all = wanted_series(arguments);
     for (int round = 0; round < arguments.rounds; ++round) {
         for (Series& series : all) {
             const auto seed = static_cast<unsigned>(2 * round) + 1;
-            Sample sample = measure(series.strategy, server, arguments.seconds, seed);
+            Sample sample = measure(series.strategy, server, uri, arguments.seconds, seed);
             if (!sample.error.empty()) series.error = sample.error;
             series.of_round.push_back(median(sample.ms));
             series.ms.insert(series.ms.end(), sample.ms.begin(), sample.ms.end());

@@ -2,6 +2,7 @@
 
 #include "harness/statistics.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -17,9 +18,10 @@ namespace redlatch::bench {
 struct Arguments {
     Seconds seconds{10};  ///< how long one row measures in each round
     int rounds = 1;
-    int attempts = 100;    ///< of each thread, where the work is fixed instead of the time
-    std::string filter{};  ///< rows whose names contain it
-    std::string json{};    ///< a file for the figures
+    int attempts = 100;  ///< of each thread, where the work is fixed instead of the time
+    std::chrono::milliseconds round_trip{0};  ///< how far away the server is made to look
+    std::string filter{};                     ///< rows whose names contain it
+    std::string json{};                       ///< a file for the figures
 
     bool wants(std::string_view row) const { return row.find(filter) != std::string_view::npos; }
 };
@@ -30,6 +32,10 @@ inline Arguments read_arguments(int argc, char** argv, Arguments result) {
         {"--seconds", [&](const std::string& text) { result.seconds = Seconds{std::stod(text)}; }},
         {"--rounds", [&](const std::string& text) { result.rounds = std::stoi(text); }},
         {"--attempts", [&](const std::string& text) { result.attempts = std::stoi(text); }},
+        {"--round-trip-ms",
+         [&](const std::string& text) {
+             result.round_trip = std::chrono::milliseconds{std::stoi(text)};
+         }},
         {"--filter", [&](const std::string& text) { result.filter = text; }},
         {"--json", [&](const std::string& text) { result.json = text; }}};
     try {
@@ -41,8 +47,9 @@ inline Arguments read_arguments(int argc, char** argv, Arguments result) {
             if (equals == std::string::npos && ++i == argc) throw std::invalid_argument{word};
             reader->second(equals == std::string::npos ? argv[i] : word.substr(equals + 1));
         }
-        if (result.seconds <= Seconds{0} || result.rounds < 1 || result.attempts < 1) {
-            throw std::invalid_argument{"a number that is not positive"};
+        if (result.seconds <= Seconds{0} || result.rounds < 1 || result.attempts < 1 ||
+            result.round_trip.count() < 0) {
+            throw std::invalid_argument{"a number that is too small"};
         }
     } catch (const std::exception& e) {
         std::fprintf(stderr, "not understood: %s\nusage: %s", e.what(), argv[0]);
