@@ -129,6 +129,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/quorum_route.hpp
     include/redlatch/service/engine.hpp
     include/redlatch/service/client_setup.hpp
+    include/redlatch/service/topology_builder.hpp
     include/redlatch/service/session.hpp
     include/redlatch/service/shared_client.hpp
     include/redlatch/client.hpp

@@ -2,7 +2,6 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
-#include <redlatch/net/own_connection.hpp>
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
@@ -19,10 +18,8 @@
 #include <redlatch/service/sentinel_watch.hpp>
 #include <redlatch/service/subscriptions.hpp>
 #include <redlatch/service/token_source.hpp>
-#include <redlatch/topology/cluster.hpp>
-#include <redlatch/topology/quorum.hpp>
+#include <redlatch/service/topology_builder.hpp>
 #include <redlatch/topology/sentinel.hpp>
-#include <redlatch/topology/single_master.hpp>
 
 #include <unistd.h>
 
@@ -207,63 +204,23 @@ public:
 private:
     std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
-        NodeUse use{command_timeout_, options.max_connections, options.busy_wait};
-        if (setup.masters() == 1) {  // several know no order anyway
-            use.on_keys_denied = [this](const std::string& node) { tell_unordered(node); };
-        }
-        const auto on_reconnect = [this](const std::string& node) { events_.reconnected(node); };
-        const auto on_move = [this] {
-            subscriptions_.reconnect();
-            engine_.master_moved();
-        };
-        if (setup.is(UriParts::Kind::cluster)) {
-            const UriParts& uri = setup.uris.front();
-            return std::make_unique<Cluster>(
-                uri.hosts, uri, dial_options(options), use, on_reconnect, on_move,
-                [this](Node& node) { subscriptions_.reconnect(node); });
-        }
-        auto dialers = make_dialers(setup);
-        if (dialers.size() > 1) {
-            const Quorum::Terms terms{std::min(options.node_timeout, command_timeout_),
-                                      options.longest_lease};
-            return std::make_unique<Quorum>(std::move(dialers), use, terms, on_reconnect,
-                                            [this](Node& node) { reply_drainer_.watch(node); });
-        }
-        auto dialer = std::move(dialers.front());
-        dialer->on_move(on_move);
-        return std::make_unique<SingleMaster>(std::move(dialer), use, on_reconnect);
-    }
-
-    DialOptions dial_options(const ClientOptions& options) {
-        return {tokens_.client_name(),
-                options.connect_timeout,
-                options.tls,
-                examination(),
-                resolver_,
-                log_in_};
-    }
-
-    std::vector<std::unique_ptr<Dialer>> make_dialers(const ClientSetup& setup) {
-        const ClientOptions& options = setup.options;
-        std::vector<std::unique_ptr<Dialer>> dialers;
-        for (const UriParts& uri : setup.uris) dialers.push_back(make_dialer(uri, options));
-        for (const ConnectionFactory& factory : options.factories) {
-            dialers.push_back(
-                std::make_unique<OwnDialer>(factory, options.connect_timeout, examination()));
-        }
-        return dialers;
-    }
-
-    std::unique_ptr<Dialer> make_dialer(const UriParts& uri, const ClientOptions& options) {
-        DialOptions dial = dial_options(options);
-        if (uri.kind == UriParts::Kind::sentinel) {
-            auto dialer =
-                std::make_unique<SentinelDialer>(uri.hosts, uri.service, uri, std::move(dial));
-            dialer->on_found([this] { sentinel_watch_->start(); });
-            sentinels_ = dialer.get();
-            return dialer;
-        }
-        return std::make_unique<DirectDialer>(uri, std::move(dial));
+        TopologyBuilder builder{
+            setup,
+            {tokens_.client_name(), options.connect_timeout, options.tls, examination(), resolver_,
+             log_in_},
+            {.reconnected = [this](const std::string& node) { events_.reconnected(node); },
+             .keys_denied = [this](const std::string& node) { tell_unordered(node); },
+             .master_moved =
+                 [this] {
+                     subscriptions_.reconnect();
+                     engine_.master_moved();
+                 },
+             .node_left = [this](Node& node) { subscriptions_.reconnect(node); },
+             .owes_answer = [this](Node& node) { reply_drainer_.watch(node); },
+             .sentinels_found = [this] { sentinel_watch_->start(); }}};
+        auto topology = builder.build();
+        sentinels_ = builder.sentinels();
+        return topology;
     }
 
     /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
