@@ -5,6 +5,8 @@
 #include <redlatch/lock_set.hpp>
 
 #include <atomic>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -307,6 +309,40 @@ TEST_F(LocksAsOne, leave_no_tombstone_where_their_client_is_closed_meanwhile) {
     for (auto& one : waiting) EXPECT_EQ(one.get(), Errc::cancelled);
     EXPECT_TRUE(eventually([&] { return redis_.keys() == std::vector<std::string>{"b"}; }))
         << "nobody has had the others";
+}
+
+/// A set whose client is gone while somebody who was told of its loss takes his time.
+class LocksOfAClosedClient : public LockTest {
+protected:
+    LocksOfAClosedClient() {
+        brief_.reset();
+        told_.get_future().wait();
+    }
+
+    template <class Call>
+    void expect_end_of(Call call) {
+        const auto done = std::async(std::launch::async, std::move(call));
+        EXPECT_EQ(done.wait_for(20s), std::future_status::ready);
+        go_on_.set_value();
+    }
+
+    std::optional<Client> brief_{std::in_place,
+                                 ClientOptions{.uris = {server_.uri()}, .command_timeout = 100ms}};
+    std::optional<HeldSet> held_{LockSet<Simple>{*brief_, {"a", "b"}}.acquire().value()};
+    std::promise<void> told_;
+    std::promise<void> go_on_;
+    std::stop_callback<std::function<void()>> hangs_{held_->lost(), [this] {
+                                                         told_.set_value();
+                                                         go_on_.get_future().wait();
+                                                     }};
+};
+
+TEST_F(LocksOfAClosedClient, are_released_though_a_callback_hangs) {
+    expect_end_of([this] { EXPECT_EQ(held_->release().value(), Release::expired); });
+}
+
+TEST_F(LocksOfAClosedClient, are_destroyed_though_a_callback_hangs) {
+    expect_end_of([this] { held_.reset(); });
 }
 
 TEST_F(LocksAsOne, hear_a_stop_while_the_first_are_given_a_full_lease) {

@@ -118,9 +118,9 @@ public:
         return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     }
 
-    /// Destroys it on a callback thread, as that may wait for somebody's callback.
+    /// Destroys it where losses are told, as that may wait for somebody who hears of one; also after `close`.
     void destroy_later(std::shared_ptr<void> object) {
-        notifier_.post([object = std::move(object)] {});
+        notifier_.post_loss([object = std::move(object)] {});
     }
 
     /// From now on tells of a loss by the time validity ends, whatever the server does.
