@@ -232,6 +232,15 @@ TEST_F(LocksAsOne, are_renewed_also_where_they_nest_in_what_is_not) {
     EXPECT_TRUE(stays([&] { return held->held(); }, 900ms));
 }
 
+TEST_F(LocksAsOne, end_by_max_hold_also_where_they_nest_in_what_is_not_renewed) {
+    Lock<Reentrant> a{client_, "a", {.lease = 500ms}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 500ms, .max_hold = 1500ms}};
+    const Held outer = a.acquire().value();
+    const auto held = set.acquire();
+    ASSERT_TRUE(held.has_value());
+    EXPECT_TRUE(fires(outer.lost()));
+}
+
 TEST_F(LocksAsOne, are_a_deadlock_where_their_thread_holds_one_already) {
     Lock<Simple> b{client_, "b"};
     LockSet<Simple> set{client_, {"a", "b"}};

@@ -217,6 +217,18 @@ TEST_F(WatchdogLock, max_hold_of_a_nested_hold_ends_the_renewal_of_an_unwatched_
     EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
 }
 
+TEST_F(WatchdogLock, max_hold_of_a_nested_hold_counts_when_a_longer_one_has_ended) {
+    Lock<Reentrant> plain{client_, "job", {.lease = 500ms}};
+    Lock<Watchdog<Reentrant>> longer{client_, "job", {.lease = 500ms}};
+    Lock<Watchdog<Reentrant>> shorter{client_, "job", {.lease = 500ms, .max_hold = 1500ms}};
+    Held outer = plain.acquire().value();
+    Held first = longer.acquire().value();
+    Held second = shorter.acquire().value();
+    EXPECT_EQ(first.release().value(), Release::still_held);
+    EXPECT_TRUE(fires(outer.lost()));
+    EXPECT_FALSE(second.held());
+}
+
 TEST_F(WatchdogLock, goes_on_when_the_outer_hold_of_a_nest_ends_first) {
     constexpr auto lease = 500ms;
     Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = lease}};

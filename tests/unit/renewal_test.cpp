@@ -441,10 +441,11 @@ TEST_F(WatchedHold, whose_validity_ends_before_there_is_a_connection_is_not_sent
 }
 
 TEST_F(WatchedHold, is_renewed_for_as_long_as_the_longest_of_its_nest_wants) {
-    const auto hold = watched({.lease = 3s});
-    machine_.disarm(*hold);
-    machine_.arm(hold, start_, start_ + 4s);
-    machine_.arm(hold, start_, start_ + 2s);
+    const auto hold = taken({.lease = 3s});
+    machine_.enlist(*hold);
+    machine_.enlist(*hold);
+    machine_.arm(hold, start_, {1, start_ + 4s});
+    machine_.arm(hold, start_, {2, start_ + 2s});
     now_ = start_ + 1500ms;
     const Command sent = command();
     EXPECT_EQ(sent.lease(), Lease{2500ms});
@@ -454,7 +455,21 @@ TEST_F(WatchedHold, is_renewed_for_as_long_as_the_longest_of_its_nest_wants) {
     machine_.dismiss(*hold);
     machine_.enlist(*hold);
     machine_.arm(hold, now_);
-    EXPECT_EQ(hold->renewed_until, TimePoint::max()) << "of a later one alone";
+    EXPECT_EQ(hold->renewed_until(), TimePoint::max()) << "of a later one alone";
+}
+
+TEST_F(WatchedHold, is_renewed_for_as_long_as_one_of_those_left_wants) {
+    const auto hold = taken({.lease = 3s});
+    for (int i = 0; i < 3; ++i) machine_.enlist(*hold);
+    machine_.arm(hold, start_, {1, start_ + 1h});
+    machine_.arm(hold, start_, {2, start_ + 4s});
+    machine_.arm(hold, start_);
+    EXPECT_EQ(hold->renewed_until(), TimePoint::max()) << "the third has no end";
+    machine_.dismiss_one(*hold, 3);
+    EXPECT_EQ(hold->renewed_until(), start_ + 1h);
+    machine_.dismiss_one(*hold, 1);
+    now_ = start_ + 1500ms;
+    EXPECT_EQ(command().lease(), Lease{2500ms});
 }
 
 TEST_F(WatchedHold, asks_for_no_more_than_max_hold_leaves) {
@@ -482,9 +497,9 @@ TEST_F(WatchedHold, is_renewed_for_as_long_as_one_acquisition_wants_it) {
     machine_.enlist(*hold);
     machine_.enlist(*hold);
     machine_.arm(hold, start_);
-    machine_.dismiss_one(*hold);
+    machine_.dismiss_one(*hold, 1);
     answer(command(), 1);
-    machine_.dismiss_one(*hold);
+    machine_.dismiss_one(*hold, 2);
     EXPECT_EQ(hold.use_count(), 1 + 1) << "only what it has just said still has it";
     now_ = start_ + 2s;
     EXPECT_TRUE(nothing_to_send());

@@ -65,16 +65,16 @@ TEST_F(RenewalOfANest, goes_on_for_an_acquisition_that_was_announced_before_the_
     ASSERT_TRUE(renewal_.enlist(*hold_));
     renewal_.arm(hold_, Clock::now());
     ASSERT_TRUE(renewal_.enlist(*hold_)) << "by one thread";
-    renewal_.dismiss_one(*hold_);    // by another, which has ended the first
-    renewal_.arm(hold_, long_ago_);  // by the one thread again
+    renewal_.dismiss_one(*hold_, 1);  // by another, which has ended the first
+    renewal_.arm(hold_, long_ago_);   // by the one thread again
     EXPECT_TRUE(asks(1));
 }
 
 TEST_F(RenewalOfANest, ends_with_the_last_acquisition_that_wants_it) {
     ASSERT_TRUE(renewal_.enlist(*hold_));
     ASSERT_TRUE(renewal_.enlist(*hold_));
-    renewal_.dismiss_one(*hold_);
-    renewal_.dismiss_one(*hold_);
+    renewal_.dismiss_one(*hold_, 1);
+    renewal_.dismiss_one(*hold_, 2);
     renewal_.arm(hold_, long_ago_);
     // The thread takes what is due in order: this comes behind it.
     ASSERT_TRUE(renewal_.clean_up(taken_hold({.token = "another"}), {.at_once = true}));
@@ -88,7 +88,7 @@ TEST_F(RenewalOfANest, ends_with_the_hold_however_many_want_it) {
     renewal_.arm(hold_, Clock::now());
     renewal_.dismiss(*hold_);
     EXPECT_EQ(hold_.use_count(), 1);
-    renewal_.dismiss_one(*hold_);  // of a thread that is late
+    renewal_.dismiss_one(*hold_, 1);  // of a thread that is late
     ASSERT_TRUE(renewal_.enlist(*hold_));
     renewal_.arm(hold_, long_ago_);
     EXPECT_TRUE(asks(1)) << "nothing is owed";

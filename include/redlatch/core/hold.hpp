@@ -45,6 +45,12 @@ struct Acquisition {
     bool reads = false;  ///< of a shared lock: for reading
 };
 
+/// An acquisition that wants its hold to be renewed only until then (`max_hold`).
+struct RenewalEnd {
+    std::uint64_t acquisition = 0;
+    TimePoint time = TimePoint::max();
+};
+
 /// How much of a lock with claims an acquisition takes.
 struct ClaimTerms {
     static constexpr std::int64_t reader = 1;
@@ -227,10 +233,19 @@ public:
         return {.acquire = open_tries.may_be_carried_out(), .extend = may_be_prolonged};
     }
 
-    // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed, whether it is, and until when.
+    // Guarded by the renewal's mutex: how many of its acquisitions want it to be renewed, which of them not for
+    // ever, and whether it is.
     std::size_t watchers = 0;
+    std::vector<RenewalEnd> renewal_ends;
     bool is_renewed = false;
-    TimePoint renewed_until = TimePoint::max();
+
+    /// Likewise: until when the one that wants it for longest does.
+    TimePoint renewed_until() const noexcept {
+        if (watchers > renewal_ends.size()) return TimePoint::max();
+        TimePoint last = TimePoint::min();
+        for (const RenewalEnd& end : renewal_ends) last = std::max(last, end.time);
+        return last;
+    }
 
     /// Of its beginning and its end.
     EventPair events;

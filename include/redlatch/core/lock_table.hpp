@@ -361,6 +361,7 @@ public:
         Kind kind = Kind::nothing;
         std::shared_ptr<Hold> hold{};
         std::uint64_t count = 0;    ///< where nested: how many are left
+        std::uint64_t id = 0;       ///< where nested: of the acquisition that ended
         bool watched = false;       ///< where nested: the acquisition that ended was
         bool downgrades = false;    ///< where nested: only reading is left of what was writing
         bool can_hand_off = false;  ///< where last: a waiter here would be next on equal terms
@@ -719,6 +720,7 @@ private:
         Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
         if (!hold->nest.empty()) {
             ending.kind = Ending::Kind::nested;
+            ending.id = ended.id;
             ending.watched = ended.watched;
             const auto reads = [](const Acquisition& acquisition) { return acquisition.reads; };
             ending.downgrades = !ended.reads && !hold->reads() &&

@@ -137,10 +137,11 @@ public:
     /// it cannot be had and then not renewed.
     void enlist(Hold& hold) { ++hold.watchers; }
 
-    /// From now on renews a hold that was confirmed by a command sent at `sent`, but for no longer than `until`.
-    void arm(std::shared_ptr<Hold> hold, TimePoint sent, TimePoint until = TimePoint::max()) {
+    /// From now on renews a hold that was confirmed by a command sent at `sent`. `end`: of the acquisition that wants
+    /// it; one that has said none wants it for as long as it lasts.
+    void arm(std::shared_ptr<Hold> hold, TimePoint sent, const RenewalEnd& end = {}) {
         if (hold->watchers == 0) return;
-        hold->renewed_until = hold->is_renewed ? std::max(hold->renewed_until, until) : until;
+        if (end.time != TimePoint::max()) hold->renewal_ends.push_back(end);
         // That command may have asked for less than the lease, which runs since an earlier one.
         const TimePoint since = std::min(sent, hold->refreshed_at());
         const TimePoint due = renewal_due(since, hold->terms().lease);
@@ -155,8 +156,11 @@ public:
     }
 
     /// One of the acquisitions that `enlist` has announced is over.
-    void dismiss_one(Hold& hold) {
+    void dismiss_one(Hold& hold, std::uint64_t acquisition) {
         if (hold.watchers > 0) --hold.watchers;
+        std::erase_if(hold.renewal_ends, [acquisition](const RenewalEnd& end) {
+            return end.acquisition == acquisition;
+        });
         if (hold.watchers == 0) disarm(hold);
     }
 
@@ -164,6 +168,7 @@ public:
     /// script finds the token gone, and the answer finds the hold no longer held.
     void dismiss(Hold& hold) {
         hold.watchers = 0;
+        hold.renewal_ends.clear();
         disarm(hold);
     }
 
@@ -313,7 +318,7 @@ private:
 
     private:
         bool prepare(TimePoint now) override {
-            const TimePoint last_end = std::min(hold_->last_end(), hold_->renewed_until);
+            const TimePoint last_end = std::min(hold_->last_end(), hold_->renewed_until());
             lease_ = renewal_lease(lease_, now, last_end);
             return hold_->valid(now) && lease_ > Lease{Clock::duration::zero()};
         }

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -62,13 +63,15 @@ public:
         renewal_.enlist(hold);
         return start();
     }
-    void arm(std::shared_ptr<Hold> hold, TimePoint sent, TimePoint until = TimePoint::max()) {
+    void arm(std::shared_ptr<Hold> hold, TimePoint sent, const RenewalEnd& end = {}) {
         const auto lock = thread_.lock();
-        renewal_.arm(std::move(hold), sent, until);
+        renewal_.arm(std::move(hold), sent, end);
         wake_in_time();
     }
     void disarm(Hold& hold) { renewal()->disarm(hold); }
-    void dismiss_one(Hold& hold) { renewal()->dismiss_one(hold); }
+    void dismiss_one(Hold& hold, std::uint64_t acquisition) {
+        renewal()->dismiss_one(hold, acquisition);
+    }
     void dismiss(Hold& hold) { renewal()->dismiss(hold); }
 
     /// False where the client has closed.

@@ -84,7 +84,7 @@ protected:
         for (; watched_ < refs_.size(); ++watched_) {
             const auto& hold = refs_[watched_].hold;
             any_stop_->add(lost_token(*session_, hold));
-            if (!hold->terms().traits.watched) {
+            if (!are_watched()) {
                 hold->renewed_by_watchdog = true;
                 // Without a thread to be had it is not renewed, and its validity ends.
                 if (!session_->renewal().enlist(*hold)) continue;
@@ -126,6 +126,9 @@ private:
                               Clock::now()};
     }
 
+    /// Whether each of them sees to its own renewal.
+    bool are_watched() const { return specs_->front().traits.watched; }
+
     bool is_stopped(const std::stop_token& stop) const {
         return stop.stop_requested() || session_->is_closed();
     }
@@ -133,7 +136,7 @@ private:
     void end_watch() {
         for (std::size_t i = 0; i < watched_; ++i) {
             const auto& hold = refs_[i].hold;
-            if (!hold->terms().traits.watched) session_->renewal().dismiss_one(*hold);
+            if (!are_watched()) session_->renewal().dismiss_one(*hold, refs_[i].id);
         }
         watched_ = 0;
         any_stop_.reset();

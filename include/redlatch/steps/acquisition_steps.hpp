@@ -290,10 +290,10 @@ protected:
     }
 
     /// For a nested acquisition. A hold that is watched itself has its own end.
-    TimePoint end_of_renewal() const {
-        if (hold_->terms().traits.watched) return TimePoint::max();
-        return saturating_add(Clock::now(),
-                              saturating_cast<Clock::duration>(spec_->options.max_hold));
+    RenewalEnd end_of_renewal() const {
+        if (hold_->terms().traits.watched) return {};
+        const auto length = saturating_cast<Clock::duration>(spec_->options.max_hold);
+        return {acquisition_.id, saturating_add(Clock::now(), length)};
     }
 
     /// Ends an acquisition that nobody gets.

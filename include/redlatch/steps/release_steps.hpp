@@ -41,6 +41,7 @@ protected:
     void look_at(const LockTable::Ending& ending) {
         using Kind = LockTable::Ending::Kind;
         hold_ = ending.hold;
+        ended_ = ending.id;
         ends_hold_ = ending.kind == Kind::last || ending.kind == Kind::handed;
         // Another one has taken its place before anybody saw that it is over.
         if (ending.kind == Kind::past && hold_->in(Phase::held)) session_->declare_lost(hold_);
@@ -59,7 +60,7 @@ protected:
         if (stop.whole_hold) {
             session_->dismiss(*hold_);
         } else {
-            session_->renewal().dismiss_one(*hold_);
+            session_->renewal().dismiss_one(*hold_, ended_);
         }
         return machine_.next();
     }
@@ -165,6 +166,7 @@ protected:
     TimePoint give_up_at_;
     ReleaseMachine machine_{};
     std::shared_ptr<Hold> hold_{};
+    std::uint64_t ended_ = 0;     // of its acquisitions, where others go on
     std::shared_ptr<Hold> to_{};  // to whose token the lock moves
     bool ends_hold_ = false;      // as opposed to a nested acquisition, or one that was lost before
 };

@@ -145,7 +145,7 @@ inline void end_all_through(Session& session, const std::string& key, const void
         if (ending.hold != last.hold) {
             Releasing{session, give_up_at}.end(last, mode);
         } else if (last.watched) {
-            session.renewal().dismiss_one(*last.hold);
+            session.renewal().dismiss_one(*last.hold, last.id);
         }
         if (ending.kind == LockTable::Ending::Kind::nothing) return;
         last = std::move(ending);

@@ -49,6 +49,7 @@ public:
         endings().took("end", static_cast<std::size_t>(ending.kind));
         if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
         hold_ = ending.hold;
+        ended_ = ending.id;
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         give_up_at_ = client_->now() + client_->command_timeout();
@@ -59,6 +60,7 @@ public:
     void abandon(const LockTable::Ending& ending) {
         if (ending.hold == nullptr) return;
         hold_ = ending.hold;
+        ended_ = ending.id;
         (*client_->world().trace)("abandons ", tail(hold_->token().bytes));
         act("abandon", machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard()));
     }
@@ -80,7 +82,7 @@ private:
         if (stop.whole_hold || world.has(Mutant::nested_end_stops_renewal)) {
             client_->dismiss(*hold_);
         } else {
-            client_->renewal().machine().dismiss_one(*hold_);
+            client_->renewal().machine().dismiss_one(*hold_, ended_);
         }
         next();
     }
@@ -239,6 +241,7 @@ private:
     Done done_;
     Machine machine_{};
     HoldPtr hold_{};
+    std::uint64_t ended_ = 0;  // of its acquisitions, where others go on
     HoldPtr next_{};
     std::uint64_t told_ = 0;
     Moment started_{0};
