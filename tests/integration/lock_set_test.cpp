@@ -241,6 +241,15 @@ TEST_F(LocksAsOne, end_by_max_hold_also_where_they_nest_in_what_is_not_renewed) 
     EXPECT_TRUE(fires(outer.lost()));
 }
 
+TEST_F(LocksAsOne, that_wait_renew_nothing_that_they_nest_in) {
+    Lock<Reentrant> a{client_, "a", {.lease = 500ms}};
+    LockSet<Reentrant> set{client_, {"a", "b"}, {.lease = 500ms}};
+    const auto other = Lock<Watchdog<Reentrant>>{other_client_, "b"}.acquire();
+    const Held outer = a.acquire().value();
+    EXPECT_EQ(code_of(set.acquire({.wait = 2s})), Errc::timed_out);
+    EXPECT_EQ(outer.state(), HoldState::lost) << "its own lease is long over";
+}
+
 TEST_F(LocksAsOne, are_a_deadlock_where_their_thread_holds_one_already) {
     Lock<Simple> b{client_, "b"};
     LockSet<Simple> set{client_, {"a", "b"}};

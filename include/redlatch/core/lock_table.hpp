@@ -332,6 +332,11 @@ public:
         return hold.nest.size();
     }
 
+    /// Whether an acquisition nests in no other one of its hold.
+    static bool is_outermost(const Hold& hold, std::uint64_t id) {
+        return !hold.nest.empty() && hold.nest.front().id == id;
+    }
+
     /// An acquisition that was delivered wants the hold to be renewed, as of now.
     static void watch(Hold& hold, std::uint64_t id) {
         for (Acquisition& acquisition : hold.nest) {

@@ -210,6 +210,10 @@ public:
         const Section table{*this};
         return table->nest(hold, acquisition, Clock::now());
     }
+    bool is_outermost(const Hold& hold, std::uint64_t id) {
+        const Section table{*this};
+        return LockTable::is_outermost(hold, id);
+    }
     void watch(Hold& hold, std::uint64_t id) {
         const Section table{*this};
         LockTable::watch(hold, id);

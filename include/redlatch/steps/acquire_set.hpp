@@ -75,21 +75,16 @@ protected:
         return machine_.refreshed(all_held(now), is_stopped(stop), now);
     }
 
-    /// The caller's, or the loss of one that was taken. It is renewed from now on.
+    /// The caller's, or the loss of one that was taken. Those are renewed from now on.
     std::stop_token stop_of_wait(const std::stop_token& stop) {
         if (!any_stop_) {
             any_stop_.emplace();
             any_stop_->add(stop);
         }
         for (; watched_ < refs_.size(); ++watched_) {
-            const auto& hold = refs_[watched_].hold;
-            any_stop_->add(lost_token(*session_, hold));
-            if (!are_watched()) {
-                hold->renewed_by_watchdog = true;
-                // Without a thread to be had it is not renewed, and its validity ends.
-                if (!session_->renewal().enlist(*hold)) continue;
-            }
-            session_->renewal().arm(hold, hold->refreshed_at());
+            const HoldRef& ref = refs_[watched_];
+            any_stop_->add(lost_token(*session_, ref.hold));
+            if (reserve_renewal(ref)) session_->renewal().arm(ref.hold, ref.hold->refreshed_at());
         }
         return any_stop_->token();
     }
@@ -126,17 +121,23 @@ private:
                               Clock::now()};
     }
 
-    /// Whether each of them sees to its own renewal.
-    bool are_watched() const { return specs_->front().traits.watched; }
+    /// For the time of the wait. Not for a hold that one nests in: its lease is an end that somebody relies on.
+    bool reserve_renewal(const HoldRef& ref) {
+        if (ref.hold->terms().traits.watched || specs_->front().traits.watched) return true;
+        if (!session_->locks().is_outermost(*ref.hold, ref.id)) return false;
+        enlisted_.push_back(ref);
+        ref.hold->renewed_by_watchdog = true;
+        // Without a thread to be had it is not renewed, and its validity ends.
+        return session_->renewal().enlist(*ref.hold).has_value();
+    }
 
     bool is_stopped(const std::stop_token& stop) const {
         return stop.stop_requested() || session_->is_closed();
     }
 
     void end_watch() {
-        for (std::size_t i = 0; i < watched_; ++i) {
-            const auto& hold = refs_[i].hold;
-            if (!are_watched()) session_->renewal().dismiss_one(*hold, refs_[i].id);
+        for (const HoldRef& ref : std::exchange(enlisted_, {})) {
+            session_->renewal().dismiss_one(*ref.hold, ref.id);
         }
         watched_ = 0;
         any_stop_.reset();
@@ -160,7 +161,8 @@ private:
     const Wait wait_;
     const std::optional<Lease> lease_;
     std::optional<AnyStop> any_stop_{};
-    std::size_t watched_ = 0;  // of those that were taken, for whose loss the wait ends
+    std::size_t watched_ = 0;          // of those that were taken, for whose loss the wait ends
+    std::vector<HoldRef> enlisted_{};  // that nobody else wants to be renewed
 
 protected:
     SetAcquisition machine_;
