@@ -114,20 +114,33 @@ struct Error {
 
     /// One line for a log, such as
     /// "access denied: WRONGPASS … (lock 'order:pay' on 127.0.0.1:6379)".
-    std::string describe() const {
-        std::string text{detail::describe(code)};
-        if (!message.empty()) text.append(": ").append(message);
-        if (!key.empty() || !node.empty()) {
-            text.append(" (");
-            if (!key.empty()) text.append("lock '").append(detail::printable(key)).append("'");
-            if (!key.empty() && !node.empty()) text.append(" ");
-            if (!node.empty()) text.append("on ").append(node);
-            text.append(")");
-        }
-        for (const Error& cause : causes) text.append("; ").append(cause.describe());
-        return text;
-    }
+    std::string describe() const;
 };
+
+namespace detail {
+
+/// `Error::describe()`, with each lock's name as `show` gives it.
+template <class Show>
+std::string describe(const Error& error, Show show) {
+    const auto& [code, key, node, message, causes] = error;
+    std::string text{describe(code)};
+    if (!message.empty()) text.append(": ").append(message);
+    if (!key.empty() || !node.empty()) {
+        text.append(" (");
+        if (!key.empty()) text.append("lock '").append(show(key)).append("'");
+        if (!key.empty() && !node.empty()) text.append(" ");
+        if (!node.empty()) text.append("on ").append(node);
+        text.append(")");
+    }
+    for (const Error& cause : causes) text.append("; ").append(describe(cause, show));
+    return text;
+}
+
+}  // namespace detail
+
+inline std::string Error::describe() const {
+    return detail::describe(*this, detail::printable);
+}
 
 /// Thrown by the calls that have the shape of `std::mutex` and by constructors; `code()` compares
 /// with `Errc` and, where one fits, with `std::errc`.

@@ -3,6 +3,7 @@
 #include <redlatch/error.hpp>
 #include <redlatch/names.hpp>
 #include <redlatch/observer.hpp>
+#include <redlatch/result.hpp>
 
 #include <chrono>
 #include <functional>
@@ -28,8 +29,12 @@ public:
     /// What is done with a line.
     using Write = std::function<void(std::string_view line)>;
 
-    /// Hands each line to `write`.
-    explicit LogObserver(Write write) : write_(std::move(write)) {}
+    /// Hands each line to `write`. Throws `LockError` with `Errc::invalid_argument` where that is empty.
+    explicit LogObserver(Write write) : write_(std::move(write)) {
+        if (!write_) {
+            detail::raise({Errc::invalid_argument, {}, {}, "LogObserver needs a function", {}});
+        }
+    }
 
     /// @{
     /// Makes a line.
@@ -100,9 +105,10 @@ private:
             if (digits.size() < 4) digits.insert(0, 4 - digits.size(), '0');
             return field(name, digits.insert(digits.size() - 3, ".").append("ms"));
         }
-        /// `describe()` names the lock and the node once more.
+        /// The description names the lock and the node once more: `text` sees to their bytes.
         Line& error(const Error& error) {
-            return field("code", detail::name_of(error.code)).text("error", error.describe());
+            return field("code", detail::name_of(error.code))
+                .text("error", detail::describe(error, std::identity{}));
         }
 
         const std::string& str() const noexcept { return text_; }

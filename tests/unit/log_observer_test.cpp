@@ -84,6 +84,24 @@ TEST_F(LogObserverTest, makes_one_line_of_any_name) {
     }
 }
 
+TEST_F(LogObserverTest, shows_a_name_in_one_form_wherever_it_stands) {
+    const std::string name{"a\n\"b\"\\"};
+    log_.error({Errc::lost, name, {}, {}, {{Errc::denied, name, "node", {}, {}}}});
+    EXPECT_EQ(
+        line(),
+        R"-(event=error lock="a\x0a\"b\"\\" code=lost error="the lock was lost (lock 'a\x0a\"b\"\\'); )-"
+        R"-(access denied (lock 'a\x0a\"b\"\\' on node)")-");
+}
+
+TEST_F(LogObserverTest, needs_a_function) {
+    try {
+        const LogObserver log{LogObserver::Write{}};
+        ADD_FAILURE() << "accepted";
+    } catch (const LockError& error) {
+        EXPECT_EQ(error.code(), Errc::invalid_argument);
+    }
+}
+
 TEST_F(LogObserverTest, shows_no_time_below_a_microsecond_and_none_below_zero) {
     log_.acquired({"job", 1999ns, 1});
     EXPECT_EQ(line(), R"(event=acquired lock="job" waited=0.001ms tries=1)");
