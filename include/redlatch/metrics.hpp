@@ -17,6 +17,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,8 @@ struct MetricsOptions {
 
     /// Gives what concerns a lock the label `lock="…"`: as a rule the fixed part of the name, `order` for
     /// `order:4711`. None by default. Has to return the same for the same name each time, and is called for each
-    /// event, by several threads at once. Where it throws, the lock counts under `other`.
+    /// event, by several threads at once. Where it throws, the lock counts under `other`; an event that finds no
+    /// memory is not counted.
     LabelFunction label{};
 
     /// How many labels there can be, of 1 to 10,000. The first ones that come are kept for good; what comes
@@ -315,6 +317,8 @@ private:
 #if defined(__cpp_exceptions)
         try {
             label = label_(lock);
+        } catch (const std::bad_alloc&) {
+            throw;       // or an end would count under another label than its beginning
         } catch (...) {  // a user's function
             return std::string{other};
         }

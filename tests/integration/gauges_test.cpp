@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -225,6 +226,32 @@ TEST_F(GaugesTest, are_in_pairs_also_where_the_observer_hangs_for_longer_than_it
     ASSERT_TRUE(eventually([&] { return hanging.use_count() == 1; }));
     EXPECT_LT(hanging->holds_begun, rounds) << "most are dropped";
     EXPECT_EQ(hanging->holds_ended, hanging->holds_begun);
+}
+
+/// As `Metrics` where there is no memory for a label.
+class Failing : public Numbers {
+public:
+    void hold_began(const HoldBegan& event) override {
+        if (fails) throw std::bad_alloc{};
+        Numbers::hold_began(event);
+    }
+
+    std::atomic<bool> fails{true};
+};
+
+TEST_F(GaugesTest, end_nothing_of_which_the_observer_could_not_take_the_beginning) {
+    const auto failing = std::make_shared<Failing>();
+    Client client{{.uris = {server_.uri()}, .observer = failing}};
+    Lock<Simple> lock{client, "job"};
+    lock.lock();
+    EXPECT_TRUE(eventually([&] { return failing->acquisitions == 1; }));
+    lock.unlock();
+    EXPECT_TRUE(eventually([&] { return failing->releases == 1; }));
+    EXPECT_EQ(failing->holds_ended, 0);
+    failing->fails = false;
+    lock.lock();
+    lock.unlock();
+    EXPECT_TRUE(eventually([&] { return failing->holds_ended == 1; }));
 }
 
 TEST_F(GaugesTest, follow_a_lock_from_thread_to_thread) {

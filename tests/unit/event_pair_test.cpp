@@ -32,5 +32,13 @@ TEST(PairOfEvents, knows_that_the_beginning_was_dropped) {
     EXPECT_FALSE(pair.ends());
 }
 
+TEST(PairOfEvents, tells_no_end_where_telling_the_beginning_failed) {
+    EventPair pair;
+    EXPECT_TRUE(pair.begins());
+    pair.drop();
+    EXPECT_TRUE(pair.is_dropped());
+    EXPECT_FALSE(pair.ends());
+}
+
 }  // namespace
 }  // namespace redlatch::test

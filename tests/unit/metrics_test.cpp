@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -229,6 +230,11 @@ TEST(Metrics, counts_under_other_what_comes_beyond_the_last_label) {
     EXPECT_EQ(value(metrics, R"(redlatch_tries_total{lock="b"})"), "2");
     EXPECT_EQ(value(metrics, R"(redlatch_tries_total{lock="other"})"), "4");
     EXPECT_EQ(count_of("\nredlatch_tries_total{", metrics.prometheus()), 3U);
+}
+
+TEST(Metrics, refuses_a_beginning_where_there_is_no_memory_for_its_label) {
+    Metrics metrics{{.label = [](std::string_view) -> std::string { throw std::bad_alloc{}; }}};
+    EXPECT_THROW(metrics.hold_began({"job"}), std::bad_alloc);
 }
 
 TEST(Metrics, counts_under_other_where_the_label_function_throws) {

@@ -36,7 +36,13 @@ public:
     template <class Tell>
     void tell_begin(const std::shared_ptr<EventPair>& pair, Tell begin) {
         const bool posted = tell([pair, begin = std::move(begin)](Observer& observer) {
-            if (pair->begins()) begin(observer);
+            if (!pair->begins()) return;
+            try {
+                begin(observer);
+            } catch (...) {
+                pair->drop();
+                throw;
+            }
         });
         if (!posted) pair->drop();
     }
