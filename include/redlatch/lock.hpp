@@ -239,7 +239,8 @@ public:
 
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
-    /// its lease ends: until then two may believe that they hold the lock.
+    /// its lease ends: until then two may believe that they hold the lock. Of a shared lock that more than two
+    /// hundred hold, those who come meanwhile are removed too.
     Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
 
     /// @{

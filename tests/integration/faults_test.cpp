@@ -309,6 +309,23 @@ TEST_F(LostReply, of_a_forced_unlock_ends_the_own_hold) {
     EXPECT_FALSE(lock.held());
 }
 
+TEST_F(LostReply, of_a_forced_unlock_of_readers_ends_the_own_ones) {
+    Lock<Shared> lock{client, "job"};
+    EXPECT_TRUE(succeeds(lock.force_unlock("nobody")));  // the server knows the script now
+    for (const bool by_owner : {true, false}) {
+        const auto reading = lock.acquire_shared();
+        ASSERT_TRUE(succeeds(reading));
+        EXPECT_TRUE(succeeds(lock.inspect()));  // and this one
+        const int before = proxy.counts().dropped_replies;
+        proxy.drop_replies_once(1, reading->token() + "\r\n");
+        const auto forced = by_owner ? lock.force_unlock(reading->token()) : lock.force_unlock();
+        ASSERT_TRUE(succeeds(forced));
+        expect_dropped(before + 1);
+        EXPECT_EQ(*forced, Forced::removed);
+        EXPECT_FALSE(reading->held());
+    }
+}
+
 TEST_F(LostReply, that_comes_late_confuses_nobody) {
     warm_up<Simple>();
     Lock<Simple> lock{client, "job"};

@@ -52,21 +52,25 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
     return info;
 }
 
-/// Removes the claim of one owner, whatever it weighs. A holder in this process learns of it at once.
+/// Removes the claim of one owner, whatever it weighs. A holder in this process learns of it at once. Where an
+/// earlier try got no answer, only a hold that was valid until then tells whether it was that try which removed it.
 inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
                                          std::string_view owner, const Limit& limit) {
     constexpr std::int64_t any_number_of_permits = 0;
     const std::int64_t weight = spec.traits.shared ? ClaimTerms::reader : any_number_of_permits;
+    const auto hold = session.holder_of(spec.key(), owner);
+    const bool was_held = hold != nullptr && hold->valid(Clock::now());
     auto reply = run_on_claims(session, spec, spec.traits.scripts->force_unlock,
                                {owner, Argument::server(), weight}, ReplyShape::integer, limit);
     if (!reply) return Unexpected{std::move(reply).error().error};
-    if (*reply->view().integer() == 0) return Forced::absent;
-    if (const auto hold = session.holder_of(spec.key(), owner)) session.declare_lost(hold);
+    const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);
+    if (!removed) return Forced::absent;
+    if (const auto now = session.holder_of(spec.key(), owner)) session.declare_lost(now);
     return Forced::removed;
 }
 
 /// Removes all who hold it now, one after the other, so that a command that is sent twice removes nobody who
-/// comes after them.
+/// comes after them. The server shows two hundred at a time: of more, who has come by the next look is removed too.
 inline Result<Forced> force_unlock_claims(Session& session, const LockSpec& spec) {
     const Limit limit = Limit::in(session.command_timeout());
     Forced outcome = Forced::absent;
