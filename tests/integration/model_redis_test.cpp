@@ -831,6 +831,31 @@ private:
     std::int64_t now_ms_;
 };
 
+TEST(ModelRedis, has_again_what_a_snapshot_has_and_it_ends_when_it_would_have) {
+    ModelRedis model;
+    model.command(Words{"SET", "a", "first", "PX", "100"});
+    const auto before = model.snapshot();
+    model.command(Words{"SET", "a", "second"});
+    model.command(Words{"SET", "b", "there"});
+    model.advance(50ms);
+    model.restore(*before);
+    EXPECT_EQ(model.command(Words{"GET", "a"}), Value::of("first"));
+    EXPECT_EQ(model.command(Words{"PTTL", "a"}), Value::of(std::int64_t{50}));
+    EXPECT_TRUE(model.command(Words{"GET", "b"}).is_nil());
+}
+
+TEST(ModelRedis, counts_what_has_written_something) {
+    ModelRedis model;
+    model.command(Words{"SET", "a", "1"});
+    model.command(Words{"PEXPIRE", "a", "100"});
+    model.command(Words{"EVAL", "return redis.call('HSET', KEYS[1], 'f', '1')", "1", "h"});
+    EXPECT_EQ(model.writes(), 3U);
+    for (const char* const line : {"SET a 2 NX", "GET a", "DEL b", "PEXPIRE b 100", "INCR h"}) {
+        model.command(words_of(line));
+    }
+    EXPECT_EQ(model.writes(), 3U);
+}
+
 TEST_F(ModelRedisTest, agrees_on_random_commands) {
     model_.set_strict_keys(false);  // no more than Redis is outside a cluster
     for (unsigned seed = 0; seed < 20; ++seed) {

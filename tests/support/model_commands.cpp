@@ -594,47 +594,47 @@ void ping(Database&, Words words, Value& out) {
 
 constexpr std::array table{
     Command{"get", 2, 1, 1, &get},
-    Command{"set", -3, 1, 1, &set},
-    Command{"setrange", 4, 1, 1, &setrange},
-    Command{"del", -2, 1, -1, &del},
-    Command{"unlink", -2, 1, -1, &del},
+    Command{"set", -3, 1, 1, &set, Writes::always},
+    Command{"setrange", 4, 1, 1, &setrange, Writes::always},
+    Command{"del", -2, 1, -1, &del, Writes::unless_zero},
+    Command{"unlink", -2, 1, -1, &del, Writes::unless_zero},
     Command{"exists", -2, 1, -1, &exists},
     Command{"type", 2, 1, 1, &type},
     Command{"ttl", 2, 1, 1, &ttl},
     Command{"pttl", 2, 1, 1, &pttl},
-    Command{"expire", -3, 1, 1, &expire},
-    Command{"pexpire", -3, 1, 1, &pexpire},
-    Command{"expireat", -3, 1, 1, &expireat},
-    Command{"pexpireat", -3, 1, 1, &pexpireat},
-    Command{"persist", 2, 1, 1, &persist},
-    Command{"incr", 2, 1, 1, &incr},
-    Command{"decr", 2, 1, 1, &decr},
-    Command{"incrby", 3, 1, 1, &incrby},
-    Command{"hset", -4, 1, 1, &hset},
+    Command{"expire", -3, 1, 1, &expire, Writes::unless_zero},
+    Command{"pexpire", -3, 1, 1, &pexpire, Writes::unless_zero},
+    Command{"expireat", -3, 1, 1, &expireat, Writes::unless_zero},
+    Command{"pexpireat", -3, 1, 1, &pexpireat, Writes::unless_zero},
+    Command{"persist", 2, 1, 1, &persist, Writes::unless_zero},
+    Command{"incr", 2, 1, 1, &incr, Writes::always},
+    Command{"decr", 2, 1, 1, &decr, Writes::always},
+    Command{"incrby", 3, 1, 1, &incrby, Writes::always},
+    Command{"hset", -4, 1, 1, &hset, Writes::always},
     Command{"hget", 3, 1, 1, &hget},
     Command{"hmget", -3, 1, 1, &hmget},
-    Command{"hdel", -3, 1, 1, &hdel},
+    Command{"hdel", -3, 1, 1, &hdel, Writes::unless_zero},
     Command{"hexists", 3, 1, 1, &hexists},
     Command{"hlen", 2, 1, 1, &hlen},
     Command{"hkeys", 2, 1, 1, &hkeys},
     Command{"hvals", 2, 1, 1, &hvals},
     Command{"hgetall", 2, 1, 1, &hgetall},
-    Command{"hincrby", 4, 1, 1, &hincrby},
-    Command{"zadd", -4, 1, 1, &zadd},
-    Command{"zrem", -3, 1, 1, &zrem},
+    Command{"hincrby", 4, 1, 1, &hincrby, Writes::always},
+    Command{"zadd", -4, 1, 1, &zadd, Writes::always},
+    Command{"zrem", -3, 1, 1, &zrem, Writes::unless_zero},
     Command{"zscore", 3, 1, 1, &zscore},
     Command{"zrank", 3, 1, 1, &zrank},
     Command{"zcard", 2, 1, 1, &zcard},
     Command{"zcount", 4, 1, 1, &zcount},
     Command{"zrange", -4, 1, 1, &zrange},
     Command{"zrangebyscore", -4, 1, 1, &zrangebyscore},
-    Command{"zremrangebyscore", 4, 1, 1, &zremrangebyscore},
-    Command{"zpopmin", -2, 1, 1, &zpopmin},
+    Command{"zremrangebyscore", 4, 1, 1, &zremrangebyscore, Writes::unless_zero},
+    Command{"zpopmin", -2, 1, 1, &zpopmin, Writes::always},
     Command{"time", 1, 0, 0, &time},
     Command{"publish", 3, 0, 0, &publish},
     Command{"pubsub", -2, 0, 0, &pubsub},
     Command{"ping", -1, 0, 0, &ping},
-    Command{"flushall", -1, 0, 0, &flushall},
+    Command{"flushall", -1, 0, 0, &flushall, Writes::always},
     Command{"eval", -3, 0, 0, nullptr},
 };
 
@@ -677,6 +677,10 @@ std::string_view print(std::int64_t number, Digits& digits) {
 void Command::run(Database& db, Words words, Value& out) const {
     try {
         handler(db, words, out);
+        const bool nothing = out.is_nil() || (out.type == Value::Type::integer && out.integer == 0);
+        if (writes == Writes::always ? !out.is_nil() : writes == Writes::unless_zero && !nothing) {
+            ++db.writes;
+        }
     } catch (const Refused& refused) {
         reply_error(out, refused.text);
     }

@@ -183,16 +183,21 @@ public:
 
     std::int64_t now_us = 0;
     StringMap<Entry> keys;
+    std::uint64_t writes = 0;  ///< commands that have written
     StringMap<int> subscribers;
     bool keeps_messages = false;
     std::vector<std::pair<std::string, std::string>> messages;  ///< published, not yet told
 };
+
+/// Whether a command has written something, by its answer.
+enum class Writes { never, unless_zero, always };
 
 struct Command {
     std::string_view name;    ///< in lower case
     int arity;                ///< words in all; at least so many, if negative
     int first_key, last_key;  ///< 0 for none; -1 is the last word
     void (*handler)(Database& db, Words words, Value& out);  ///< null for EVAL
+    Writes writes = Writes::never;
 
     [[nodiscard]] bool fits(std::size_t words) const {
         const int count = static_cast<int>(words);

@@ -102,6 +102,9 @@ public:
     }
     void set_strict_keys(bool strict) { strict_keys_ = strict; }
     void flush() { db_.keys.clear(); }
+    [[nodiscard]] std::uint64_t writes() const { return db_.writes; }
+    [[nodiscard]] const StringMap<model::Entry>& all() const { return db_.keys; }
+    void restore(const StringMap<model::Entry>& keys) { db_.keys = keys; }
 
     [[nodiscard]] std::vector<std::string> keys() const {
         std::vector<std::string> alive;
@@ -650,6 +653,10 @@ private:
     Value script_reply_;
 };
 
+struct ModelRedis::Snapshot {
+    StringMap<model::Entry> keys;
+};
+
 // ---- The outside --------------------------------------------------------------------------------
 
 ModelRedis::ModelRedis(std::int64_t start_us) : impl_(std::make_unique<Impl>(start_us)) {}
@@ -691,6 +698,15 @@ void ModelRedis::set_strict_keys(bool strict) {
 }
 void ModelRedis::flush() {
     impl_->flush();
+}
+std::uint64_t ModelRedis::writes() const {
+    return impl_->writes();
+}
+std::shared_ptr<const ModelRedis::Snapshot> ModelRedis::snapshot() const {
+    return std::make_shared<const Snapshot>(Snapshot{impl_->all()});
+}
+void ModelRedis::restore(const Snapshot& snapshot) {
+    impl_->restore(snapshot.keys);
 }
 std::vector<std::string> ModelRedis::keys() const {
     return impl_->keys();

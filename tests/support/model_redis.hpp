@@ -101,6 +101,15 @@ public:
     /// A restart without data. Subscribers, ACL and clock stay.
     void flush();
 
+    /// How many commands have written something so far, those of scripts included.
+    [[nodiscard]] std::uint64_t writes() const;
+
+    /// All keys as they are: what a replica has got that is up to date.
+    struct Snapshot;
+    [[nodiscard]] std::shared_ptr<const Snapshot> snapshot() const;
+    /// Has those keys in place of its own. They end when they would have ended.
+    void restore(const Snapshot& snapshot);
+
     /// The keys that are alive, sorted.
     [[nodiscard]] std::vector<std::string> keys() const;
 
