@@ -84,6 +84,7 @@ constexpr std::array controls{
     Control{"delivered_when_over", Mutant::delivered_when_over},
     Control{"renewed_undelivered", Mutant::renewed_undelivered},
     Control{"untaken_kept", Mutant::untaken_kept},
+    Control{"earlier_acknowledged", Mutant::earlier_acknowledged},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

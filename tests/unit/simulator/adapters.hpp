@@ -319,6 +319,7 @@ private:
                 .drift = plan.drift,
                 .lock_delay = wanted.lock_delay,
                 .max_hold = wanted.max_hold,
+                .replicas = wanted.replicas,
                 .min_hold = wanted.min_hold};
     }
 
@@ -333,6 +334,7 @@ private:
                 .traits = terms_.traits,
                 .lock_delay = wanted_->lock_delay,
                 .plain_set = !plan.on_hash && !wanted_->fenced,
+                .replicated = wanted_->replicas != Replicas::none(),
                 .polls = polls(),
                 .several_masters = plan.masters > 1};
     }
@@ -475,8 +477,10 @@ private:
     void carry_out(const detail::SendSet& send) {
         const Call plain = Call::plain({"SET", hold_->key(), hold_->token().bytes, "NX", "PX",
                                         hold_->server_ttl(wanted_->lease)},
-                                       ReplyShape::ok_or_nil);
-        try_once(plain, detail::acquire_call(*hold_, {}, false), send.answer_by);
+                                       ReplyShape::ok_or_nil)
+                               .for_replicas(wanted_->replicas);
+        const Call again = detail::acquire_call(*hold_, {}, false);
+        try_once(plain, again.for_replicas(wanted_->replicas), send.answer_by);
     }
 
     void carry_out(const detail::SendScript& send) {
@@ -484,7 +488,8 @@ private:
             client_->with_table([this](LockTable& table) { table.announce(turn_, *hold_); });
         }
         const bool hears = send.queue_ttl > 0ms && client_->can_subscribe();
-        const Call script = detail::acquire_call(*hold_, send.queue_ttl, hears);
+        const Call script =
+            detail::acquire_call(*hold_, send.queue_ttl, hears).for_replicas(wanted_->replicas);
         try_once(script, script, send.answer_by);
     }
 
@@ -518,6 +523,9 @@ private:
         answer.sent = world_->has(Mutant::counted_from_arrival) ? now() : sent_;
         static constexpr std::array events{"ours", "not_ours", "no", "not_replicated", "unusable"};
         const char* const event = events[static_cast<std::size_t>(answer.kind)];
+        if (answer.kind == detail::AcquireAnswer::Kind::not_replicated) {
+            world_->checker->held_by_few(hold_->token().bytes);
+        }
         act(event, machine_.answered(std::move(answer), now()));
     }
 
@@ -845,7 +853,11 @@ private:
         const detail::ReplyView view = reply.view();
         detail::AcquireAnswer answer{.repeated = reply.repeated};
         will_be_told_ = false;
-        if (view.is_taken(ReplyShape::ok_or_nil)) {
+        if (reply.replicas < reply.replicas_wanted) {
+            answer.kind = Kind::not_replicated;
+            answer.replicas = reply.replicas;
+            answer.replicas_wanted = reply.replicas_wanted;
+        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
             answer.kind = Kind::ours;
         } else if (view.is_taken(ReplyShape::acquired)) {
             answer.kind = Kind::ours;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "coverage.hpp"
 #include "server.hpp"
 #include <redlatch/core/hold.hpp>
 #include <redlatch/options.hpp>
@@ -57,11 +58,14 @@ public:
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
+        token.held_by_few = false;
         token.granted_in_vain = false;
         token.to_be_released = token.asked;
         token.taken_late = 0;
         token.released_at = std::max(token.released_at, last);
     }
+    /// It has the lock, as its client hears, and too few replicas know of that.
+    void held_by_few(std::string_view name) { token_of(name).held_by_few = true; }
     /// Its client hears of a grant, and nobody there wants it.
     void granted_in_vain(std::string_view name) { token_of(name).granted_in_vain = true; }
     /// Not all that was planned will be done.
@@ -78,13 +82,17 @@ public:
         const std::string& name = hold->token().bytes;
         (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
         Token& token = token_of(name);
+        token.held_by_few = false;
+        if (token.given_in == generation(0)) token.lost_by_failover = false;
+        check_replicated(*hold, token);
         const std::uint64_t expected = hold->terms().traits.fenced ? token.fence : 0;
         if (several()) {
             check_fence_of_several(here, *hold);
-        } else if (hold->fence != expected && token.generation == generation(0)) {
+        } else if (hold->fence != expected && token.generation == generation(0) &&
+                   !token.lost_by_failover) {
             fail("the fencing token is not its own: " + name);
         }
-        token.end = hold->valid_until();
+        token.first_end = token.end = hold->valid_until();
         token.moved_to = false;
         if (handed && timeline_->now() < here.kept_until)
             fail("handed on before its min_hold was over");
@@ -141,8 +149,8 @@ public:
 
     /// An acquisition has failed.
     void gives_up(int process, TimePoint deadline, Errc why) const {
-        const bool passes =
-            why == Errc::timed_out || why == Errc::unavailable || why == Errc::no_quorum;
+        const bool passes = why == Errc::timed_out || why == Errc::unavailable ||
+                            why == Errc::no_quorum || why == Errc::not_replicated;
         if (passes && host(process).clock() < deadline) fail("gave up before its deadline");
     }
 
@@ -167,8 +175,9 @@ public:
                   "us");
         Token& token = token_of(hold.token().bytes);
         const bool is_longer = hold.valid_until() > std::exchange(token.end, hold.valid_until());
-        if (is_longer && !several() && server == this->server(master).id())
-            token.generation = generation(master);
+        const bool is_current = server == this->server(master).id();
+        if (is_longer && !several() && is_current) token.generation = generation(master);
+        if (is_current) token.lost_by_failover = false;
         check_end(lock, hold);
     }
 
@@ -235,13 +244,68 @@ public:
         for (Lock& here : locks_) {
             here.order.clear();
             here.order_is_known = false;
+            here.queue_may_be_older = true;
             // Numbers rise with the clock then; not if that is behind.
             if (!keeps_keys && jump < 0ns) here.fence = 0;
+        }
+    }
+    /// Before a replica takes over, whose clock is ahead: which holds it must have.
+    void promotes(int replica, Moment jump) {
+        kept_by_replica_.clear();
+        if (jump != 0ns) return;
+        for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
+            for (const auto& hold : locks_[lock].holds) {
+                const Token& token = token_of(hold->token().bytes);
+                const bool asked = hold->terms().replicas != Replicas::none();
+                const bool has_it = (token.acknowledged_by & (1U << replica)) != 0;
+                const bool as_it_was = hold->valid_until() == token.first_end;
+                if (asked && has_it && as_it_was && promised(*hold)) {
+                    kept_by_replica_.emplace_back(static_cast<int>(lock), hold);
+                }
+            }
+        }
+    }
+    /// A replica has taken over. What it has not got yet is outside the promise, but for what it has
+    /// acknowledged.
+    void promoted(Moment jump) {
+        clocks_go_back_ = clocks_go_back_ || jump < 0ns;
+        failed_over(false, clocks_go_back_ ? Moment{-1} - std::chrono::abs(jump) : jump);
+        for (const auto& [lock, hold] : kept_by_replica_) {
+            const Server::Owner owner = server(0).owner(lock);
+            promotions().took("acknowledged", 0);
+            if (owner.token != hold->token().bytes || owner.end < moment_of_end(*hold)) {
+                fail("a replica that has acknowledged a lock has not got it: " +
+                     hold->token().bytes);
+            }
+        }
+        replica_took_over_ = true;
+        for (auto& [name, token] : tokens_) {
+            token.lost_by_failover = true;
+            token.kept_at_most = 0ns;
+        }
+        for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
+            const Server::Owner owner = server(0).owner(static_cast<int>(lock));
+            locks_[lock].at[0].owner = owner;
+            for (const auto& hold : locks_[lock].holds) {
+                if (!valid(*hold)) continue;
+                promotions().took("any", owner.token == hold->token().bytes ? 0 : 1);
+            }
+            if (owner.token.empty()) continue;
+            // Maybe one that was released, or given up, since.
+            damage_until(owner.end);
+            tidy_at_ = std::max(tidy_at_, owner.end);
+            if (jump != 0ns || is_tombstone(owner.token)) continue;
+            Token& token = token_of(owner.token);
+            if (token.dead) continue;
+            token.generation = generation(0);
+            token.lost_by_failover = false;
+            token.kept_at_most = owner.end;
         }
     }
     /// Outside the promise.
     void clock_stepped(Moment jump) {
         clocks_keep_time_ = false;
+        clocks_go_back_ = clocks_go_back_ || jump < 0ns;
         failed_over(true, jump);
         for (Lock& here : locks_) here.fence = 0;
     }
@@ -281,11 +345,22 @@ public:
         if (not_moved) token_of(command.next_token()).moved_to = false;
         if (owner.token != at.before.token) changed_hands(here, command, owner.token);
         at.owner = owner;
+        if (replica_took_over_ && !owner.token.empty()) {
+            Token& token = token_of(owner.token);
+            token.kept_at_most = std::max(token.kept_at_most, owner.end);
+        }
         if (owner.end == Moment::max()) fail("a lock that never expires");
         const bool for_owner = command.verb != Verb::release;
         if (for_owner && !refused && owner.token == command.token()) came_late(command);
         if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owner);
+    }
+
+    /// So many replicas are to acknowledge it, where it asks all that there are.
+    void counted(std::string_view name, int replicas) { token_of(name).counted = replicas; }
+    /// As many as are asked for have acknowledged what it has written.
+    void acknowledged(std::string_view name, unsigned replicas) {
+        token_of(name).acknowledged_by = replicas;
     }
 
     // ---- What must be true
@@ -309,6 +384,8 @@ public:
         for (const auto& [name, token] : tokens_) {
             if (token.taken_late != 0)
                 fail("nobody releases what a late command has taken: " + name);
+            if (token.held_by_few && !has_stopped(name))
+                fail("nobody gives back what too few replicas have: " + name);
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
             if (token.undelivered && !token.dead && !has_stopped(name))
                 fail("nobody gives back what nobody took: " + name);
@@ -333,11 +410,18 @@ private:
     struct Token {
         int lock = 0;
         bool dead = false;
-        unsigned asked = 0;           ///< the masters that it has asked with, a bit for each
-        unsigned taken_late = 0;      ///< where it has got the lock after its last release
-        Moment released_at{-1h};      ///< for the last time, as far as is planned
-        unsigned to_be_released = 0;  ///< where no release has come yet that somebody wants
-        int generation = 0;           ///< of the server that gave it the lock
+        unsigned asked = 0;                  ///< the masters that it has asked with, a bit for each
+        unsigned taken_late = 0;             ///< where it has got the lock after its last release
+        Moment released_at{-1h};             ///< for the last time, as far as is planned
+        unsigned to_be_released = 0;         ///< where no release has come yet that somebody wants
+        int generation = 0;                  ///< of the server that gave it the lock
+        Moment kept_at_most{Moment::max()};  ///< by a replica that has taken over since
+        bool lost_by_failover = false;       ///< until a server says otherwise
+        bool held_by_few = false;            ///< of too few replicas
+        int counted = 0;                     ///< the replicas there were
+        unsigned acknowledged_by = 0;        ///< the replicas that have it, a bit for each
+        std::uint64_t given_at = 0;          ///< the replication offset
+        int given_in = -1;                   ///< and by which server
         bool fenced = false;
         bool owns_itself = false;
         bool granted_in_vain = false;
@@ -348,6 +432,7 @@ private:
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         int early_renewals = 0;                 ///< one for each watcher, as one may be under way
         TimePoint end{};                        ///< of the validity
+        TimePoint first_end{};                  ///< as it began
         Moment kept_until{-1h};                 ///< by its `min_hold`
     };
     struct AtMaster {
@@ -371,6 +456,7 @@ private:
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
+        bool queue_may_be_older = false;  ///< than the server
         unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
     };
     struct Awaited {
@@ -423,7 +509,12 @@ private:
     bool promised(const detail::Hold& hold) const {
         if (!clocks_keep_time_ || !valid(hold)) return false;
         const auto token = tokens_.find(hold.token().bytes);
-        return token != tokens_.end() && (several() || token->second.generation == generation(0));
+        if (token == tokens_.end()) return false;
+        if (several()) return true;
+        if (token->second.generation != generation(0) || token->second.lost_by_failover)
+            return false;
+        const Moment end = token->second.kept_at_most;
+        return end == Moment::max() || moment_of_end(hold) <= end;
     }
 
     /// The last fencing token stays for a day.
@@ -480,7 +571,8 @@ private:
             fail("given away before its min_hold was over");
         }
         const bool releases = command.verb == Verb::release && at.before.token == command.token();
-        const bool kept = timeline_->now() < token_of(command.token()).kept_until;
+        const Token& token = token_of(command.token());
+        const bool kept = timeline_->now() < token.kept_until && !token.lost_by_failover;
         if (releases && kept && !is_tombstone(owner.token)) {
             fail("released before its min_hold was over");
         }
@@ -496,6 +588,8 @@ private:
             token.moved_to = true;
         }
         token.generation = generation(command.master);
+        token.given_in = generation(command.master);
+        token.given_at = server(command.master).replication().offset();
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
         const auto process = static_cast<std::size_t>(process_of(to));
         const bool never_told = plan_->processes[process].deaf && token.dead;
@@ -503,7 +597,12 @@ private:
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
         const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release;
         if (here.order_is_known && by_queue) check_order(here, to);
-        if (command.verb == Verb::set) here.order_is_known = here.order.empty();
+        if (command.verb == Verb::set) {
+            const std::string& queue = Names::get().of(command.lock)->queue;
+            const bool has_queue =
+                here.queue_may_be_older && server(command.master).ttl(queue) != -2;
+            here.order_is_known = here.order.empty() && !has_queue;
+        }
         leave_order(here, to);
     }
 
@@ -596,6 +695,23 @@ private:
         if (server(command.master).ttl(keys.queue) == -1 ||
             server(command.master).ttl(keys.waiters) == -1) {
             fail("a companion key that never expires");
+        }
+    }
+
+    /// Holds that last when a replica takes over.
+    static Coverage::Machine& promotions() {
+        static Coverage::Machine machine{"Promotion", {"kept", "lost"}};
+        return machine;
+    }
+
+    /// As many replicas as are asked for have the lock when it counts as taken.
+    void check_replicated(const detail::Hold& hold, const Token& token) const {
+        const Replicas asked = hold.terms().replicas;
+        if (asked == Replicas::none() || token.given_in != generation(0)) return;
+        const int wanted =
+            asked == Replicas::all() ? token.counted : static_cast<int>(asked.count());
+        if (server(0).replication().have(token.given_at) < wanted) {
+            fail("taken when too few replicas had it: " + hold.token().bytes);
         }
     }
 
@@ -721,6 +837,9 @@ private:
     Moment tidy_at_{0};
     bool tidy_ = true;
     bool clocks_keep_time_ = true;
+    bool clocks_go_back_ = false;
+    bool replica_took_over_ = false;
+    std::vector<std::pair<int, HoldPtr>> kept_by_replica_{};  // of one that takes over
 };
 
 }  // namespace redlatch::test::simulator

@@ -109,6 +109,11 @@ private:
     void use(std::shared_ptr<Connection> connection);
     void send();
     void arrived(std::uint64_t number, Arrived arrived);
+    void count_replicas();
+    void wait_for(std::int64_t replicas);
+    void replicas_answered(std::uint64_t number, const Arrived& arrived,
+                           const std::function<void(const Reply&)>& go_on);
+    void deliver();
     void failed(detail::ConnectionFailure failure, Fault fault);
     void out_of_time();
     void settle(Expected<Reply, Fault> reply) {
@@ -125,6 +130,7 @@ private:
     int master_ = 0;
     std::shared_ptr<Connection> connection_{};
     TimePoint sent_{};
+    std::optional<Reply> taken_{};  // while replicas are waited for
     std::uint64_t sendings_ = 0;
     bool sent_any_ = false;
     bool posted_ = false;
@@ -662,13 +668,65 @@ inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
     auto reply = decode(*client_, call, *connection_, sent_, *arrived.value);
     const detail::CommandStep step = judge(command_, reply);
     if (step.next == detail::CommandStep::Next::send) return send();
+    if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.shape())) {
+        taken_ = *std::move(reply);
+        if (call.replicas() == Replicas::all()) return count_replicas();
+        return wait_for(call.replicas().count());
+    }
     client_->give_back(std::move(connection_));
     settle(std::move(reply));
+}
+
+// What `Connection::wait_for` does.
+inline void Asking::count_replicas() {
+    Client& client = *client_;
+    client.world().network->count_replicas(
+        client.host(), client.noise(), connection_, hold_->token().bytes,
+        [self = shared_from_this(), number = sendings_](const Arrived& arrived) {
+            self->replicas_answered(number, arrived, [self](const Reply& reply) {
+                self->wait_for(*reply.view().integer());
+            });
+        });
+}
+
+inline void Asking::wait_for(std::int64_t replicas) {
+    Client& client = *client_;
+    taken_->replicas_wanted = replicas;
+    if (replicas == 0) return deliver();
+    const auto left = std::chrono::floor<milliseconds>(answer_by_ - client.now());
+    const milliseconds early = std::min<milliseconds>(left / 2, 120ms);
+    client.world().network->wait(
+        client.host(), client.noise(), connection_, client.number(), hold_->token().bytes, replicas,
+        std::max(left - early, 1ms),
+        [self = shared_from_this(), number = sendings_](const Arrived& arrived) {
+            self->replicas_answered(number, arrived, [self](const Reply& reply) {
+                self->taken_->replicas = *reply.view().integer();
+                self->deliver();
+            });
+        });
+}
+
+inline void Asking::replicas_answered(std::uint64_t number, const Arrived& arrived,
+                                      const std::function<void(const Reply&)>& go_on) {
+    if (!done_ || number != sendings_) return;
+    if (!arrived.value) {
+        return failed({.disconnected = true, .maybe_executed = true},
+                      {.error = {Errc::unavailable, {}, {}, "the connection has ended", {}}});
+    }
+    auto reply = decode(*client_, Call::plain({}), *connection_, sent_, *arrived.value);
+    if (reply) return go_on(*reply);
+    failed({.disconnected = false, .maybe_executed = true}, std::move(reply).error());
+}
+
+inline void Asking::deliver() {
+    client_->give_back(std::move(connection_));
+    settle(*std::exchange(taken_, std::nullopt));
 }
 
 inline void Asking::failed(detail::ConnectionFailure failure, Fault fault) {
     if (connection_ != nullptr) connection_->close();
     connection_ = nullptr;
+    taken_.reset();
     ++sendings_;
     const detail::CommandStep step = command_.failed(failure);
     command_coverage().took("failed", static_cast<std::size_t>(step.next));
@@ -679,6 +737,11 @@ inline void Asking::failed(detail::ConnectionFailure failure, Fault fault) {
 
 inline void Asking::out_of_time() {
     if (!done_) return;
+    // The lock is ours, and nobody knows which replicas have it.
+    if (taken_ && taken_->replicas_wanted > 0) {
+        connection_->close();
+        return settle(*std::exchange(taken_, std::nullopt));
+    }
     failed({.disconnected = false, .maybe_executed = connection_ != nullptr},
            {.error = {Errc::unavailable, {}, {}, "no answer in time", {}}});
 }

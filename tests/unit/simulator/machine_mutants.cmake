@@ -60,6 +60,20 @@ mutate(open_try_not_told acquisition.hpp
 mutate(votes_returned_past_the_deadline acquisition.hpp
     "ReturnVotes{sleep_ ? std::min" "sleep_" "decltype(sleep_){}")
 
+# ---- Its replicas
+
+mutate(too_few_count acquisition.hpp
+    "case Kind::not_replicated: return not_replicated(answer, now);"
+    "not_replicated(answer, now)" "ours(answer.fence, now)")
+mutate(too_few_kept acquisition.hpp
+    ": (token_.clean_up()))};\n    }\n\n    AcquisitionAction make_hold"
+    "(token_.clean_up())" "error_.code == Errc::not_replicated ? CleanUp{} : token_.clean_up()")
+mutate(grant_not_acknowledged acquisition.hpp
+    "!plan_.replicated && (!plan_" "!plan_.replicated" "true")
+mutate(handed_on_unacknowledged lock_table.hpp
+    "if (next.terms.replicas != Replicas::none()) return false;"
+    "next.terms.replicas != Replicas::none()" "false")
+
 # ---- Its tries
 
 mutate(try_after_the_deadline attempts.hpp

@@ -38,6 +38,7 @@ enum class Mutant {
     delivered_when_over,       ///< a hold is delivered whose validity has ended meanwhile
     renewed_undelivered,       ///< a hold is renewed that nobody has been given yet
     untaken_kept,              ///< a hold that nobody takes any more is not released
+    earlier_acknowledged,      ///< replicas that have what was written before count for a lock
     // In the scripts, where a process may not use a command
     failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
     queue_left_without_end,  ///< an acquire that fails leaves the queue without an end

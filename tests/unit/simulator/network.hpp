@@ -11,7 +11,9 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <bit>
 #include <bitset>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -76,12 +78,14 @@ struct Connection {
     detail::ServerClock clock{};
     std::bitset<8> scripts{};  ///< that have run on it
     bool alive = true;
-    bool reused = false;             ///< it lay idle
-    bool fresh = false;              ///< and was not used yet
-    bool lost = false;               ///< nothing comes through any more, and nobody tells
-    Moment there{0};                 ///< when the last command arrives
-    Moment back{0};                  ///< and its answer
-    detail::TimePoint started_by{};  ///< the latest moment at which the server may have started
+    bool reused = false;               ///< it lay idle
+    bool fresh = false;                ///< and was not used yet
+    std::uint64_t written = 0;         ///< the replication offset of what it has written last
+    std::uint64_t written_before = 0;  ///< and of what it had written before that
+    bool lost = false;                 ///< nothing comes through any more, and nobody tells
+    Moment there{0};                   ///< when the last command arrives
+    Moment back{0};                    ///< and its answer
+    detail::TimePoint started_by{};    ///< the latest moment at which the server may have started
     std::vector<std::shared_ptr<LateAnswer>> late{};
 
     void close() {
@@ -161,6 +165,39 @@ public:
         deliver(host, noise, connection, command, std::move(arrived));
     }
 
+    /// Asks how many replicas are connected, on behalf of a token.
+    void count_replicas(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
+                        const std::string& token, OnArrival arrived) {
+        ask(host, noise, connection, std::move(arrived),
+            [this, master = connection->master, token](const OnAnswer& answered) {
+                const int there = server(master).replication().connected();
+                (*trace_)("master ", master, ": has ", there, " replicas");
+                checker_->counted(token, there);
+                answered(ModelRedis::Value::of(std::int64_t{there}));
+            });
+    }
+
+    /// WAIT, on behalf of a token: until so many replicas have acknowledged what was written on that
+    /// connection, and no longer than `most`.
+    void wait(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection, int process,
+              const std::string& token, std::int64_t wanted, milliseconds most, OnArrival arrived) {
+        ask(host, noise, connection, std::move(arrived),
+            [this, connection, process, token, wanted, most](const OnAnswer& answered) {
+                if (plan_->processes[static_cast<std::size_t>(process)].denied == "WAIT") {
+                    return answered(ModelRedis::Value::error(
+                        "NOPERM this user has no permissions to run the 'wait' command"));
+                }
+                const bool earlier = plan_->mutant == Mutant::earlier_acknowledged;
+                const auto offset = earlier ? connection->written_before : connection->written;
+                const Moment until = timeline_->now() + most;
+                const auto& replication = server(connection->master).replication();
+                if (replication.when_acknowledged(offset, wanted) > until) {
+                    checker_->disturbed(until);
+                }
+                await({connection, token, offset, wanted, until, answered});
+            });
+    }
+
     /// A message from a master, which `hear` gets at `host`.
     void publish(Host& host, Dice& noise, std::string message,
                  std::function<void(std::string)> hear) {
@@ -182,6 +219,78 @@ public:
     }
 
 private:
+    using OnAnswer = std::function<void(ModelRedis::Value)>;
+
+    /// One WAIT that the master has not answered yet.
+    struct Awaited {
+        std::shared_ptr<Connection> connection;
+        std::string token;
+        std::uint64_t offset;
+        std::int64_t wanted;
+        Moment until;
+        OnAnswer answered;
+    };
+
+    void await(Awaited wait) {
+        Server& master = server(wait.connection->master);
+        if (wait.connection->server != master.id()) return wait.answered({});
+        const Moment now = timeline_->now();
+        Moment next = master.awake_at();
+        if (next <= now) {
+            const unsigned who = master.replication().acknowledged(wait.offset);
+            const std::int64_t count = std::popcount(who);
+            const bool enough = count >= wait.wanted;
+            if (enough || now >= wait.until) {
+                (*trace_)("master ", master.number(), ": ", count, " of ", wait.wanted,
+                          " replicas have acknowledged ", tail(wait.token));
+                if (enough) checker_->acknowledged(wait.token, who);
+                if (!enough) checker_->disturbed(now);
+                return wait.answered(ModelRedis::Value::of(count));
+            }
+            next = std::min(wait.until,
+                            master.replication().when_acknowledged(wait.offset, wait.wanted));
+        }
+        timeline_->at(next, [this, wait = std::move(wait)] { await(wait); });
+    }
+
+    /// Has something asked of a master that is no script: `carry_out` answers when it likes, with nil for a
+    /// connection that has ended.
+    template <class CarryOut>
+    void ask(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
+             OnArrival arrived, CarryOut carry_out) {
+        const Moment now = timeline_->now();
+        const Moment awake = std::max(now, server(connection->master).awake_at());
+        const bool lost = connection->lost || fault(noise, plan_->rates.lost);
+        const bool unanswered = lost || fault(noise, plan_->rates.unanswered);
+        const bool slow = fault(noise, plan_->rates.slow);
+        const Moment out =
+            std::max(connection->there, awake + (slow ? lateness(noise) : latency(noise)));
+        const Moment way = slow ? lateness(noise) : latency(noise);
+        if (unanswered || slow || awake > now) checker_->disturbed(out + way);
+        if (unanswered) {
+            connection->lost = true;
+            if (noise.one_in(2)) end(host, connection, out + way, arrived);
+        }
+        if (lost) return;
+        connection->there = out;
+        timeline_->at(out, [=, this, &host] {
+            const OnAnswer answered = [=, this, &host](ModelRedis::Value value) {
+                if (unanswered) return;
+                const Moment back = std::max(connection->back, timeline_->now() + way);
+                connection->back = back;
+                if (value.is_nil()) {
+                    checker_->disturbed(back);
+                    return end(host, connection, back, arrived);
+                }
+                host.later(back, [connection, arrived, value = std::move(value)] {
+                    if (connection->alive) arrived({.value = value});
+                });
+            };
+            const bool there = connection->server == server(connection->master).id();
+            return there ? carry_out(answered) : answered({});
+        });
+    }
+
     /// Anything from a little late to long after everybody has forgotten it.
     Moment lateness(Dice& noise) {
         const Moment most = noise.pick<Moment>(
@@ -217,7 +326,14 @@ private:
                 checker_->disturbed(back);
                 return end(host, connection, back, arrived);
             }
+            const Replication& replication = master.replication();
+            const std::uint64_t before = replication.offset();
             ModelRedis::Value value = carry_out(*command);
+            // Only what the connection itself has written counts for its WAIT.
+            if (replication.offset() != before) {
+                connection->written_before =
+                    std::exchange(connection->written, replication.offset());
+            }
             if (unanswered) return;
             host.later(back, [connection, arrived = std::move(arrived),
                               value = std::move(value)]() mutable {

@@ -54,14 +54,16 @@ struct Trouble {
         silence,     ///< a server is stopped, and goes on later
         restart,  ///< a server ends, and comes back with its keys, which live on, but without scripts
         clock_step,  ///< of a server: outside the promise
+        promotion,   ///< a replica takes over, with what it has got by then
+        cut,         ///< a replica is cut off from its master
     };
-    static constexpr const char* names[] = {"outage",  "crash",    "freeze",
-                                            "close",   "failover", "forgetting",
-                                            "silence", "restart",  "clock_step"};
+    static constexpr const char* names[] = {"outage",     "crash",      "freeze",  "close",
+                                            "failover",   "forgetting", "silence", "restart",
+                                            "clock_step", "promotion",  "cut"};
 
     Kind kind;
     Moment when;
-    int whom = 0;      ///< which process, or server
+    int whom = 0;      ///< which process, server or replica
     Moment length{0};  ///< how long it lasts, or by how much a clock is ahead
 };
 
@@ -90,6 +92,7 @@ struct AcquisitionPlan {
     milliseconds max_hold = milliseconds::max();
     milliseconds lock_delay{0};
     milliseconds min_hold{0};
+    Replicas replicas = Replicas::none();  ///< that have to acknowledge it
     std::optional<Moment> cancelled{};
     std::optional<Moment> delivered{};  ///< so long after it was got; of asynchronous ones only
     bool untaken = false;               ///< by then nobody wants it any more
@@ -121,6 +124,8 @@ struct Plan {
     bool on_hash = false;
     int locks = 1;
     int masters = 1;
+    int replicas = 0;  ///< of the master
+    Moment replication_delay{0};
     std::array<microseconds, most_masters> server_clocks{};  ///< ahead of the first one's
     milliseconds node_timeout{100};
     Drift drift{};
@@ -347,6 +352,47 @@ inline void draw_deliveries(Dice dice, Plan& plan) {
     }
 }
 
+/// How many replicas have to acknowledge such an acquisition. Those of an unlimited wait can, within its
+/// lease.
+inline Replicas draw_acknowledgements(Dice& dice, const Plan& plan,
+                                      const AcquisitionPlan& acquisition) {
+    const auto there = static_cast<unsigned>(plan.replicas);
+    const Moment lease{acquisition.lease.duration()};
+    if (lease < 8 * plan.latency + 6 * plan.replication_delay) return Replicas::none();
+    if (dice.one_in(8) && !acquisition.wait.is_unlimited()) return there + 1;
+    return dice.pick<Replicas>({Replicas::none(), 1U, 1U, there, Replicas::all()});
+}
+
+/// Some schedules in which the master has replicas: likewise. What takes over then is one of them.
+inline void draw_replicas(Dice dice, Plan& plan) {
+    using Kind = Trouble::Kind;
+    if (plan.has_several_masters() || !dice.one_in(5)) return;
+    plan.replicas = dice.pick({1, 2, 2, 3});
+    plan.replication_delay = std::min<Moment>(dice.pick<Moment>({50us, plan.latency, 20ms}),
+                                              Moment{plan.command_timeout} / 8);
+    for (ProcessPlan& process : plan.processes) {
+        if (process.denied.empty() && dice.one_in(30)) process.denied = "WAIT";
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                acquisition.replicas = draw_acknowledgements(dice, plan, acquisition);
+            }
+        }
+    }
+    const auto replica = [&] { return static_cast<int>(dice.between(0, plan.replicas)); };
+    for (Trouble& trouble : plan.troubles) {
+        const bool takes_over = trouble.kind == Kind::failover || trouble.kind == Kind::forgetting;
+        if (takes_over) trouble.kind = Kind::promotion;
+        if (takes_over) trouble.whom = replica();
+    }
+    const auto add = [&](Kind kind, Moment length) {
+        plan.troubles.push_back({kind, dice.span(0ns, plan.faults_until), replica(), length});
+    };
+    for (int i = dice.pick({0, 1, 1, 3}); i > 0; --i) add(Kind::cut, dice.span(1ms, 1s));
+    for (int i = dice.pick({0, 1, 1, 2}); i > 0; --i) {
+        add(Kind::promotion, dice.pick<Moment>({0s, 0s, 0s, 0s, 0s, 100ms, -1s}));
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -394,6 +440,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     }
     draw_min_holds(Dice{dice.seed()}, plan);
     draw_deliveries(Dice{dice.seed()}, plan);
+    draw_replicas(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -420,6 +467,11 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     if (plan.max_hold != milliseconds::max()) out << ", max_hold " << plan.max_hold.count();
     if (plan.min_hold != 0ms) out << ", min_hold " << plan.min_hold.count();
     if (plan.lock_delay != 0ms) out << ", lock_delay " << plan.lock_delay.count();
+    if (plan.replicas == Replicas::all()) {
+        out << ", acknowledged by all";
+    } else if (plan.replicas != Replicas::none()) {
+        out << ", acknowledged by " << plan.replicas.count();
+    }
     if (plan.cancelled) out << ", cancelled after " << ms(*plan.cancelled);
     if (plan.delivered) out << ", delivered after " << ms(*plan.delivered);
     if (plan.untaken) out << ", untaken";
@@ -435,8 +487,9 @@ inline void print(std::ostream& out, const AcquisitionPlan& plan, const std::str
 }
 
 inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
-    out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters
-        << " master(s), node_timeout " << plan.node_timeout.count() << " ms, command_timeout "
+    out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters << " master(s), "
+        << plan.replicas << " replica(s) that are " << plan.replication_delay / 1us
+        << " us behind, node_timeout " << plan.node_timeout.count() << " ms, command_timeout "
         << plan.command_timeout.count() << " ms, latency " << plan.latency / 1us << " us, back-off "
         << plan.backoff.min.count() << " to " << plan.backoff.max.count() << " ms\nuntil "
         << plan.faults_until / 1us << " us, once in:";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "command.hpp"
+#include "replication.hpp"
 #include "support/model_redis.hpp"
 #include <redlatch/policy/lock_keys.hpp>
 
@@ -61,11 +62,16 @@ public:
           timeline_(&timeline),
           redis_(&redis),
           scripts_(&Scripts::of(plan.on_hash, plan.mutant)),
+          replication_(plan, timeline),
           on_hash_(plan.on_hash),
           one_queue_(plan.mutant == Mutant::shared_queue),
           number_(number),
           start_us_(1'700'000'000'000'000 + static_cast<std::int64_t>(plan.noise % 1000) +
                     plan.server_clocks[static_cast<std::size_t>(number)].count()) {
+        for (const Trouble& trouble : plan.troubles) {
+            const bool promotes = trouble.kind == Trouble::Kind::promotion;
+            if (promotes) last_promotion_ = std::max(last_promotion_, trouble.when);
+        }
         redis.flush();
         rename();
         follow();
@@ -78,14 +84,15 @@ public:
     /// By the ACL of who sends it.
     ModelRedis::Value run(const Command& command) {
         follow();
-        const auto process = static_cast<std::size_t>(command.process);
-        const std::string_view denied = plan_->processes[process].denied;
-        if (denied.empty()) return execute(command);
-        redis_->deny(denied, true);
-        ModelRedis::Value value = execute(command);
-        redis_->deny(denied, false);
+        const std::uint64_t before = redis_->writes();
+        ModelRedis::Value value = run_by_acl(command);
+        if (plan_->replicas > 0 && redis_->writes() != before) {
+            replication_.written(timeline_->now() <= last_promotion_ ? redis_->snapshot()
+                                                                     : nullptr);
+        }
         return value;
     }
+
     // ---- What there is
 
     Owner owner(int lock) {
@@ -126,7 +133,19 @@ public:
     }
     bool subscribed(int process) const { return subscribed_[static_cast<std::size_t>(process)]; }
 
+    Replication& replication() { return replication_; }
+    const Replication& replication() const { return replication_; }
+
     // ---- What happens to it
+
+    /// One of its replicas takes over, with what it has got.
+    void promote(std::size_t replica, microseconds ahead) {
+        const Replication::Keys keys = replication_.promote(replica);
+        redis_->flush();
+        if (keys != nullptr) redis_->restore(*keys);
+        step_clock(ahead);
+        restart();
+    }
 
     /// Another one takes over.
     void fail_over(bool keeps_keys, microseconds ahead) {
@@ -165,6 +184,16 @@ public:
     microseconds time() const { return microseconds{start_us_} + timeline_->now() / 1us * 1us; }
 
 private:
+    ModelRedis::Value run_by_acl(const Command& command) {
+        const auto process = static_cast<std::size_t>(command.process);
+        const std::string_view denied = plan_->processes[process].denied;
+        if (denied.empty()) return execute(command);
+        redis_->deny(denied, true);
+        ModelRedis::Value value = execute(command);
+        redis_->deny(denied, false);
+        return value;
+    }
+
     ModelRedis::Value execute(const Command& command) {
         if (command.script == nullptr)
             return redis_->command(std::span<const std::string_view>{command.words});
@@ -205,6 +234,8 @@ private:
     const Timeline* timeline_;
     ModelRedis* redis_;
     const Scripts* scripts_;
+    Replication replication_;
+    Moment last_promotion_{-1h};
     bool on_hash_;
     bool one_queue_;
     int number_;

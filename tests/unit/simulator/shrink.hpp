@@ -82,6 +82,9 @@ private:
         for (std::size_t i = plan_.troubles.size(); i-- > 0;) {
             try_with([i](Plan& plan) { erase(plan.troubles, i); });
         }
+        if (plan_.replication_delay != 0ns) {
+            try_with([](Plan& plan) { plan.replication_delay = 0ns; });
+        }
         for (int Rates::*const rate : Rates::all) {
             if (plan_.rates.*rate != 0) try_with([rate](Plan& plan) { plan.rates.*rate = 0; });
         }
@@ -127,6 +130,7 @@ private:
         unset(&AcquisitionPlan::max_hold);
         unset(&AcquisitionPlan::lock_delay);
         unset(&AcquisitionPlan::min_hold);
+        unset(&AcquisitionPlan::replicas);
     }
 
     Plan plan_;

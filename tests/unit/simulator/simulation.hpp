@@ -126,6 +126,8 @@ private:
             case Kind::failover: return fail_over(*servers_[whom], trouble);
             case Kind::silence: return silence(*servers_[whom], trouble.length);
             case Kind::restart: return restart(*servers_[whom], trouble.length);
+            case Kind::promotion: return promote(trouble);
+            case Kind::cut: return cut(trouble);
             case Kind::clock_step:
                 trace_("master ", trouble.whom, " steps its clock by ", trouble.length / 1us, "us");
                 servers_[whom]->step_clock(trouble.length / 1us * 1us);
@@ -146,6 +148,23 @@ private:
                "us");
         server.fail_over(keeps_keys, trouble.length / 1us * 1us);
         checker_.failed_over(keeps_keys, trouble.length);
+    }
+
+    void promote(const Trouble& trouble) {
+        Server& server = *servers_.front();
+        const Moment ahead = trouble.length / 1us * 1us;
+        trace_("replica ", trouble.whom, " takes over, clock ", ahead / 1us, "us");
+        checker_.promotes(trouble.whom, ahead);
+        server.promote(static_cast<std::size_t>(trouble.whom), trouble.length / 1us * 1us);
+        checker_.promoted(ahead);
+        for (const auto& client : clients_) client->lose_subscription(1ms);
+    }
+
+    void cut(const Trouble& trouble) {
+        const Moment until = timeline_.now() + trouble.length;
+        trace_("replica ", trouble.whom, " is cut off until ", until / 1us, "us");
+        servers_.front()->replication().cut(static_cast<std::size_t>(trouble.whom), until);
+        checker_.disturbed(until);
     }
 
     void silence(Server& server, Moment length) {
