@@ -297,6 +297,19 @@ TEST_F(QuorumTest, an_answer_that_is_late_leaves_nothing_after_the_release) {
     EXPECT_TRUE(eventually([&] { return all_free(); }));
 }
 
+TEST_F(QuorumTest, a_release_that_overtakes_the_acquisition_is_repeated) {
+    Client client{options(1s)};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    master(2).proxy.delay_requests(150ms);
+    ASSERT_TRUE(lock.try_lock()) << "two masters are enough";
+    master(2).proxy.delay_requests(0ms);
+    for (const std::size_t i : {0U, 1U}) master(i).proxy.delay_replies(400ms);
+    lock.unlock();  // is done when the late answer has come too
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
 TEST_F(QuorumTest, one_that_was_out_of_reach_at_the_release_hears_of_it_later) {
     Client client{options(500ms)};
     Lock<Watchdog<Simple>> lock{client, key, {.lease = 60s}};

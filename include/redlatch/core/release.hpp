@@ -67,7 +67,8 @@ private:
 /// What several masters have said so far; nothing where one decides.
 struct MastersHeard {
     std::uint64_t told = 0;           ///< those that have answered this command, or will
-    bool acquire_unanswered = false;  ///< one still owes its answer to the acquisition
+    /// One owes its answer to the acquisition, or did when this command went out.
+    bool acquire_unanswered = false;
 };
 
 /// Ends one acquisition at the server: event in, action out. Knows no server and reads no clock.

@@ -144,7 +144,9 @@ protected:
         return token == Machine::Which::held ? hold_ : to_;
     }
 
-    MastersHeard heard(std::uint64_t told) const { return {told, hold_->unanswered().acquire}; }
+    MastersHeard heard(std::uint64_t told) const {
+        return {told, may_overtake_ || hold_->unanswered().acquire};
+    }
 
     /// For a master that has not answered when the others have.
     OnLateReply on_silence() const {
@@ -168,6 +170,7 @@ protected:
     std::shared_ptr<Hold> hold_{};
     std::uint64_t ended_ = 0;     // of its acquisitions, where others go on
     std::shared_ptr<Hold> to_{};  // to whose token the lock moves
+    bool may_overtake_ = false;   // a release may be carried out before the acquisition, somewhere
     bool ends_hold_ = false;      // as opposed to a nested acquisition, or one that was lost before
 };
 

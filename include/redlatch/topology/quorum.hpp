@@ -52,8 +52,7 @@ public:
     Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
                                           QuorumProgress& progress) override {
         QuorumPoll poll{masters_, call, again, rules_for(call.shape()), limit};
-        auto decision = poll.run();
-        progress.masters = poll.sets();
+        auto decision = poll.run(progress);
         if (progress.masters.late != 0) poll.leave_late(progress.on_late_reply, on_late_);
         return decision;
     }

@@ -46,10 +46,14 @@ public:
 
     /// Asks everybody and blocks until it is decided, for as long as the limit allows: what they have
     /// decided.
-    Expected<Reply, Fault> run() {
-        for (std::size_t i = 0; i < legs_.size(); ++i) connect(i);
+    Expected<Reply, Fault> run(QuorumProgress& progress) {
+        for (std::size_t i = 0; i < legs_.size(); ++i)
+            connect(i);  // takes the answers that have come
+        progress.may_overtake =
+            progress.asked_before != nullptr && !progress.asked_before->all_settled();
         std::optional<Fault> broken_off = exchange();
         const Verdict verdict = machine_.end();
+        progress.masters = machine_.sets();
         report_faults();
         if (verdict == Verdict::yes || verdict == Verdict::no) {
             Reply decision = *std::move(legs_[machine_.deciding_master()].reply);
@@ -60,9 +64,6 @@ public:
         fault.maybe_executed = machine_.maybe_executed();
         return Unexpected{std::move(fault)};
     }
-
-    /// How far the command has got.
-    MasterSets sets() const noexcept { return machine_.sets(); }
 
     /// Leaves the answers to come to whoever uses the connections next. `on_late_reply` may be empty.
     template <class OnLate>

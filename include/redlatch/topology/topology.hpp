@@ -3,6 +3,7 @@
 #include <redlatch/core/master_sets.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/redirection.hpp>
+#include <redlatch/core/token_state.hpp>
 #include <redlatch/net/node.hpp>
 
 #include <cstddef>
@@ -21,7 +22,14 @@ using OnLateReply = std::function<void(bool answered)>;
 /// What a caller hears of a command to several masters besides its answer.
 struct QuorumProgress {
     OnLateReply on_late_reply{};  ///< given by the caller; may be empty
+
+    /// Given by the caller of a release: how its token has asked for the lock; may be null.
+    const TokenAtMasters* asked_before = nullptr;
+
     MasterSets masters{};
+
+    /// When it went out, a master still owed an answer to that. On another connection it may be carried out first.
+    bool may_overtake = false;
 };
 
 /// As many masters as `MasterSets` has bits.

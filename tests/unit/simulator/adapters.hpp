@@ -205,7 +205,9 @@ private:
         return token == Machine::Which::held ? hold_ : next_;
     }
 
-    detail::MastersHeard heard() const { return {told_, hold_->unanswered().acquire}; }
+    detail::MastersHeard heard() const {
+        return {told_, may_overtake_ || hold_->unanswered().acquire};
+    }
 
     void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered,
              Request::OnLate on_late = {}) {
@@ -215,6 +217,8 @@ private:
             if (reply) return answered(*reply);
             act("failed", machine_.failed(reply.error(), heard(), now()));
         };
+        const auto& asked_before = hold_->open_tries.at_masters;
+        may_overtake_ = may_overtake_ || (asked_before != nullptr && !asked_before->all_settled());
         client_->ask(next_ != nullptr ? next_ : hold_, call, call, answer_by, done,
                      std::move(on_late));
     }
@@ -244,6 +248,7 @@ private:
     std::uint64_t ended_ = 0;  // of its acquisitions, where others go on
     HoldPtr next_{};
     std::uint64_t told_ = 0;
+    bool may_overtake_ = false;  // a release may be carried out before the acquisition
     Moment started_{0};
     TimePoint give_up_at_ = TimePoint::max();
 };

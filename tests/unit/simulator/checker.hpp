@@ -343,6 +343,8 @@ public:
         // A repetition says that what the first sending moved has ended by itself.
         const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
         if (not_moved) token_of(command.next_token()).moved_to = false;
+        const bool moved = command.verb == Verb::move && !refused && !not_moved;
+        if (moved) token_of(command.token()).moved_away = true;
         if (owner.token != at.before.token) changed_hands(here, command, owner.token);
         at.owner = owner;
         if (replica_took_over_ && !owner.token.empty()) {
@@ -426,6 +428,7 @@ private:
         bool owns_itself = false;
         bool granted_in_vain = false;
         bool moved_to = false;     ///< by the holder before, and nobody has begun to use it
+        bool moved_away = false;   ///< the lock has gone on to another token
         bool undelivered = false;  ///< it has the lock, and its caller has not been told
         std::uint64_t fence = 0;
         Moment renewed_at{-1h};
@@ -434,6 +437,9 @@ private:
         TimePoint end{};                        ///< of the validity
         TimePoint first_end{};                  ///< as it began
         Moment kept_until{-1h};                 ///< by its `min_hold`
+
+        /// What comes in its name now is late.
+        bool is_over() const noexcept { return dead || moved_away; }
     };
     struct AtMaster {
         Server::Owner before{};
@@ -592,7 +598,7 @@ private:
         token.given_at = server(command.master).replication().offset();
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
         const auto process = static_cast<std::size_t>(process_of(to));
-        const bool never_told = plan_->processes[process].deaf && token.dead;
+        const bool never_told = plan_->processes[process].deaf && token.is_over();
         if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
         const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release;
@@ -629,7 +635,7 @@ private:
     /// one is still planned, or else as long as the lease.
     void came_late(const Command& command) {
         Token& token = token_of(command.token());
-        if (!token.dead) return;
+        if (!token.is_over()) return;
         (*trace_)("  a dead token has it");
         damaged(timeline_->now());
         if ((token.to_be_released & bit_of(command.master)) == 0) tidy_ = false;
@@ -653,9 +659,15 @@ private:
         } else if (known == here.order.end()) {
             here.order.push_back({std::string{command.token()}, present_until, timeline_->now()});
         } else {
+            const auto in_front = std::distance(here.order.begin(), known);
+            const bool left = known->present_until <= timeline_->now();
             known->present_until = std::max(known->present_until, present_until);
+            // Somebody was served, or came, when it did not count as alive: it stands behind those.
+            if (left && value.elements[2].integer > in_front) {
+                std::rotate(known, known + 1, here.order.end());
+            }
         }
-        if (queues && token_of(command.token()).dead) tidy_ = false;
+        if (queues && token_of(command.token()).is_over()) tidy_ = false;
     }
 
     /// Nobody who could have been told was passed over.
