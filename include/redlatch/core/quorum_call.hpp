@@ -87,7 +87,9 @@ public:
         }
         const bool doubtful = status.kind == ConnectStatus::Kind::doubtful;
         leg.stage = doubtful ? Stage::doubtful : Stage::connecting;
-        leg.connected_by = saturating_add(status.since, rules_.node_timeout);
+        if (leg.connected_by == TimePoint{}) {
+            leg.connected_by = saturating_add(status.since, rules_.node_timeout);
+        }
         if (doubtful) leg.fault = std::move(status.fault);
     }
 
@@ -279,7 +281,7 @@ private:
     }
 
     /// A lock stands the safer the more masters have it: one that is just being connected to gets a moment
-    /// to be asked too. So does one whose connections all wait for answers.
+    /// to be asked too.
     bool worth_a_moment(TimePoint now) const noexcept {
         return std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
             return leg.stage == Stage::connecting && now < leg.connected_by;

@@ -31,7 +31,9 @@ public:
 
     std::uint64_t asked() const noexcept { return asked_.load(); }
     bool was_asked(std::size_t master) const noexcept { return ((asked() >> master) & 1U) != 0; }
-    bool all_settled() const noexcept { return unsettled_.load() == 0; }
+    /// How many answers are still to come.
+    std::int64_t unsettled() const noexcept { return unsettled_.load(); }
+    bool all_settled() const noexcept { return unsettled() == 0; }
 
 private:
     std::atomic<std::uint64_t> asked_{0};

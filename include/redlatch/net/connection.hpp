@@ -164,13 +164,15 @@ public:
     }
 
     /// Leaves the answer to the command that was sent last to whoever receives next.
-    void expect(const Command& command, ReplyShape shape, ReplyCallback callback) {
-        pending_.expect(command, shape, Clock::now(), std::move(callback));
+    void expect(const Command& command, ReplyShape shape, ReplyCallback callback,
+                const void* about = nullptr) {
+        pending_.expect(command, shape, Clock::now(), std::move(callback), about);
     }
 
     /// Whether answers are pending; if so, since when at most.
     bool has_pending_replies() const noexcept { return !pending_.empty(); }
     TimePoint pending_since() const noexcept { return pending_.since(); }
+    std::ptrdiff_t pending_about(const void* about) const noexcept { return pending_.count(about); }
 
     /// Receives the pending answers, and passes them on.
     Expected<void, Fault> drain(const Limit& limit) {

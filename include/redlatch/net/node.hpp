@@ -91,6 +91,11 @@ public:
     /// A connection that lies idle and on which no answer is pending; nothing where there is none.
     std::optional<Pool::Loan> borrow_idle() { return pool_.borrow_idle(); }
 
+    /// One on which answers are pending, for less long than since `since`; see `Pool`.
+    std::optional<Pool::Loan> borrow_behind(TimePoint since, const void* about) {
+        return pool_.borrow_behind(since, about);
+    }
+
     /// One more connection for everybody; false where there are as many as there may be.
     bool has_room() { return pool_.has_room(); }
     void admit(Connection connection) { pool_.admit(std::move(connection)); }

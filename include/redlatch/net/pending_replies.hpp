@@ -6,6 +6,8 @@
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/server_error.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -41,9 +43,17 @@ public:
     /// When the command was sent whose answer is next.
     TimePoint since() const noexcept { return entries_.front().since; }
 
-    void expect(Command command, ReplyShape shape, TimePoint now, ReplyCallback callback) {
+    /// `about`: an address that all commands about the same thing have; may be null.
+    void expect(Command command, ReplyShape shape, TimePoint now, ReplyCallback callback,
+                const void* about = nullptr) {
         command.leave();
-        entries_.push_back({command, shape, now, std::move(callback)});
+        entries_.push_back({command, shape, now, std::move(callback), about});
+    }
+
+    /// How many of them are about that.
+    std::ptrdiff_t count(const void* about) const noexcept {
+        return std::count_if(entries_.begin(), entries_.end(),
+                             [about](const Entry& entry) { return entry.about == about; });
     }
 
     /// Passes on the answer that came next. False where what comes next is the answer to something
@@ -71,6 +81,7 @@ private:
         ReplyShape shape;
         TimePoint since;
         ReplyCallback callback;
+        const void* about;
 
         void pass_on(Expected<Reply, Fault> reply) const {
             if (!reply) reply.error().maybe_executed = command.unclear();

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -126,10 +127,21 @@ public:
             return c.has_pending_replies() && c.pending_since() <= since;
         });
         if (found == idle_.end()) return std::nullopt;
-        std::optional<Loan> loan{std::in_place, *this, std::move(*found), true};
-        idle_.erase(found);
-        ++in_use_;
-        return loan;
+        return take(found);
+    }
+
+    /// An idle connection on which answers are pending, for less long than since `since`: what is sent there is
+    /// carried out behind those. `about`: one of them is about that; null for any. Nothing where there is none.
+    std::optional<Loan> borrow_behind(TimePoint since, const void* about) {
+        std::vector<Connection> dropped;  // closed outside the mutex
+        const std::lock_guard lock{mutex_};
+        drop_outdated(dropped);
+        const auto found = std::find_if(idle_.begin(), idle_.end(), [&](const Connection& c) {
+            return c.has_pending_replies() && c.pending_since() > since &&
+                   (about == nullptr || c.pending_about(about) > 0);
+        });
+        if (found == idle_.end()) return std::nullopt;
+        return take(found);
     }
 
     /// Whether an answer is pending on an idle connection.
@@ -146,15 +158,20 @@ private:
         if (!idle_.empty() && !dialer_->is_current(idle_.back())) dropped.swap(idle_);
     }
 
+    /// With the mutex held.
+    std::optional<Loan> take(std::vector<Connection>::iterator idle) {
+        std::optional<Loan> loan{std::in_place, *this, std::move(*idle), true};
+        idle_.erase(idle);
+        ++in_use_;
+        return loan;
+    }
+
     std::optional<Loan> borrow_any_idle() {
         std::vector<Connection> dropped;  // closed outside the mutex
         const std::lock_guard lock{mutex_};
         drop_outdated(dropped);
         if (idle_.empty()) return std::nullopt;
-        std::optional<Loan> loan{std::in_place, *this, std::move(idle_.back()), true};
-        idle_.pop_back();
-        ++in_use_;
-        return loan;
+        return take(std::prev(idle_.end()));
     }
 
     Expected<Loan, Fault> open_new(const Limit& limit) {

@@ -91,7 +91,8 @@ private:
     Next try_once(const Call& call, const Call& again, TimePoint answer_by) {
         if (stop_->stop_requested()) return machine().cancelled();
         const TimePoint sent = Clock::now();
-        QuorumProgress progress{.on_late_reply = late_answer()};
+        QuorumProgress progress{.on_late_reply = late_answer(),
+                                .token = machine().token().at_masters().get()};
         const auto reply = session_->run(call, again, {answer_by, *stop_}, progress);
         return try_answered(reply, progress.masters, sent);
     }

@@ -105,7 +105,7 @@ private:
     Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
                                OnLateReply on_late_reply = {}) {
         QuorumProgress progress{.on_late_reply = std::move(on_late_reply),
-                                .asked_before = hold_->open_tries.at_masters.get()};
+                                .token = hold_->open_tries.at_masters.get()};
         auto reply = session_->run(call, call, {answer_by}, progress);
         told_ = progress.masters.heard_of();
         may_overtake_ = may_overtake_ || progress.may_overtake;

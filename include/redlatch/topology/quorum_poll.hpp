@@ -34,6 +34,7 @@ public:
         : call_(&call),
           again_(&again),
           limit_(std::move(limit)),
+          rules_(rules),
           machine_(masters.size(), rules, limit_.at) {
         legs_.reserve(masters.size());
         for (const auto& master : masters) legs_.emplace_back(*master);
@@ -47,10 +48,9 @@ public:
     /// Asks everybody and blocks until it is decided, for as long as the limit allows: what they have
     /// decided.
     Expected<Reply, Fault> run(QuorumProgress& progress) {
-        for (std::size_t i = 0; i < legs_.size(); ++i)
-            connect(i);  // takes the answers that have come
-        progress.may_overtake =
-            progress.asked_before != nullptr && !progress.asked_before->all_settled();
+        token_ = progress.token;
+        for (std::size_t i = 0; i < legs_.size(); ++i) connect(i);
+        progress.may_overtake = is_owed();
         std::optional<Fault> broken_off = exchange();
         const Verdict verdict = machine_.end();
         progress.masters = machine_.sets();
@@ -75,7 +75,8 @@ public:
                 [master = leg.master, on_late_reply](const Expected<Reply, Fault>& reply) {
                     if (!reply && reply.error().maybe_executed) master->failed(reply.error());
                     if (on_late_reply) on_late_reply(reply.has_value());
-                });
+                },
+                rules_.subject == QuorumSubject::taking ? token_ : nullptr);
             leg.loan.reset();
             on_late(leg.master->node());
         }
@@ -130,7 +131,7 @@ private:
 
     void connect(std::size_t i) {
         Leg& leg = legs_[i];
-        auto loan = leg.master->is_doubtful() ? std::nullopt : leg.master->node().borrow_idle();
+        auto loan = leg.master->is_doubtful() ? std::nullopt : borrow(leg.master->node());
         if (!loan) {
             if (!wake_.valid()) wake_ = Descriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
             machine_.not_connected(i, leg.master->request(wake_.get()));
@@ -143,6 +144,23 @@ private:
         send(i);
     }
 
+    /// A master still owes the token an answer, and nothing of this goes out behind that.
+    bool is_owed() const noexcept { return token_ != nullptr && token_->unsettled() > behind_; }
+
+    /// What concerns a token goes out behind what that has asked before. Else a connection is best that is free,
+    /// and second best one whose answers its master is not too late with.
+    std::optional<Pool::Loan> borrow(Node& node) {
+        const TimePoint since = Clock::now() - rules_.node_timeout;
+        if (is_owed()) {
+            if (auto own = node.borrow_behind(since, token_)) {
+                behind_ += (*own)->pending_about(token_);
+                return own;
+            }
+        }
+        if (auto idle = node.borrow_idle()) return idle;
+        return node.borrow_behind(since, nullptr);
+    }
+
     void send(std::size_t i) {
         const Limit limit{machine_.send(i, Clock::now()), limit_.stop};
         if (auto sent = legs_[i].exchange.send(limit); !sent) {
@@ -151,6 +169,9 @@ private:
     }
 
     void read(std::size_t i) {
+        auto drained = (*legs_[i].loan)->drain_available();
+        if (!drained) return take(i, Unexpected{std::move(drained).error()});
+        if (!*drained) return;
         auto reply = (*legs_[i].loan)->receive_if_there();
         if (!reply) {
             take(i, Unexpected{std::move(reply).error()});
@@ -194,7 +215,10 @@ private:
     const Call* call_;
     const Call* again_;
     const Limit limit_;
+    const QuorumRules rules_;
     QuorumCall machine_;
+    const TokenAtMasters* token_ = nullptr;  // whose command it is; null where that does not matter
+    std::int64_t behind_ = 0;                // answers to that token that this goes out behind
     std::vector<Leg> legs_;
     Descriptor wake_;  // rung when there may be a connection
 };

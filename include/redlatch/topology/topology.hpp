@@ -23,12 +23,12 @@ using OnLateReply = std::function<void(bool answered)>;
 struct QuorumProgress {
     OnLateReply on_late_reply{};  ///< given by the caller; may be empty
 
-    /// Given by the caller of a release: how its token has asked for the lock; may be null.
-    const TokenAtMasters* asked_before = nullptr;
+    /// Given by the caller: whose command it is, where its acquisition or its release; else null.
+    const TokenAtMasters* token = nullptr;
 
     MasterSets masters{};
 
-    /// When it went out, a master still owed an answer to that. On another connection it may be carried out first.
+    /// A master still owed the token an answer, and it did not go out behind that: it may be carried out first.
     bool may_overtake = false;
 };
 
