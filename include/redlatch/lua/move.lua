@@ -38,16 +38,18 @@ if moved then
 elseif key_type == 's' then
   redis.call('SET', lock, next_token, 'PX', lease)
 else
-  redis.call('DEL', lock)
-  redis.call('HSET', lock, next_token, 1)
+  -- Where the ACL forbids it, nothing has changed.
   local done = redis.pcall('PEXPIRE', lock, lease)
+  if type(done) == 'table' then return done end
+  redis.call('HSET', lock, next_token, 1)
+  done = redis.pcall('HDEL', lock, token)
   failed = type(done) == 'table' and done
 end
 if fenced and not failed then
   failed = store_fencing_token(number, is_new, lease)
 end
 if failed and not moved then
-  -- A key without an end would lock everybody out for ever.
+  -- There is no way back to the token before.
   redis.call('DEL', lock)
 end
 return failed or {1, waiting, number}

@@ -117,6 +117,7 @@ public:
         }
         Token& token = token_of(name);
         token.undelivered = false;
+        token.delivered_late = host_of(hold).clock() + 20 * plan_->latency > hold.valid_until();
         token.kept_until = moment_of_min_hold(hold);
         locks_[static_cast<std::size_t>(lock)].kept_until = token.kept_until;
     }
@@ -194,10 +195,12 @@ public:
         const TimePoint soon =
             detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
         const bool runs_out = soon < hold.last_end() && !closing;
-        const bool has_time = hold.terms().lease.duration() > 20 * plan_->latency;
+        const bool has_time = hold.terms().lease.duration() > 20 * plan_->latency &&
+                              !token_of(hold.token().bytes).delivered_late;
         if (watched && runs_out && has_time && plan_->is_calm())
             fail("a watched hold was not renewed");
         dies(hold.token().bytes);
+        token_of(hold.token().bytes).kept_until = Moment{-1h};
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
             const bool keeps = at.owner.token == hold.token().bytes;
@@ -427,9 +430,10 @@ private:
         bool fenced = false;
         bool owns_itself = false;
         bool granted_in_vain = false;
-        bool moved_to = false;     ///< by the holder before, and nobody has begun to use it
-        bool moved_away = false;   ///< the lock has gone on to another token
-        bool undelivered = false;  ///< it has the lock, and its caller has not been told
+        bool moved_to = false;        ///< by the holder before, and nobody has begun to use it
+        bool moved_away = false;      ///< the lock has gone on to another token
+        bool undelivered = false;     ///< it has the lock, and its caller has not been told
+        bool delivered_late = false;  ///< there was no time to renew it
         std::uint64_t fence = 0;
         Moment renewed_at{-1h};
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
