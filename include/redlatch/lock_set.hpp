@@ -292,6 +292,12 @@ public:
           refs_(std::move(refs)),
           release_mode_(release_mode),
           posts_release_(posts_release) {}
+    HoldsOfSet(const HoldsOfSet&) = delete;
+    HoldsOfSet& operator=(const HoldsOfSet&) = delete;
+    ~HoldsOfSet() {
+        // In a forked child one that was running at the fork never ends: they stay as they are.
+        if (!refs_.empty() && !are_ours()) static_cast<void>(loss_.release());
+    }
 
     bool are_ours() const noexcept { return !refs_.empty() && refs_.front().is_ours(); }
     const std::vector<HoldRef>& refs() const noexcept { return refs_; }
@@ -311,7 +317,7 @@ public:
     std::stop_token lost() {
         const std::lock_guard lock{mutex_};
         if (loss_ == nullptr) {
-            loss_ = std::make_shared<AnyStop>();
+            loss_ = std::make_unique<AnyStop>();
             for (const HoldRef& ref : refs_) loss_->add(lost_token(session(), ref.hold));
         }
         return loss_->token();
@@ -323,7 +329,7 @@ private:
     ReleaseMode release_mode_;
     bool posts_release_;
     std::mutex mutex_;
-    std::shared_ptr<AnyStop> loss_;  // made for the first who asks
+    std::unique_ptr<AnyStop> loss_;  // made for the first who asks
 };
 
 /// Gives out the locks that it takes as a `HeldSet`.

@@ -4,7 +4,11 @@
 #include "support/proxy.hpp"
 #include <redlatch/lock_set.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <memory>
@@ -361,6 +365,21 @@ TEST_F(LocksOfAClosedClient, are_released_though_a_callback_hangs) {
 
 TEST_F(LocksOfAClosedClient, are_destroyed_though_a_callback_hangs) {
     expect_end_of([this] { held_.reset(); });
+}
+
+TEST_F(LocksOfAClosedClient, are_destroyed_by_a_forked_child_though_a_callback_hangs) {
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+        held_.reset();
+        ::_exit(0);
+    }
+    const bool ended = eventually([&] { return ::waitpid(child, nullptr, WNOHANG) == child; });
+    EXPECT_TRUE(ended);
+    if (!ended) {
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+    }
+    go_on_.set_value();
 }
 
 TEST_F(LocksAsOne, hear_a_stop_while_the_first_are_given_a_full_lease) {
