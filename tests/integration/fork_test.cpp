@@ -21,9 +21,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -64,18 +61,6 @@ std::string in_child(Body body) {
     return status->success() ? line : line + ", and it ended badly";
 }
 
-/// Whether every other thread of this process sleeps.
-bool others_sleep() {
-    for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
-        if (task.path().filename() == std::to_string(::gettid())) continue;
-        std::ifstream file{task.path() / "stat"};
-        std::string stat{std::istreambuf_iterator<char>{file}, {}};
-        const std::size_t end_of_name = stat.rfind(") ");  // a name may contain anything
-        if (end_of_name != std::string::npos && stat[end_of_name + 2] != 'S') return false;
-    }
-    return true;
-}
-
 /// A process with everything running: locks held by this thread and others, renewal and callbacks
 /// on their threads, one thread in a wait.
 class Fork : public testing::Test {
@@ -96,9 +81,9 @@ protected:
         // What happens in the middle of other threads' work is the subject of ForkInTheMiddle; and
         // ASan does not survive it.
         EXPECT_TRUE(eventually([] {
-            if (!others_sleep()) return false;
+            if (!other_threads_sleep()) return false;
             std::this_thread::sleep_for(10ms);
-            return others_sleep();
+            return other_threads_sleep();
         }));
     }
     ~Fork() override { stop.request_stop(); }
@@ -349,7 +334,7 @@ TEST(ForkOfSeveralMasters, a_child_asks_them_on_connections_of_its_own) {
         return std::all_of(masters.begin(), masters.end(),
                            [](RedisServer& master) { return RawRedis{master}.exists("parents"); });
     }));
-    ASSERT_TRUE(eventually([] { return others_sleep(); }));
+    ASSERT_TRUE(eventually([] { return other_threads_sleep(); }));
     const ::pid_t third = masters[2].pid();
     EXPECT_EQ(in_child([&](Findings& findings) {
                   findings.expect(!parents.held(), "holds what its parent holds");

@@ -294,6 +294,7 @@ TEST_F(KeySpace, stays_after_all_connections_were_cut) {
 TEST_F(KeySpace, is_the_same_in_a_forked_child) {
     Lock<Fenced<Simple>> lock{first_, "job", {.lease = 60s}};
     auto held = lock.acquire();
+    ASSERT_TRUE(eventually([] { return other_threads_sleep(); }));
     ChildProcess child{[&](LineChannel&) { return lock.acquire({.wait = 20s}) ? 0 : 1; }};
     ASSERT_TRUE(waiters(1, space));
     EXPECT_TRUE(held->release());

@@ -20,6 +20,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <iterator>
 #include <ostream>
 #include <system_error>
 #include <thread>
@@ -427,6 +428,17 @@ bool process_alive(pid_t pid) {
 
 std::string own_path() {
     return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+bool other_threads_sleep() {
+    for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
+        if (task.path().filename() == std::to_string(::gettid())) continue;
+        std::ifstream file{task.path() / "stat"};
+        std::string stat{std::istreambuf_iterator<char>{file}, {}};
+        const std::size_t end_of_name = stat.rfind(") ");  // a name may contain anything
+        if (end_of_name != std::string::npos && stat[end_of_name + 2] != 'S') return false;
+    }
+    return true;
 }
 
 }  // namespace redlatch::test

@@ -161,4 +161,7 @@ private:
 /// The path of the running program, to `ChildProcess::exec` a test binary once more.
 [[nodiscard]] std::string own_path();
 
+/// Whether every other thread of this process sleeps: ASan's allocator survives a fork then.
+[[nodiscard]] bool other_threads_sleep();
+
 }  // namespace redlatch::test
