@@ -187,6 +187,28 @@ TEST(QuorumCall, waits_a_moment_for_a_new_connection_although_it_is_decided) {
     EXPECT_TRUE(asked.is_over(start)) << "its answer may come late";
 }
 
+TEST(QuorumCall, waits_for_no_connection_where_the_lock_is_ours) {
+    QuorumCall call{3, keeping, deadline};
+    call.not_connected(2, coming(start));
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+        send(call, i);
+        call.answered(i, yes);
+    }
+    EXPECT_TRUE(call.is_over(start));
+}
+
+TEST(QuorumCall, gives_a_connection_one_moment_however_often_it_is_asked_for) {
+    QuorumCall call{3, taking, deadline};
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+        send(call, i);
+        call.answered(i, yes);
+    }
+    call.not_connected(2, coming(start));
+    call.not_connected(2, coming(start + 40ms));
+    EXPECT_FALSE(call.is_over(start + 49ms));
+    EXPECT_TRUE(call.is_over(start + 50ms));
+}
+
 TEST(QuorumCall, waits_for_a_doubtful_master_only_where_nothing_is_decided_without_it) {
     for (const bool enough : {false, true}) {
         QuorumCall call{3, asking, deadline};

@@ -281,11 +281,12 @@ private:
     }
 
     /// A lock stands the safer the more masters have it: one that is just being connected to gets a moment
-    /// to be asked too.
+    /// to be asked too. What is ours already need not wait for that.
     bool worth_a_moment(TimePoint now) const noexcept {
-        return std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
-            return leg.stage == Stage::connecting && now < leg.connected_by;
-        });
+        return rules_.subject == QuorumSubject::taking &&
+               std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
+                   return leg.stage == Stage::connecting && now < leg.connected_by;
+               });
     }
 
     void fail(Leg& leg, Fault fault) {
