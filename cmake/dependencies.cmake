@@ -3,10 +3,9 @@
 find_package(Threads REQUIRED)
 
 # Our find module must be seen by this one call only, not by the project around us.
-block(SCOPE_FOR VARIABLES)
-    list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
-    find_package(Hiredis MODULE)
-endblock()
+list(PREPEND CMAKE_MODULE_PATH "${CMAKE_CURRENT_LIST_DIR}")
+find_package(Hiredis MODULE)
+list(POP_FRONT CMAKE_MODULE_PATH)
 
 if(NOT TARGET hiredis::hiredis AND REDLATCH_FETCH_HIREDIS)
     include("${CMAKE_CURRENT_LIST_DIR}/fetch_hiredis.cmake")

@@ -5,19 +5,19 @@ include(FetchContent)
 
 FetchContent_Declare(hiredis
     URL https://github.com/redis/hiredis/archive/refs/tags/v1.2.0.tar.gz
-    URL_HASH SHA256=82ad632d31ee05da13b537c124f819eb88e18851d9cb0c30ae0552084811588c
-    DOWNLOAD_EXTRACT_TIMESTAMP OFF)
+    URL_HASH SHA256=82ad632d31ee05da13b537c124f819eb88e18851d9cb0c30ae0552084811588c)
 
 # hiredis declares a CMake so old that today's would overwrite these with its own defaults, or (from
 # CMake 4 on) refuse it.
-block(SCOPE_FOR VARIABLES)
+function(redlatch_fetch_hiredis)
     set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)
     set(CMAKE_POLICY_VERSION_MINIMUM 3.5)
     set(DISABLE_TESTS ON)
     set(BUILD_SHARED_LIBS OFF)
     set(CMAKE_POSITION_INDEPENDENT_CODE ON)
     FetchContent_MakeAvailable(hiredis)
-endblock()
+endfunction()
+redlatch_fetch_hiredis()
 FetchContent_GetProperties(hiredis)
 
 # Sources lie flat in the archive, users write <hiredis/hiredis.h>: give the target that folder too.

@@ -1,5 +1,5 @@
 # Every public header, bottom layer first: each includes only headers that stand above it here (the test
-# static.layers). What is missing is not installed and not checked (static.header_list).
+# static.layers). What is missing here is not checked (static.header_list).
 set(REDLATCH_HEADERS
     # vocabulary
     include/redlatch/version.hpp
@@ -172,36 +172,6 @@ set(REDLATCH_HEADERS
     include/redlatch/redlatch.hpp
     include/redlatch/testing.hpp
     include/redlatch/source.hpp
-)
-
-# The Lua that policy/lua.hpp includes: installed with the headers, and none of them.
-set(REDLATCH_LUA
-    include/redlatch/lua/acquire.lua
-    include/redlatch/lua/channel.lua
-    include/redlatch/lua/claim_acquire.lua
-    include/redlatch/lua/claim_downgrade.lua
-    include/redlatch/lua/claim_extend.lua
-    include/redlatch/lua/claim_inspect.lua
-    include/redlatch/lua/claim_move.lua
-    include/redlatch/lua/claim_of.lua
-    include/redlatch/lua/claim_queue.lua
-    include/redlatch/lua/claim_release.lua
-    include/redlatch/lua/claim_set_permits.lua
-    include/redlatch/lua/claims.lua
-    include/redlatch/lua/extend.lua
-    include/redlatch/lua/fencing.lua
-    include/redlatch/lua/force_unlock.lua
-    include/redlatch/lua/inspect.lua
-    include/redlatch/lua/key_space.lua
-    include/redlatch/lua/late.lua
-    include/redlatch/lua/move.lua
-    include/redlatch/lua/nest.lua
-    include/redlatch/lua/notify_redisson.lua
-    include/redlatch/lua/only_on_master.lua
-    include/redlatch/lua/ours.lua
-    include/redlatch/lua/queue.lua
-    include/redlatch/lua/release.lua
-    include/redlatch/lua/tombstone.lua
 )
 
 # The one that needs OpenSSL: installed like the others, read only where that is there.

@@ -7,7 +7,9 @@ include(GNUInstallDirs)
 set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/redlatch")
 set(pkgconfig_dir "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 
-install(TARGETS redlatch EXPORT redlatch-targets FILE_SET HEADERS FILE_SET lua)
+install(TARGETS redlatch EXPORT redlatch-targets INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY include/redlatch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "*.lua")
 install(EXPORT redlatch-targets NAMESPACE redlatch:: DESTINATION "${package_dir}")
 
 # Before 1.0 a minor version may break its users, afterwards only a major one.

@@ -4,7 +4,7 @@
 get_property(_redlatch_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
 if("CXX" IN_LIST _redlatch_languages AND NOT TARGET redlatch_compiled)
     set(_redlatch_source "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/redlatch_source.cpp")
-    file(CONFIGURE OUTPUT "${_redlatch_source}" CONTENT "#include <redlatch/source.hpp>\n" @ONLY)
+    file(CONFIGURE OUTPUT "${_redlatch_source}" CONTENT "#include \"redlatch/source.hpp\"\n" @ONLY)
     add_library(redlatch_compiled STATIC EXCLUDE_FROM_ALL "${_redlatch_source}")
     add_library(redlatch::compiled ALIAS redlatch_compiled)
     target_compile_definitions(redlatch_compiled PUBLIC REDLATCH_SEPARATE_COMPILATION)

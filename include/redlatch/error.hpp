@@ -89,7 +89,7 @@ inline std::string printable(std::string_view bytes) {
 
 // Not inside the function: its first call would then take a lock, at which a child that was forked
 // right then would wait for ever.
-inline constinit const ErrorCategory the_error_category{};
+inline constinit const ErrorCategory the_error_category;
 
 }  // namespace detail
 
