@@ -1,5 +1,11 @@
 # For those who work on redlatch itself. Nothing here is installed or seen by a user's targets.
 
+if(CMAKE_VERSION VERSION_LESS 3.25)
+    message(FATAL_ERROR
+        " The tests, examples and benchmarks of redlatch need CMake 3.25. For the library alone set\n"
+        " REDLATCH_BUILD_TESTS, REDLATCH_BUILD_EXAMPLES and REDLATCH_BUILD_BENCHMARKS to OFF.\n")
+endif()
+
 # Warnings, in a target of their own: tests, examples and benchmarks link it, the library does not.
 add_library(redlatch_developer INTERFACE)
 target_compile_options(redlatch_developer INTERFACE
@@ -29,37 +35,40 @@ if(TARGET redlatch_asio)
     list(APPEND all_of_redlatch redlatch_asio)
 endif()
 
-# Each header alone in a translation unit, with the warnings above, as a part of the default build. (The
-# header set of `redlatch` itself would be checked without them.) CMake's own switch turns it off.
-if(NOT DEFINED CMAKE_VERIFY_INTERFACE_HEADER_SETS)
-    set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)
-endif()
-if(CMAKE_VERIFY_INTERFACE_HEADER_SETS)
-    add_library(redlatch_self_contained INTERFACE)
-    target_link_libraries(redlatch_self_contained INTERFACE ${all_of_redlatch} redlatch_developer)
-    target_sources(redlatch_self_contained INTERFACE
-        FILE_SET HEADERS BASE_DIRS include FILES ${checked_headers})
+# source.hpp has to be the first one.
+set(chained_headers ${checked_headers})
+list(REMOVE_ITEM chained_headers include/redlatch/source.hpp)
+
+# Each header has to stand alone, with the warnings above; a part of the default build.
+option(REDLATCH_CHECK_HEADERS "Compile the headers alone, too (default: ON)" ON)
+if(REDLATCH_CHECK_HEADERS)
+    include(cmake/header_chains.cmake)
+    redlatch_header_chains(units ${chained_headers})
+    add_library(redlatch_self_contained OBJECT ${units})
     # Those that leave out definitions, without them.
-    set(declared_headers ${checked_headers})
+    set(declared_headers ${chained_headers})
     list(FILTER declared_headers INCLUDE REGEX
         "/(result|client|held|lock_impl|lock|lock_guard|policy/(simple|reentrant|redisson_reentrant))\\.hpp$")
-    add_library(redlatch_declared INTERFACE)
-    target_compile_definitions(redlatch_declared INTERFACE REDLATCH_SEPARATE_COMPILATION)
-    target_link_libraries(redlatch_declared INTERFACE ${all_of_redlatch} redlatch_developer)
-    target_sources(redlatch_declared INTERFACE
-        FILE_SET HEADERS BASE_DIRS include FILES ${declared_headers})
+    set(units "")
+    foreach(header IN LISTS declared_headers)
+        string(REGEX REPLACE "[^a-z0-9_]" "_" unit "${header}")
+        set(unit "${CMAKE_CURRENT_BINARY_DIR}/declared_headers/${unit}.cpp")
+        file(CONFIGURE OUTPUT "${unit}" CONTENT "#include \"${header}\"\n" @ONLY)
+        list(APPEND units "${unit}")
+    endforeach()
+    add_library(redlatch_declared OBJECT ${units})
+    target_compile_definitions(redlatch_declared PRIVATE REDLATCH_SEPARATE_COMPILATION)
     # Nobody debugs them: a quarter of the time.
     foreach(alone IN ITEMS redlatch_self_contained redlatch_declared)
-        target_compile_options(${alone} INTERFACE -g0)
+        target_include_directories(${alone} PRIVATE "${PROJECT_SOURCE_DIR}")
+        target_link_libraries(${alone} PRIVATE ${all_of_redlatch} redlatch_developer)
+        target_compile_options(${alone} PRIVATE -g0)
     endforeach()
-    add_custom_target(redlatch_verify_headers ALL)
-    add_dependencies(redlatch_verify_headers all_verify_interface_header_sets)
 endif()
 
 # What clang-tidy reads with the preset `tidy`: all headers in one translation unit. One for each header
 # would read the lower layers again and again.
-set(includes "${checked_headers}")
-list(REMOVE_ITEM includes include/redlatch/source.hpp)  # has to be the first
+set(includes "${chained_headers}")
 list(TRANSFORM includes REPLACE "^include/(.*)" "#include <\\1>\n")
 list(JOIN includes "" includes)
 file(CONFIGURE OUTPUT all_headers.cpp CONTENT "${includes}" @ONLY)

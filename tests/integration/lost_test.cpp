@@ -1,9 +1,9 @@
 // `lost()`: told of a loss, or of what must be taken for one, by the time that validity ends.
 
 #include "lock_test.hpp"
+#include "support/lock_table_view.hpp"
 #include "support/proxy.hpp"
 #include <redlatch/policy/lua.hpp>
-#include <redlatch/service/shared_client.hpp>
 
 #include <atomic>
 #include <functional>
@@ -342,8 +342,7 @@ TEST_F(LateAnswer, to_an_extension_of_a_hold_that_was_passed_on_leaves_the_next_
     auto extension = std::async(std::launch::async, [&] { return code_of(held.extend(40s)); });
     EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 20'000; }));
     // As another thread passes it on in memory, under its token; to force that takes luck with times.
-    const auto hold = detail::Access::shared(*client)->session().locks().current("job");
-    ASSERT_TRUE(hold->advance(detail::Phase::held, detail::Phase::released));
+    ASSERT_TRUE(end_in_memory(*client, "job"));
     proxy_.pass();
     EXPECT_EQ(extension.get(), Errc::not_held) << "not lost, but released by somebody else";
     client.reset();  // carries out what was left for the background

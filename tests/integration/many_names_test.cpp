@@ -1,7 +1,7 @@
 // A thousand names at once in one client: few connections, one renewal thread, nothing left over.
 
 #include "lock_test.hpp"
-#include <redlatch/service/shared_client.hpp>
+#include "support/lock_table_view.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -33,11 +33,6 @@ protected:
         return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, {});
     }
 
-    /// What the client still knows of locks.
-    static std::size_t gate_size(const Client& client) {
-        return detail::Access::shared(client)->session().locks().size();
-    }
-
     ClientOptions options_{
         .uris = {server_.uri()}, .client_name = "many", .max_connections = most_connections};
 };
@@ -52,7 +47,7 @@ TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
         for (std::size_t i = 0; i < names; ++i) {
             locks.push_back(std::make_unique<Lock<TypeParam>>(client, "name:" + std::to_string(i)));
         }
-        EXPECT_EQ(this->gate_size(client), 0U) << "handles alone cost nothing";
+        EXPECT_EQ(known_locks(client), 0U) << "handles alone cost nothing";
         const auto for_each_name = [](auto action) {
             std::vector<std::jthread> running;
             for (std::size_t t = 0; t < threads; ++t) {
@@ -69,7 +64,7 @@ TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
         for_each_name(
             [&](std::size_t i) { EXPECT_EQ(holds[i].release().value(), Release::released) << i; });
         EXPECT_TRUE(this->redis_.keys().empty());
-        EXPECT_EQ(this->gate_size(client), 0U);
+        EXPECT_EQ(known_locks(client), 0U);
     }
     EXPECT_TRUE(eventually([&] { return this->connections() == 0; }));
     EXPECT_EQ(this->descriptors(), descriptors);
