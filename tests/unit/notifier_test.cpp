@@ -28,6 +28,7 @@ namespace {
 using namespace redlatch;
 using namespace redlatch::test;
 using namespace std::chrono_literals;
+using detail::CallbackThreads;
 using detail::Hold;
 using detail::Notifier;
 using detail::Phase;
@@ -44,9 +45,9 @@ public:
         ++left_;
         changed_.notify_all();
     }
-    bool wait_for_arrivals(int n) {
+    bool wait_for_arrivals(int n, std::chrono::milliseconds limit = generous_limit) {
         std::unique_lock lock{mutex_};
-        return changed_.wait_for(lock, generous_limit, [&] { return arrived_ >= n; });
+        return changed_.wait_for(lock, limit, [&] { return arrived_ >= n; });
     }
     void open() {
         const std::lock_guard lock{mutex_};
@@ -369,6 +370,30 @@ TEST(Notifier, keeps_one_thread_for_the_next_loss) {
     barrier->open();
     EXPECT_TRUE(eventually([&] { return threads_here() - before <= 2; })) << "and its own";
     notifier.close(generous_limit);
+}
+
+TEST(CallbackThreads, are_one_in_the_end_though_more_were_started_than_there_were_tasks_for) {
+    std::thread{[] {}}.join();  // as above
+    constexpr int many = 16;
+    const auto threads = std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
+    const auto before = threads_here();
+    const auto barrier = std::make_shared<Barrier>();
+    TimePoint now = Clock::now();
+    const auto post = [&](const CallbackThreads::Task& task) {
+        for (int i = 0; i < many; ++i) EXPECT_TRUE(threads->post(task));
+    };
+    post([barrier] { barrier->arrive_and_wait(); });
+    EXPECT_TRUE(eventually([&] {
+        now += 1h;
+        static_cast<void>(CallbackThreads::supervise(threads, now));
+        return barrier->wait_for_arrivals(many, 10ms);
+    }));
+    post([] {});
+    static_cast<void>(CallbackThreads::supervise(threads, now + 1h));  // as many threads again
+    barrier->open();
+    EXPECT_TRUE(eventually([&] { return threads_here() - before <= 1; }));
+    threads->begin_to_close();
+    EXPECT_TRUE(threads->wait_until_done(generous_limit));
 }
 
 TEST(Notifier, close_tells_of_every_loss_though_those_who_hear_hang) {

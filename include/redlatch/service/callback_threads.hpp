@@ -142,7 +142,7 @@ private:
     void run() {
         running_here() = this;
         std::unique_lock lock{mutex_};
-        for (;;) {
+        while (idle_ == 0 || !tasks_.empty()) {  // one is enough for what may come
             ++idle_;
             work_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
             --idle_;
@@ -154,7 +154,6 @@ private:
             run_one(task);
             task = nullptr;
             lock.lock();
-            if (idle_ > 0 && tasks_.empty()) break;  // another one has taken over
         }
         --threads_;
         finished_.notify_all();
