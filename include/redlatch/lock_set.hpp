@@ -21,6 +21,7 @@
 #include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <ranges>
 #include <stop_token>
 #include <string>
@@ -296,7 +297,9 @@ public:
     HoldsOfSet& operator=(const HoldsOfSet&) = delete;
     ~HoldsOfSet() {
         // In a forked child one that was running at the fork never ends: they stay as they are.
-        if (!refs_.empty() && !are_ours()) static_cast<void>(loss_.release());
+        if (!refs_.empty() && !are_ours()) {
+            static_cast<void>(new (std::nothrow) std::shared_ptr<AnyStop>{std::move(loss_)});
+        }
     }
 
     bool are_ours() const noexcept { return !refs_.empty() && refs_.front().is_ours(); }
@@ -317,7 +320,7 @@ public:
     std::stop_token lost() {
         const std::lock_guard lock{mutex_};
         if (loss_ == nullptr) {
-            loss_ = std::make_unique<AnyStop>();
+            loss_ = std::make_shared<AnyStop>();
             for (const HoldRef& ref : refs_) loss_->add(lost_token(session(), ref.hold));
         }
         return loss_->token();
@@ -329,7 +332,7 @@ private:
     ReleaseMode release_mode_;
     bool posts_release_;
     std::mutex mutex_;
-    std::unique_ptr<AnyStop> loss_;  // made for the first who asks
+    std::shared_ptr<AnyStop> loss_;  // made for the first who asks
 };
 
 /// Gives out the locks that it takes as a `HeldSet`.

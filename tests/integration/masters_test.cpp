@@ -1,5 +1,6 @@
 // Several independent masters, of which a majority decides.
 
+#include "async_tools.hpp"
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "support/overlap_detector.hpp"
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -299,15 +301,91 @@ TEST_F(QuorumTest, an_answer_that_is_late_leaves_nothing_after_the_release) {
 
 TEST_F(QuorumTest, a_release_that_overtakes_the_acquisition_is_repeated) {
     Client client{options(1s)};
-    Lock<Simple> lock{client, key};
-    ASSERT_TRUE(lock.try_lock());
+    Lock<Simple> lock{client, key, {.lease = 1h}};
+    lock.lock();
     lock.unlock();
+    Lock<Simple> another{client, key + ":2"};
+    Outcome<Held> linked;
+    another.async_acquire({}, {}, linked.callback());
+    ASSERT_TRUE(accepted(linked.get()));
     master(2).proxy.delay_requests(150ms);
-    ASSERT_TRUE(lock.try_lock()) << "two masters are enough";
+    auto held = lock.acquire({.wait = 0s});
+    ASSERT_TRUE(accepted(held)) << "two masters are enough";
     master(2).proxy.delay_requests(0ms);
     for (const std::size_t i : {0U, 1U}) master(i).proxy.delay_replies(400ms);
-    lock.unlock();  // is done when the late answer has come too
+    Outcome<Release>
+        released;  // over the link, and when the late answer to the acquisition has come too
+    held->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
     EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
+TEST_F(QuorumTest, votes_are_returned_behind_the_try_that_asked_for_them) {
+    Client client{options(60s)};  // what is released once more is so after that
+    for (Master& each : masters_) each.proxy.delay_replies(50ms);
+    std::vector<std::future<bool>> several;  // connections to each
+    for (int i = 0; i < 3; ++i) {
+        several.push_back(in_background([&client, i] {
+            return Lock<Simple>{client, key + std::to_string(i)}.try_lock();
+        }));
+    }
+    for (auto& one : several) EXPECT_TRUE(one.get());
+    for (Master& each : masters_) each.proxy.pass();
+
+    for (const std::size_t i : {0U, 1U}) ASSERT_TRUE(foreign_set(master(i).raw, key));
+    const auto asked = [&] {
+        RawRedis& raw = master(0).raw;
+        return raw.command_calls("set") + raw.command_calls("eval") + raw.command_calls("evalsha");
+    };
+    const auto taken_at_third = [&] { return master(2).raw.command_calls("set"); };
+    const long long before = asked();
+    const long long before_at_third = taken_at_third();
+    for (const std::size_t i : {0U, 1U}) master(i).proxy.hold_replies();
+    master(2).proxy.delay_requests(300ms);
+    Lock<Simple> lock{client, key, {.lease = 1h}};
+    auto taken = in_background([&lock] { return lock.try_lock(); });
+    EXPECT_TRUE(eventually([&] { return asked() > before; }));
+    master(2).proxy.delay_requests(0ms);
+    for (const std::size_t i : {0U, 1U}) master(i).proxy.pass();
+    EXPECT_FALSE(taken.get());
+    EXPECT_TRUE(eventually([&] { return taken_at_third() > before_at_third; }));
+    EXPECT_TRUE(eventually([&] { return !master(2).raw.exists(key); }));
+}
+
+/// The third answers after the other two have decided.
+class LateThird : public QuorumTest {
+protected:
+    LateThird() {
+        // Once each of them is waited for.
+        for (Master& each : masters_) each.proxy.delay_replies(10ms);
+        for (int i = 0; i < 5; ++i) EXPECT_TRUE(takes_part());
+        for (const std::size_t i : {0U, 1U}) master(i).proxy.pass();
+        for (int i = 0; i < 5; ++i) EXPECT_TRUE(takes_part());
+    }
+
+    bool takes_part(std::chrono::milliseconds limit = generous_limit) {
+        lock_.lock();
+        const bool taken = eventually([&] { return master(2).raw.exists(key); }, limit);
+        lock_.unlock();
+        return eventually([&] { return !master(2).raw.exists(key); }) && taken;
+    }
+
+    Client client_{options(1s)};  // a release that it did not know is repeated after that
+    Lock<Reentrant> lock_{client_, key};
+};
+
+TEST_F(LateThird, gets_scripts_again_that_it_has_forgotten) {
+    master(2).raw.script_flush();
+    EXPECT_TRUE(eventually([&] { return takes_part(200ms); }));
+}
+
+TEST_F(LateThird, is_sent_each_script_once) {
+    const auto sent = [&](std::size_t i) { return master(i).proxy.counts().request_bytes; };
+    const std::size_t before = sent(0);
+    const std::size_t before_at_third = sent(2);
+    for (int i = 0; i < 50; ++i) EXPECT_TRUE(takes_part());
+    // Three times, as one more connection may have come.
+    EXPECT_LT(sent(2) - before_at_third, 3 * (sent(0) - before));
 }
 
 TEST_F(QuorumTest, one_that_was_out_of_reach_at_the_release_hears_of_it_later) {

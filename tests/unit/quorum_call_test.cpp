@@ -209,6 +209,19 @@ TEST(QuorumCall, gives_a_connection_one_moment_however_often_it_is_asked_for) {
     EXPECT_TRUE(call.is_over(start + 50ms));
 }
 
+TEST(QuorumCall, gives_the_moment_also_to_one_that_was_doubtful) {
+    QuorumCall call{3, taking, deadline};
+    call.not_connected(2, doubtful());
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+        send(call, i);
+        call.answered(i, yes);
+    }
+    EXPECT_TRUE(call.is_over(start));
+    call.not_connected(2, coming(start));
+    EXPECT_FALSE(call.is_over(start + 49ms));
+    EXPECT_TRUE(call.is_over(start + 50ms));
+}
+
 TEST(QuorumCall, waits_for_a_doubtful_master_only_where_nothing_is_decided_without_it) {
     for (const bool enough : {false, true}) {
         QuorumCall call{3, asking, deadline};

@@ -107,6 +107,9 @@ private:
             const Fault fault{.error = no_engine(*session_), .transient = false};
             return answered(Expected<Reply, Fault>{Unexpected{fault}}, 0U, TimePoint{});
         }
+        // A blocking call may have asked for the lock, over another connection.
+        may_overtake_ = may_overtake_ ||
+                        (hold_->open_tries.at_masters != nullptr && hold_->unanswered().acquire);
         send(
             rank, answer_by, hold, [make, hold](bool) { return make(*hold); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,

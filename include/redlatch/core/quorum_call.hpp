@@ -87,7 +87,7 @@ public:
         }
         const bool doubtful = status.kind == ConnectStatus::Kind::doubtful;
         leg.stage = doubtful ? Stage::doubtful : Stage::connecting;
-        if (leg.connected_by == TimePoint{}) {
+        if (!doubtful && leg.connected_by == TimePoint{}) {
             leg.connected_by = saturating_add(status.since, rules_.node_timeout);
         }
         if (doubtful) leg.fault = std::move(status.fault);

@@ -66,7 +66,7 @@ private:
 
 /// What several masters have said so far; nothing where one decides.
 struct MastersHeard {
-    std::uint64_t told = 0;           ///< those that have answered this command, or will
+    std::uint64_t told = 0;  ///< those that have answered this command, or will
     /// One owes its answer to the acquisition, or did when this command went out.
     bool acquire_unanswered = false;
 };

@@ -38,7 +38,7 @@ if moved then
 elseif key_type == 's' then
   redis.call('SET', lock, next_token, 'PX', lease)
 else
-  -- Where the ACL forbids it, nothing has changed.
+  -- Where the ACL forbids PEXPIRE, nothing has changed.
   local done = redis.pcall('PEXPIRE', lock, lease)
   if type(done) == 'table' then return done end
   redis.call('HSET', lock, next_token, 1)
@@ -49,7 +49,7 @@ if fenced and not failed then
   failed = store_fencing_token(number, is_new, lease)
 end
 if failed and not moved then
-  -- There is no way back to the token before.
+  -- The next token may be in already.
   redis.call('DEL', lock)
 end
 return failed or {1, waiting, number}

@@ -111,8 +111,11 @@ public:
     /// Closes it: what came last shows that answers and commands no longer match.
     void discard() noexcept { context_.reset(); }
 
-    /// Alive, and nothing unread that would be taken for the answer to the next command.
-    bool idle() const noexcept { return alive() && context_->reader->pos == context_->reader->len; }
+    /// Alive, and nothing unread that would be taken for the answer to the next command. What is unread while
+    /// answers are pending is a part of these.
+    bool idle() const noexcept {
+        return alive() && (has_pending_replies() || context_->reader->pos == context_->reader->len);
+    }
 
     /// From now on a receive looks for the answer without sleep for that long before it blocks.
     void busy_wait(std::chrono::microseconds time) noexcept { busy_wait_ = time; }
@@ -164,9 +167,8 @@ public:
     }
 
     /// Leaves the answer to the command that was sent last to whoever receives next.
-    void expect(const Command& command, ReplyShape shape, ReplyCallback callback,
-                const void* about = nullptr) {
-        pending_.expect(command, shape, Clock::now(), std::move(callback), about);
+    void expect(const LeftCommand& left, ReplyCallback callback, const void* about = nullptr) {
+        pending_.expect(left, Clock::now(), std::move(callback), about);
     }
 
     /// Whether answers are pending; if so, since when at most.
@@ -179,7 +181,7 @@ public:
         while (has_pending_replies()) {
             auto reply = receive_next(limit);
             if (!alive()) return Unexpected{std::move(reply).error()};
-            if (!pending_.take(std::move(reply))) return close(unexpected_reply(), true);
+            if (!take_pending(std::move(reply))) return close(unexpected_reply(), true);
         }
         return {};
     }
@@ -192,7 +194,7 @@ public:
             if (reply && !*reply) return false;
             auto answer = reply ? Expected<Reply, Fault>{**std::move(reply)}
                                 : Unexpected{std::move(reply).error()};
-            if (!pending_.take(std::move(answer))) return close(unexpected_reply(), true);
+            if (!take_pending(std::move(answer))) return close(unexpected_reply(), true);
         }
         return true;
     }
@@ -259,6 +261,17 @@ public:
     }
 
 private:
+    /// Passes a pending answer on, and learns from it what one that is awaited tells. False where it was the answer
+    /// to something else.
+    bool take_pending(Expected<Reply, Fault> reply) {
+        const PendingReplies::Taken taken = pending_.take(std::move(reply));
+        const LeftCommand& left = taken.of;
+        if (taken.time) clock_.answered(left.sent, *taken.time, Clock::now());
+        if (left.script != nullptr && taken.kind == ReplyKind::value) note_run(left.script);
+        if (taken.kind == ReplyKind::unknown_script) std::erase(scripts_run_, left.script);
+        return !taken.is_misplaced;
+    }
+
     Expected<std::int64_t, Fault> count_of(Replicas replicas, const Limit& limit) {
         if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
         auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);

@@ -124,11 +124,11 @@ public:
     CommandStep::Next next() const noexcept { return step_.next; }
     const Command& command() const noexcept { return command_; }
     const Call& call() const noexcept { return *call_; }
+    LeftCommand left() const { return {command_, call_->shape(), sent_, call_->script()}; }
 
 private:
     void note_time(const Expected<Reply, Fault>& reply) {
-        const auto time =
-            reply ? reply->view().time(call_->shape()) : late_reply_time(reply.error());
+        const auto time = time_in(reply, call_->shape());
         if (time) connection_->clock().answered(sent_, *time, Clock::now());
     }
 

@@ -366,8 +366,7 @@ private:
     }
 
     void note_time(const LinkCommand& command, const Expected<Reply, Fault>& reply, TimePoint now) {
-        const auto time =
-            reply ? reply->view().time(command.shape_) : late_reply_time(reply.error());
+        const auto time = time_in(reply, command.shape_);
         if (time) connection_->clock().answered(command.written_at(), *time, now);
     }
 

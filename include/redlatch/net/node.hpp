@@ -74,12 +74,12 @@ public:
         Exchange exchange{ReplyUse::left};
         if (!exchange.use(connection, loan->reused(), call, key_access())) return false;
         if (!exchange.send(limit)) return false;
-        connection.expect(exchange.command(), call.shape(), std::move(callback));
+        connection.expect(exchange.left(), std::move(callback));
         return true;
     }
 
     /// Receives, on connections that lie idle, the answers pending since `since` or longer; each is given
-    /// `command_timeout` from when its command was sent. Whether younger ones are left.
+    /// `command_timeout` from when the first of its connection was left. Whether younger ones are left.
     bool drain(TimePoint since) {
         while (auto loan = pool_.borrow_pending(since)) {
             const Limit limit{saturating_add((*loan)->pending_since(), command_timeout_)};
@@ -91,7 +91,7 @@ public:
     /// A connection that lies idle and on which no answer is pending; nothing where there is none.
     std::optional<Pool::Loan> borrow_idle() { return pool_.borrow_idle(); }
 
-    /// One on which answers are pending, for less long than since `since`; see `Pool`.
+    /// One on which answers are pending, the oldest since after `since`; see `Pool`.
     std::optional<Pool::Loan> borrow_behind(TimePoint since, const void* about) {
         return pool_.borrow_behind(since, about);
     }

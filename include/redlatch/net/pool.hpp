@@ -130,7 +130,7 @@ public:
         return take(found);
     }
 
-    /// An idle connection on which answers are pending, for less long than since `since`: what is sent there is
+    /// An idle connection on which answers are pending, the oldest since after `since`. What is sent there is
     /// carried out behind those. `about`: one of them is about that; null for any. Nothing where there is none.
     std::optional<Loan> borrow_behind(TimePoint since, const void* about) {
         std::vector<Connection> dropped;  // closed outside the mutex

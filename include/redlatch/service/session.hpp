@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,8 +120,13 @@ public:
     }
 
     /// Destroys it where losses are told, as that may wait for somebody who hears of one; also after `close`.
-    void destroy_later(std::shared_ptr<void> object) {
-        notifier_.post_loss([object = std::move(object)] {});
+    /// Without memory, here.
+    void destroy_later(std::shared_ptr<void> object) noexcept {
+        try {
+            notifier_.post_loss([object = std::move(object)] {});
+        } catch (const std::bad_alloc&) {
+            return;
+        }
     }
 
     /// From now on tells of a loss by the time validity ends, whatever the server does.

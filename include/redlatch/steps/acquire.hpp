@@ -110,7 +110,8 @@ private:
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
-        QuorumProgress progress{.on_late_reply = clean_up_if_silent()};
+        QuorumProgress progress{.on_late_reply = clean_up_if_silent(),
+                                .token = machine().token().at_masters().get()};
         const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, *stop_};
         static_cast<void>(session_->run(release, release, limit, progress));

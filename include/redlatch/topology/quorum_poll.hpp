@@ -49,8 +49,10 @@ public:
     /// decided.
     Expected<Reply, Fault> run(QuorumProgress& progress) {
         token_ = progress.token;
+        // Before the first is asked: an answer that comes meanwhile may be to what this has overtaken.
+        const std::int64_t owed = owed_answers();
         for (std::size_t i = 0; i < legs_.size(); ++i) connect(i);
-        progress.may_overtake = is_owed();
+        progress.may_overtake = owed > behind_;
         std::optional<Fault> broken_off = exchange();
         const Verdict verdict = machine_.end();
         progress.masters = machine_.sets();
@@ -71,7 +73,7 @@ public:
         for (Leg& leg : legs_) {
             if (!leg.loan) continue;
             (*leg.loan)->expect(
-                leg.exchange.command(), call_->shape(),
+                leg.exchange.left(),
                 [master = leg.master, on_late_reply](const Expected<Reply, Fault>& reply) {
                     if (!reply && reply.error().maybe_executed) master->failed(reply.error());
                     if (on_late_reply) on_late_reply(reply.has_value());
@@ -144,14 +146,16 @@ private:
         send(i);
     }
 
-    /// A master still owes the token an answer, and nothing of this goes out behind that.
-    bool is_owed() const noexcept { return token_ != nullptr && token_->unsettled() > behind_; }
+    /// How many answers the masters still owe the token.
+    std::int64_t owed_answers() const noexcept {
+        return token_ == nullptr ? 0 : token_->unsettled();
+    }
 
-    /// What concerns a token goes out behind what that has asked before. Else a connection is best that is free,
-    /// and second best one whose answers its master is not too late with.
+    /// What concerns a token goes out behind what the token has asked before. For anything else, a free connection
+    /// is best. Next comes one whose master owes answers, and is not too late with them.
     std::optional<Pool::Loan> borrow(Node& node) {
         const TimePoint since = Clock::now() - rules_.node_timeout;
-        if (is_owed()) {
+        if (owed_answers() > behind_) {
             if (auto own = node.borrow_behind(since, token_)) {
                 behind_ += (*own)->pending_about(token_);
                 return own;
