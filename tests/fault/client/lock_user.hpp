@@ -248,7 +248,7 @@ protected:
     template <class View>
     static void tell_validity(Event& event, Time before, const Reliance<View>& reliance) {
         const milliseconds left = reliance.remaining();
-        if (left <= milliseconds{0}) return;
+        if (left <= milliseconds{0} && !reliance.held()) return;  // zero: less than one is left
         event.valid_until = before + left;
         event.valid_at_most = now() + left + milliseconds{1};
     }
