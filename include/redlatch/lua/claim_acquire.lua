@@ -82,7 +82,9 @@ local function take_place()
   end
 end
 
-local failed = queue_ttl > 0 and take_place()
+-- One who comes is let in, or takes its place last: what fails before leaves none.
+local had_place = redis.call('ZRANK', queue, token)
+local failed = had_place and queue_ttl > 0 and take_place()
 if failed then
   return failed
 end
@@ -94,8 +96,12 @@ if queue_ttl < 0 then
   leave()
 end
 -- All who wait are passed over, or have been dead.
-if queue_ttl <= 0 and not blocked and not unseen and fits(weight, limit) then
+if not (had_place and queue_ttl > 0) and not blocked and not unseen and fits(weight, limit) then
   return take(claim)
+end
+failed = not had_place and queue_ttl > 0 and take_place()
+if failed then
+  return failed
 end
 if queue_ttl < 0 and blocked then
   pcall(grant)  -- the one in front, who did not fit in, may have been this one

@@ -32,8 +32,10 @@ local function store_fencing_token(number, is_new, its_lease)
     local done = redis.pcall('SET', fence, string.format('%.0f', number), 'PX', ttl)
     return done.err and done
   end
-  if redis.call('PTTL', fence) < ttl then
-    redis.call('PEXPIRE', fence, ttl)
+  local done = redis.pcall('PTTL', fence)
+  if type(done) == 'number' and done < ttl then
+    done = redis.pcall('PEXPIRE', fence, ttl)
   end
+  return type(done) == 'table' and done
 end
 --)lua"_lua
