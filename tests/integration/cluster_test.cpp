@@ -1,14 +1,12 @@
 // redis+cluster://: each lock on the master of its slot, wherever that is.
 
-#include "support/cluster.hpp"
-
+#include "cluster_tools.hpp"
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "scripted_server.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/socket.hpp"
-#include <redlatch/core/slot.hpp>
 
 #include <gtest/gtest.h>
 
@@ -26,14 +24,6 @@ namespace redlatch::test {
 namespace {
 
 using detail::slot_of;
-
-/// A name whose slot is on that master.
-std::string name_on(std::size_t master, const std::string& stem = "job") {
-    for (int i = 0;; ++i) {
-        const std::string name = stem + std::to_string(i);
-        if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
-    }
-}
 
 class Cluster : public ::testing::Test {
 protected:

@@ -55,6 +55,32 @@ void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
     }
 }
 
+/// Readers, a writer, and permits whose number somebody sets.
+void read_write_and_take(const std::string& uri, RawRedis& redis) {
+    Client client{uri};
+    Client other{uri};
+    Lock<Watchdog<Shared>> lock{client, "order:config"};
+    Held writing = lock.acquire().value();
+    auto reader = in_background([&other] {
+        return Lock<Watchdog<Shared>>{other, "order:config"}.acquire_shared({.wait = 30s});
+    });
+    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{order:config}"); }));
+    EXPECT_TRUE(succeeds(writing.downgrade()));
+    EXPECT_TRUE(succeeds(reader.get()));
+    EXPECT_TRUE(succeeds(lock.force_unlock()));
+    Semaphore<> gpus{client, "order:gpus", 2};
+    Held permits = gpus.take({.permits = 2}).value();
+    auto taker = in_background([&other] {
+        return Semaphore<>{other, "order:gpus", 2}.take({.wait = 30s});
+    });
+    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{order:gpus}"); }));
+    EXPECT_TRUE(succeeds(permits.extend(40s)));
+    EXPECT_TRUE(succeeds(gpus.inspect()));
+    EXPECT_TRUE(succeeds(gpus.set_permits(3)));
+    EXPECT_TRUE(succeeds(taker.get()));
+    EXPECT_TRUE(succeeds(gpus.force_release(permits.token())));
+}
+
 TEST(Deployment, the_least_acl_is_enough_for_everything) {
     const std::string acl = least_acl();
     ASSERT_TRUE(acl.starts_with("locks on >password ")) << acl;
@@ -65,6 +91,7 @@ TEST(Deployment, the_least_acl_is_enough_for_everything) {
     lock_wait_and_look<Watchdog<Simple>>(uri, redis);
     lock_wait_and_look<Watchdog<Reentrant>>(uri, redis);
     lock_wait_and_look<Watchdog<Fenced<Shared>>>(uri, redis);
+    read_write_and_take(uri, redis);
     EXPECT_TRUE(everything_was_allowed(redis));
 }
 

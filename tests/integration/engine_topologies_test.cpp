@@ -1,13 +1,12 @@
 // The engine where other servers than one decide: Sentinel's master, a Cluster, several masters.
 
+#include "cluster_tools.hpp"
 #include "engine_tools.hpp"
 #include "fault_tools.hpp"
-#include "support/cluster.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/sentinels.hpp"
-#include <redlatch/core/slot.hpp>
 
 #include <gtest/gtest.h>
 
@@ -52,13 +51,6 @@ detail::ClientSetup setup_for(const std::vector<std::string>& uris,
 
 class AnEngineInACluster : public ::testing::Test {
 protected:
-    static std::string name_on(std::size_t master) {
-        for (int i = 0;; ++i) {
-            const std::string name = "key" + std::to_string(i);
-            if (ClusterGroup::owner_of(slot_of(name)) == master) return name;
-        }
-    }
-
     ClusterGroup group_;
     detail::Session session_{setup_for({group_.uri(0)})};
 };

@@ -1,15 +1,13 @@
 // The table in policy/scripts.hpp, cell by cell: what a command does that the library has sent and that
 // reaches the server a second time, on another connection: at once, and when its token is dead.
 
-#include "granted_tools.hpp"
+#include "replay_tools.hpp"
 #include "support/proxy.hpp"
-#include <redlatch/core/server_clock.hpp>
 #include <redlatch/policy/scripts.hpp>
 
 #include <functional>
 #include <future>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -18,21 +16,6 @@
 
 namespace redlatch::test {
 namespace {
-
-/// An answer, with what differs from run to run replaced by what it is: a time in microseconds, or a
-/// fencing token, which is one; a ttl; a token.
-std::string gist(const RawReply& reply) {
-    using Type = RawReply::Type;
-    if (reply.is_error()) return reply.text.substr(0, reply.text.find(' '));
-    if (reply.type == Type::string) return reply.text.empty() ? "''" : "token";
-    if (reply.type == Type::array) {
-        std::string all;
-        for (const RawReply& one : reply.elements) all += (all.empty() ? "" : " ") + gist(one);
-        return "{" + all + "}";
-    }
-    if (reply.integer > 1'000'000'000'000) return "time";
-    return reply.integer > 1000 ? "ttl" : std::to_string(reply.integer);
-}
 
 /// The lock `job` of one client, whose commands can be delivered again, and another client.
 template <class Policy>
@@ -72,40 +55,8 @@ public:
         EXPECT_FALSE(redis.exists("job"));
     }
 
-    /// The content of all keys, but for the time at which a waiter was seen.
-    std::string content() {
-        std::ostringstream out;
-        for (const std::string& key : redis.keys()) {
-            out << key << " =";
-            const std::string type = redis.type(key);
-            if (type == "string") out << ' ' << *redis.get(key);
-            if (type == "zset") {
-                for (const RawReply& one :
-                     redis.command({"ZRANGE", key, "0", "-1", "WITHSCORES"}).elements) {
-                    out << ' ' << one.text;
-                }
-            }
-            if (type == "hash") {
-                for (const auto& [field, value] : redis.hgetall(key)) {
-                    out << ' ' << field << ": " << without_time(value);
-                }
-            }
-            out << '\n';
-        }
-        return out.str();
-    }
-
-    /// Nobody waits for the answer to what was sent up to now.
-    void let_it_be_late() {
-        const auto now = [this] {
-            const RawReply time = redis.command({"TIME"});
-            return std::stoll(time.elements.at(0).text) * 1'000'000 +
-                   std::stoll(time.elements.at(1).text);
-        };
-        const std::chrono::microseconds longest = command_timeout + detail::late_margin;
-        const long long until = now() + longest.count();
-        ASSERT_TRUE(eventually([&] { return now() > until; }));
-    }
+    std::string content() { return content_of(redis); }
+    void let_it_be_late() { test::let_it_be_late(redis); }
 
     const LockScripts& scripts = Policy::scripts();
     RedisServer server;
@@ -117,27 +68,6 @@ public:
     std::vector<Held> held;  // by `mine`
     std::optional<Held> others;
     std::future<Result<Held>> waiting;
-
-private:
-    /// Of a waiter's terms, without the third.
-    static std::string without_time(const std::string& value) {
-        std::istringstream words{value};
-        std::string result;
-        std::string word;
-        for (int i = 0; words >> word; ++i) {
-            if (i != 2) result += word + ' ';
-        }
-        return result;
-    }
-};
-
-/// What a copy changes.
-enum class Effect { none, place, lock };
-
-/// What a copy is answered, and what it does.
-struct Cell {
-    std::string answer;
-    Effect effect = Effect::none;
 };
 
 /// A script, what makes the library send it, and what the table says of it.

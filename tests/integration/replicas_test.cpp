@@ -1,6 +1,6 @@
 // A lock that counts as taken only when replicas have it.
 
-#include "granted_tools.hpp"
+#include "replicas_tools.hpp"
 
 #include <future>
 #include <map>
@@ -11,26 +11,10 @@
 namespace redlatch::test {
 namespace {
 
-/// A master with a replica that can be stopped.
 template <class Policy>
-class Replicated : public ::testing::Test {
+class Replicated : public WithReplica {
 protected:
     using Lock = redlatch::Lock<Policy>;
-
-    Replicated() {
-        replica_redis_.command({"REPLICAOF", "127.0.0.1", std::to_string(server_.port())});
-        EXPECT_TRUE(eventually([this] { return replicas_online() == "1"; }));
-    }
-
-    std::string replicas_online() {
-        const auto info = redis_.info("replication");
-        const auto first = info.find("slave0");
-        const bool online =
-            first != info.end() && first->second.find("state=online") != std::string::npos;
-        return online ? info.at("connected_slaves") : "0";
-    }
-
-    long long waits() { return redis_.command_calls("wait"); }
 
     bool replica_knows(const std::string& token) {
         const auto fields =
@@ -38,18 +22,12 @@ protected:
         return is_hash<Policy> ? fields.contains(token) : replica_redis_.get("job") == token;
     }
 
-    RedisServer server_{{.tcp = true, .config = {{"repl-diskless-sync-delay", "0"}}}};
-    RedisServer replica_;
-    RawRedis redis_{server_};
-    RawRedis replica_redis_{replica_};
     std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
     ClientOptions options() {
         ClientOptions options = options_for(server_.uri(), command_timeout);
         options.observer = journal_;
         return options;
     }
-    Client client_{options_for(server_.uri(), 10s)};
-    Client other_client_{options_for(server_.uri(), 10s)};
     Client hasty_client_{options()};
 };
 

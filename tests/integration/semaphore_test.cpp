@@ -53,6 +53,36 @@ TEST_F(SemaphoreTest, who_wants_several_is_served_before_those_behind) {
     EXPECT_TRUE(third.get());
 }
 
+TEST_F(SemaphoreTest, who_gives_up_lets_those_behind_it_in) {
+    auto two = semaphore_.take({.permits = 2});
+    std::stop_source enough;
+    auto greedy = std::async(std::launch::async, [&] {
+        return other_.take({.permits = 2, .stop = enough.get_token()});
+    });
+    ASSERT_TRUE(waits(1));
+    auto modest = std::async(std::launch::async, [&] { return semaphore_.take(); });
+    ASSERT_TRUE(waits(2));
+    enough.request_stop();
+    EXPECT_EQ(code_of(greedy.get()), Errc::cancelled);
+    EXPECT_TRUE(modest.get());
+}
+
+TEST_F(SemaphoreTest, every_form_of_waiting_gets_what_comes_back) {
+    auto all = semaphore_.take({.permits = 3});
+    const auto soon = std::chrono::steady_clock::now() + 60s;
+    std::vector<std::future<bool>> waiters;
+    waiters.push_back(std::async(std::launch::async, [&] { return other_.acquire(), true; }));
+    waiters.push_back(std::async(std::launch::async, [&] { return other_.try_acquire_for(60s); }));
+    waiters.push_back(
+        std::async(std::launch::async, [&] { return other_.try_acquire_until(soon); }));
+    ASSERT_TRUE(waits(3));
+    EXPECT_FALSE(semaphore_.try_acquire_for(20ms));
+    all->release().value();
+    for (auto& waiter : waiters) EXPECT_TRUE(waiter.get());
+    EXPECT_EQ(other_.release(2).value(), Release::released);
+    EXPECT_EQ(semaphore_.inspect()->taken, 1U);
+}
+
 TEST_F(SemaphoreTest, a_waiter_is_told_by_whoever_gives_back) {
     std::vector<Result<Held>> all;
     for (int i = 0; i < 3; ++i) all.push_back(semaphore_.take());
@@ -252,6 +282,20 @@ TEST_F(SemaphoreTest, clients_with_different_numbers_go_by_their_own) {
     three->release().value();
     EXPECT_TRUE(semaphore_.try_acquire());
     EXPECT_FALSE(semaphore_.try_acquire()) << "three of three are taken";
+}
+
+TEST_F(SemaphoreTest, a_setting_counts_for_all_whatever_number_they_bring) {
+    Semaphore<> more{other_client_, "gpus", 8};
+    ASSERT_TRUE(semaphore_.set_permits(1));
+    EXPECT_TRUE(more.try_acquire());
+    EXPECT_FALSE(more.try_acquire());
+    EXPECT_FALSE(semaphore_.try_acquire());
+    ASSERT_TRUE(more.set_permits(5));
+    auto two = semaphore_.take({.permits = 2});
+    ASSERT_TRUE(two);
+    EXPECT_TRUE(semaphore_.take({.permits = 2}));
+    ASSERT_TRUE(semaphore_.set_permits(3));
+    EXPECT_FALSE(more.try_acquire());
 }
 
 TEST_F(SemaphoreTest, an_operator_takes_back_what_one_owner_has) {

@@ -81,6 +81,31 @@ TEST_F(SharedTest, writers_of_all_threads_and_clients_exclude_each_other) {
     EXPECT_EQ(count, 60);
 }
 
+TEST_F(SharedTest, tries_take_what_becomes_free_in_time) {
+    auto held = other_.acquire_shared();
+    auto writing = std::async(std::launch::async, [&] {
+        return lock_.try_lock_for(60s) && lock_.release().value() == Release::released;
+    });
+    ASSERT_TRUE(waits(1));
+    EXPECT_FALSE(lock_.try_lock_for(20ms));
+    EXPECT_FALSE(lock_.try_lock_until(std::chrono::steady_clock::now() + 20ms));
+    EXPECT_FALSE(lock_.try_lock(20ms, 10s));
+    held->release().value();
+    EXPECT_TRUE(writing.get());
+    held = other_.acquire();
+    auto reading = std::async(std::launch::async, [&] {
+        return lock_.try_lock_shared_for(60s) &&
+               lock_.release_shared().value() == Release::released;
+    });
+    ASSERT_TRUE(waits(1));
+    EXPECT_FALSE(lock_.try_lock_shared_for(20ms));
+    EXPECT_FALSE(lock_.try_lock_shared_until(std::chrono::steady_clock::now() + 20ms));
+    EXPECT_FALSE(lock_.try_lock_shared(20ms, 10s));
+    held->release().value();
+    EXPECT_TRUE(reading.get());
+    EXPECT_TRUE(waits(0));
+}
+
 TEST_F(SharedTest, a_reader_that_comes_behind_a_waiting_writer_waits) {
     std::shared_lock reading{lock_};
     auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
@@ -110,6 +135,50 @@ TEST_F(SharedTest, readers_in_a_row_get_in_together) {
     EXPECT_EQ(holders(), 5U);
 }
 
+TEST_F(SharedTest, writers_and_rows_of_readers_get_in_in_the_order_of_their_coming) {
+    auto first = lock_.acquire();
+    const auto wait = [this](std::size_t place, Config& lock, bool reads) {
+        auto waiter = std::async(std::launch::async, [&lock, reads] {
+            return reads ? lock.acquire_shared() : lock.acquire();
+        });
+        EXPECT_TRUE(waits(place));
+        return waiter;
+    };
+    Client third_client{server_.uri()};
+    Config third{third_client, "config"};
+    auto reader_1 = wait(1, lock_, true);
+    auto reader_2 = wait(2, other_, true);
+    auto writer = wait(3, other_, false);
+    auto reader_3 = wait(4, third, true);
+    first->release().value();
+    auto one = reader_1.get();
+    auto two = reader_2.get();
+    ASSERT_TRUE(one && two);
+    EXPECT_TRUE(waits(2));
+    one->release().value();
+    EXPECT_TRUE(waits(2));
+    two->release().value();
+    auto wrote = writer.get();
+    ASSERT_TRUE(wrote);
+    EXPECT_TRUE(waits(1));
+    wrote->release().value();
+    EXPECT_TRUE(reader_3.get());
+}
+
+TEST_F(SharedTest, a_writer_that_gives_up_lets_those_behind_it_in) {
+    const std::shared_lock reading{lock_};
+    std::stop_source enough;
+    auto writer = std::async(std::launch::async,
+                             [&] { return code_of(other_.acquire({.stop = enough.get_token()})); });
+    ASSERT_TRUE(waits(1));
+    auto brief = std::async(std::launch::async, [&] { return lock_.acquire({.wait = 300ms}); });
+    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    enough.request_stop();
+    EXPECT_EQ(writer.get(), Errc::cancelled);
+    EXPECT_EQ(code_of(brief.get()), Errc::timed_out);
+    EXPECT_TRUE(reader.get());
+}
+
 TEST_F(SharedTest, a_nested_read_passes_the_queue_and_costs_no_command) {
     lock_.lock_shared();
     auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
@@ -133,6 +202,21 @@ TEST_F(SharedTest, the_thread_that_writes_may_write_and_read_too) {
     EXPECT_EQ(lock_.release().value(), Release::still_held);
     EXPECT_FALSE(others_can_read(other_));
     EXPECT_EQ(lock_.release().value(), Release::released);
+    EXPECT_TRUE(others_can_write(other_));
+}
+
+TEST_F(SharedTest, writing_that_nests_ends_or_becomes_reading_as_a_whole) {
+    lock_.lock();
+    lock_.lock();
+    EXPECT_EQ(lock_.release_shared().value(), Release::not_held) << "nothing is read";
+    EXPECT_EQ(lock_.release().value(), Release::still_held);
+    lock_.lock();
+    ASSERT_TRUE(lock_.downgrade());
+    EXPECT_TRUE(others_can_read(other_));
+    EXPECT_EQ(lock_.release().value(), Release::not_held) << "nothing is written";
+    EXPECT_EQ(lock_.release_shared().value(), Release::still_held);
+    EXPECT_FALSE(others_can_write(other_));
+    EXPECT_EQ(lock_.release_shared().value(), Release::released);
     EXPECT_TRUE(others_can_write(other_));
 }
 
@@ -205,6 +289,54 @@ TEST_F(SharedTest, unlocking_what_is_not_held_does_nothing) {
         return 0;
     });
     EXPECT_EQ(lock_.release_shared().value(), Release::released);
+}
+
+TEST_F(SharedTest, ending_what_is_free_or_held_by_others_does_nothing) {
+    const auto does_nothing = [this] {
+        lock_.unlock();
+        lock_.unlock_shared();
+        EXPECT_EQ(lock_.release().value(), Release::not_held);
+        EXPECT_EQ(lock_.release_shared().value(), Release::not_held);
+        EXPECT_EQ(code_of(lock_.downgrade()), Errc::not_held);
+        EXPECT_EQ(code_of(lock_.extend(10s)), Errc::not_held);
+    };
+    does_nothing();
+    for (Config* lock : {&lock_, &other_}) {
+        auto reading = on_another_thread([lock] { return lock->acquire_shared(); });
+        does_nothing();
+        EXPECT_TRUE(reading->extend(20s));
+        reading->release().value();
+        auto writing = on_another_thread([lock] { return lock->acquire(); });
+        does_nothing();
+        EXPECT_TRUE(writing->extend(20s));
+        EXPECT_FALSE(others_can_read(other_)) << "it has not become a reader";
+        writing->release().value();
+    }
+}
+
+TEST_F(SharedTest, each_reader_ends_with_its_own_lease) {
+    Lock<Shared> brief{client_, "config", {.lease = 300ms}};
+    auto lasting = other_.acquire_shared();
+    auto ending = brief.acquire_shared();
+    EXPECT_TRUE(fires(ending->lost()));
+    EXPECT_TRUE(eventually([this] { return holders() == 1; }));
+    EXPECT_TRUE(lasting->extend(30s));
+    EXPECT_FALSE(others_can_write(lock_));
+    EXPECT_EQ(code_of(ending->extend(30s)), Errc::lost);
+    EXPECT_EQ(ending->release().value(), Release::expired);
+}
+
+TEST_F(SharedTest, a_writer_whose_lease_is_over_blocks_nobody_and_becomes_no_reader) {
+    Lock<Shared> brief{client_, "config", {.lease = 300ms}};
+    auto ended = brief.acquire();
+    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    auto reading = reader.get();
+    ASSERT_TRUE(reading);
+    EXPECT_EQ(code_of(ended->downgrade()), Errc::lost);
+    EXPECT_EQ(code_of(ended->extend(30s)), Errc::lost);
+    EXPECT_EQ(ended->release().value(), Release::expired);
+    EXPECT_EQ(holders(), 1U);
+    EXPECT_TRUE(reading->held());
 }
 
 TEST_F(SharedTest, a_dead_reader_blocks_writers_no_longer_than_its_lease) {
@@ -280,7 +412,12 @@ TEST_F(SharedTest, fencing_tokens_rise_with_writers_and_readers_share_them) {
     EXPECT_EQ(beside->fence(), first);
     reading->release().value();
     beside->release().value();
-    EXPECT_GT(theirs.acquire()->fence(), first);
+    auto next = theirs.acquire();
+    const std::uint64_t second = next->fence();
+    EXPECT_GT(second, first);
+    ASSERT_TRUE(next->downgrade());
+    EXPECT_EQ(next->fence(), second) << "what it wrote has that number";
+    EXPECT_EQ(mine.acquire_shared()->fence(), second);
 }
 
 TEST_F(SharedTest, inspect_tells_all_holders) {
@@ -385,24 +522,6 @@ TEST_F(SharedTest, nothing_is_left_behind) {
         EXPECT_FALSE(other_.try_lock_for(20ms));
     }
     EXPECT_EQ(redis_.keys(), std::vector<std::string>{});
-}
-
-TEST_F(SharedTest, several_masters_exclude_by_majority) {
-    RedisServer second;
-    RedisServer third;
-    Client mine{server_.uri(), second.uri(), third.uri()};
-    Client theirs{server_.uri(), second.uri(), third.uri()};
-    Config lock{mine, "config"};
-    Config other{theirs, "config"};
-    lock.lock_shared();
-    EXPECT_TRUE(others_can_read(other));
-    EXPECT_FALSE(others_can_write(other));
-    lock.unlock_shared();
-    auto writing = lock.acquire();
-    ASSERT_TRUE(writing);
-    EXPECT_FALSE(others_can_read(other));
-    ASSERT_TRUE(writing->downgrade());
-    EXPECT_TRUE(others_can_read(other));
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+// Readers, writers and sets of locks where several masters decide, and not all of them answer or remember.
+
+#include "granted_tools.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+using Config = Lock<Watchdog<Shared>>;
+
+bool may_write(Config& lock) {
+    return on_another_thread([&] { return lock.acquire({.wait = Wait::none()}).has_value(); });
+}
+bool may_read(Config& lock) {
+    return on_another_thread(
+        [&] { return lock.acquire_shared({.wait = Wait::none()}).has_value(); });
+}
+
+class ClaimsOverMasters : public ::testing::Test {
+protected:
+    ClientOptions options(std::chrono::milliseconds longest_lease = 0ms) const {
+        ClientOptions options = options_for(servers_[0].uri(), 3s);
+        options.uris = {servers_[0].uri(), servers_[1].uri(), servers_[2].uri()};
+        options.node_timeout = 500ms;
+        options.longest_lease = longest_lease;
+        return options;
+    }
+
+    [[nodiscard]] bool nothing_left() {
+        return eventually([this] {
+            return std::all_of(servers_.begin(), servers_.end(),
+                               [](RedisServer& one) { return RawRedis{one}.keys().empty(); });
+        });
+    }
+
+    std::array<RedisServer, 3> servers_;
+};
+
+TEST_F(ClaimsOverMasters, exclude_each_other_while_one_of_three_is_frozen) {
+    Client client{options()};
+    Client other{options()};
+    Config lock{client, "job"};
+    Config others{other, "job"};
+    ASSERT_TRUE(may_write(lock) && may_write(others)) << "all connections are there";
+    servers_[1].freeze();
+    Held reading = lock.acquire_shared({.wait = patience}).value();
+    EXPECT_TRUE(on_another_thread([&] { return others.acquire_shared({.wait = 5s}).has_value(); }));
+    EXPECT_FALSE(may_write(others));
+    let_go(reading);
+    Held writing = others.acquire({.wait = patience}).value();
+    EXPECT_FALSE(may_read(lock));
+    ASSERT_TRUE(succeeds(writing.downgrade()));
+    EXPECT_TRUE(on_another_thread([&] { return lock.acquire_shared({.wait = 5s}).has_value(); }));
+    EXPECT_FALSE(may_write(lock));
+    let_go(writing);
+    servers_[1].thaw();
+    EXPECT_TRUE(nothing_left()) << "what the frozen one was asked meanwhile is undone";
+}
+
+TEST_F(ClaimsOverMasters, never_meet_while_one_after_the_other_is_frozen) {
+    Client client{options()};
+    Client other{options()};
+    std::atomic<int> readers{0};
+    std::atomic<int> writers{0};
+    std::atomic<int> sections{0};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&, i](const std::stop_token& stop) {
+            Config lock{i % 2 == 0 ? client : other, "job"};
+            while (!stop.stop_requested()) {
+                const bool writes = i < 2 && sections % 3 == 0;
+                const auto held = writes ? lock.acquire({.wait = patience})
+                                         : lock.acquire_shared({.wait = patience});
+                if (!held) continue;
+                std::atomic<int>& mine = writes ? writers : readers;
+                EXPECT_TRUE(++mine == 1 || !writes);
+                EXPECT_EQ(writes ? readers : writers, 0);
+                --mine;
+                ++sections;
+            }
+        });
+    }
+    for (RedisServer& server : servers_) {
+        server.freeze();
+        const int before = sections;
+        EXPECT_TRUE(eventually([&] { return sections > before + 6; }));
+        server.thaw();
+        EXPECT_TRUE(eventually([&] { return sections > before + 12; }));
+    }
+    for (std::jthread& thread : threads) thread.request_stop();
+    threads.clear();
+    EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(ClaimsOverMasters, let_no_writer_in_beside_a_reader_whom_restarted_ones_have_forgotten) {
+    constexpr auto longest = 1s;
+    Client client{options(longest)};
+    Client other{options(longest)};
+    Lock<Shared> lock{client, "job", {.lease = longest}};
+    Lock<Shared> others{other, "job", {.lease = longest}};
+    auto reading = lock.acquire_shared({.wait = patience});
+    ASSERT_TRUE(succeeds(reading)) << "when the servers are old enough";
+    ASSERT_TRUE(succeeds(reading->extend(longest)));
+    servers_[0].restart();
+    servers_[1].restart();
+    ASSERT_FALSE(RawRedis{servers_[0]}.exists("job"));
+    bool overlap = false;
+    EXPECT_TRUE(eventually([&] {
+        const auto writing = others.acquire({.wait = 0s, .owner = Owner::hold});
+        overlap = overlap || (writing && reading->held());
+        return writing.has_value();
+    }));
+    EXPECT_FALSE(overlap);
+}
+
+TEST_F(ClaimsOverMasters, of_a_set_are_all_or_none_while_one_of_three_is_frozen) {
+    Client client{options()};
+    Client other{options()};
+    LockSet<Watchdog<Simple>> set{client, {"a", "b"}};
+    LockSet<Watchdog<Simple>> others{other, {"b", "c"}};
+    for (LockSet<Watchdog<Simple>>* each : {&set, &others}) {
+        ASSERT_TRUE(each->try_lock_for(patience)) << "all connections are there";
+        each->unlock();
+    }
+    servers_[2].freeze();
+    HeldSet held = set.acquire({.wait = patience}).value();
+    EXPECT_FALSE(others.try_lock_for(100ms));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    EXPECT_TRUE(others.try_lock_for(patience));
+    others.unlock();
+    servers_[2].thaw();
+    EXPECT_TRUE(nothing_left());
+}
+
+}  // namespace
+}  // namespace redlatch::test

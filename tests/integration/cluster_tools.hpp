@@ -1,0 +1,19 @@
+#pragma once
+
+#include "support/cluster.hpp"
+#include <redlatch/core/slot.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace redlatch::test {
+
+/// A name whose slot is on that master of a ClusterGroup, as it began.
+inline std::string name_on(std::size_t master, const std::string& stem = "job") {
+    for (int i = 0;; ++i) {
+        const std::string name = stem + std::to_string(i);
+        if (ClusterGroup::owner_of(detail::slot_of(name)) == master) return name;
+    }
+}
+
+}  // namespace redlatch::test
