@@ -291,9 +291,9 @@ TEST_F(DeniedClaims, without_companion_keys_are_told_at_once_which_ones_and_leav
 
 TEST_F(DeniedClaims, that_lose_companion_keys_meanwhile_are_told_too_and_end_with_their_lease) {
     allow("~redlatch:*");
-    Lock<Shared> brief{client_, "job", {.lease = 1500ms}};
+    Lock<Shared> brief{client_, "job", {.lease = 2500ms}};
     Held writing = brief.acquire().value();
-    Held permits = Semaphore<Permits>{client_, "job:gpus", 3, {.lease = 1500ms}}.take().value();
+    Held permits = Semaphore<Permits>{client_, "job:gpus", 3, {.lease = 2500ms}}.take().value();
     allow("resetkeys");
     allow("~job*");
     EXPECT_TRUE(is_denied(writing.extend(60s), of_shared_));
