@@ -45,6 +45,21 @@ protected:
     std::array<RedisServer, 3> servers_;
 };
 
+TEST_F(ClaimsOverMasters, are_decided_by_a_majority) {
+    Client client{options()};
+    Config lock{client, "job"};
+    Client first{servers_[0].uri()};
+    Client second{servers_[1].uri()};
+    Held one = Config{first, "job"}.acquire_shared().value();
+    Held two = Config{second, "job"}.acquire_shared().value();
+    EXPECT_FALSE(may_write(lock));
+    EXPECT_TRUE(may_read(lock));
+    let_go(two);
+    EXPECT_TRUE(may_write(lock)) << "at two of three nobody reads";
+    let_go(one);
+    EXPECT_TRUE(nothing_left());
+}
+
 TEST_F(ClaimsOverMasters, exclude_each_other_while_one_of_three_is_frozen) {
     Client client{options()};
     Client other{options()};
