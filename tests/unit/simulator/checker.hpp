@@ -249,7 +249,7 @@ public:
             here.order_is_known = false;
             here.queue_may_be_older = true;
             // Numbers rise with the clock then; not if that is behind.
-            if (!keeps_keys && jump < 0ns) here.fence = 0;
+            if (!keeps_keys && (jump < 0ns || clocks_go_back_)) here.fence = 0;
         }
     }
     /// Before a replica takes over, whose clock is ahead: which holds it must have.
