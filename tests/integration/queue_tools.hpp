@@ -12,7 +12,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace redlatch::test {
@@ -248,5 +251,17 @@ protected:
     LockKeys keys_{"job"};
     const LockScripts& scripts_ = scripts_on(GetParam());
 };
+
+/// All commands that a script uses inside, as its source says.
+inline std::set<std::string> commands_inside(const Script& script) {
+    std::set<std::string> names;
+    const std::string_view source = script.source();
+    const std::string_view mark = "call('";
+    for (auto at = source.find(mark); at != source.npos; at = source.find(mark, at)) {
+        at += mark.size();
+        names.emplace(source.substr(at, source.find('\'', at) - at));
+    }
+    return names;
+}
 
 }  // namespace redlatch::test

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <sstream>
 #include <string>
 
@@ -35,6 +36,18 @@ enum class Effect { none, place, lock };
 struct Cell {
     std::string answer;
     Effect effect = Effect::none;
+};
+
+/// A script, what makes the library send it, and what the table says of it.
+template <class Scene>
+struct Row {
+    std::string name;
+    const Script* script;
+    std::function<void(Scene&)> send;
+    Cell at_once;
+    Cell on_anothers;  ///< the token is dead, and another has what it would take
+    Cell on_free;      ///< the token is dead, and nobody has it
+    Cell too_late;     ///< the same, when nobody waits for its answer any more
 };
 
 /// A waiter's terms without the third: when it was seen.

@@ -112,27 +112,15 @@ public:
     std::future<Result<Held>> waiting;
 };
 
-/// A script, what makes the library send it, and what the table says of it.
 template <class Kind>
-struct Row {
-    std::string name;
-    const Script* script;
-    std::function<void(Scene<Kind>&)> send;
-    Cell at_once;
-    Cell on_anothers;  ///< the token is dead, and another has what it would take
-    Cell on_free;      ///< the token is dead, and nobody has it
-    Cell too_late;     ///< the same, when nobody waits for its answer any more
-};
-
-template <class Kind>
-std::vector<Row<Kind>> table() {
+std::vector<Row<Scene<Kind>>> table() {
     using S = Scene<Kind>;
     const LockScripts& scripts = Kind::scripts();
     const std::string taken = std::string{"{1 ttl 0 time "} + Kind::fence + "}";
     const auto claims_of = [](const std::string& number) {
         return "{'' " + number + " ttl 0 -1 token ttl}";
     };
-    std::vector<Row<Kind>> rows{
+    std::vector<Row<Scene<Kind>>> rows{
         {"acquire",
          &scripts.acquire,
          [](S& scene) { scene.take(); },
@@ -231,7 +219,7 @@ protected:
     /// For each row: the library sends the script, and `test` has the copy.
     template <class Test>
     void for_each_script(Test test, int lost_answers = 0) {
-        for (const Row<Kind>& row : table<Kind>()) {
+        for (const Row<Scene<Kind>>& row : table<Kind>()) {
             SCOPED_TRACE(row.name);
             Scene<Kind> scene;
             const std::string sha{row.script->sha()};

@@ -70,23 +70,11 @@ public:
     std::future<Result<Held>> waiting;
 };
 
-/// A script, what makes the library send it, and what the table says of it.
 template <class Policy>
-struct Row {
-    std::string name;
-    const Script* script;
-    std::function<void(Scene<Policy>&)> send;
-    Cell at_once;
-    Cell on_anothers;  ///< the token is dead, and another has the lock
-    Cell on_free;      ///< the token is dead, and nobody has it
-    Cell too_late;     ///< the same, when nobody waits for its answer any more
-};
-
-template <class Policy>
-std::vector<Row<Policy>> table() {
+std::vector<Row<Scene<Policy>>> table() {
     using S = Scene<Policy>;
     const LockScripts& scripts = Policy::scripts();
-    std::vector<Row<Policy>> rows{
+    std::vector<Row<Scene<Policy>>> rows{
         {"acquire",
          &scripts.acquire,
          [](S& scene) { scene.take(); },
@@ -186,7 +174,7 @@ protected:
     /// For each row: the library sends the script, and `test` has the copy.
     template <class Test>
     void for_each_script(Test test) {
-        for (const Row<Policy>& row : table<Policy>()) {
+        for (const Row<Scene<Policy>>& row : table<Policy>()) {
             SCOPED_TRACE(row.name);
             Scene<Policy> scene;
             scene.proxy.copy_once(std::string{row.script->sha()});
