@@ -53,7 +53,8 @@ enum class ReleaseMode {
     /// answers are read in order, so that a lock and unlock takes one round trip instead of two; a
     /// thread of the client's own reads what nobody else does. The outcome goes to the observer, and
     /// what may not have arrived is sent again. For a moment other threads and processes may find the
-    /// lock still taken, and a nested hold is always confirmed, as is any where several masters decide.
+    /// lock still taken. Always confirmed are a nested hold, one whose `min_hold` is not over, and any where
+    /// several masters decide.
     sent,
 };
 

@@ -436,6 +436,18 @@ TEST_F(SentUnlock, is_confirmed_where_several_masters_decide) {
     expect_release_of(Which::held, begin(how));
 }
 
+TEST_F(SentUnlock, is_confirmed_while_a_min_hold_runs) {
+    Machine::Ended how = last_sent();
+    how.kept_until = start + 1ms;
+    expect_release_of(Which::held, begin(how));
+}
+
+TEST_F(SentUnlock, is_only_sent_when_its_min_hold_is_over) {
+    Machine::Ended how = last_sent();
+    how.kept_until = start;
+    as<Machine::PostRelease>(begin(how));
+}
+
 TEST_F(SentUnlock, is_confirmed_where_a_thread_here_waits_behind_a_lost_lock) {
     Machine::Ended how = last_sent();
     how.has_heir = true;

@@ -175,6 +175,9 @@ public:
 
     Action begin(const Ended& ended, TimePoint now) {
         ended_ = ended;
+        // Until the answer comes the lock table knows the token. A message that comes late would be taken
+        // for one to nobody, and answered by a release that forgets the `min_hold`.
+        if (now < ended.kept_until) ended_.mode = ReleaseMode::confirmed;
         heard_.acquire_unanswered = ended.unclear_try;
         answers_ = ReleaseOutcome{now < ended.valid_until};
         switch (ended.kind) {
