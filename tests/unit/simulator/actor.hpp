@@ -67,8 +67,13 @@ private:
             ++open_;
             host.soon(nested.pause, [this, &wanted, &nested, got] { nest(wanted, nested, got); });
         }
-        const Moment length = wanted.hangs ? Moment{1min} : wanted.hold;
+        const Moment length = wanted.hangs ? longest(wanted) : wanted.hold;
         host.soon(length, [this, &wanted, got] { release(wanted, got); });
+    }
+
+    /// As good as for ever. A hold that is renewed is played through, which takes its steps.
+    static constexpr Moment longest(const AcquisitionPlan& hanging) {
+        return hanging.watched ? Moment{10s} : Moment{1min};
     }
 
     /// In `outer`, that `wanted` has got. A thread may ask again; `Held::nest()` is for all.
