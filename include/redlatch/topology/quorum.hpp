@@ -51,7 +51,7 @@ public:
 
     Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again, const Limit& limit,
                                           QuorumProgress& progress) override {
-        QuorumPoll poll{masters_, call, again, rules_for(call.shape()), limit};
+        QuorumPoll poll{masters_, call, again, rules_for(call.shape()), progress.token, limit};
         auto decision = poll.run(progress);
         if (progress.masters.late != 0) poll.leave_late(progress.on_late_reply, on_late_);
         return decision;

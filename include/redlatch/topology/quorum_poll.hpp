@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/command_order.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/socket.hpp>
@@ -28,14 +29,17 @@ class QuorumPoll {
 public:
     using Masters = std::vector<std::unique_ptr<Master>>;
 
-    /// Borrows all. `again`: for where a connection had died while it lay idle.
+    /// Borrows all. `again`: for where a connection had died while it lay idle. `token`: whose command it
+    /// is; null where that does not matter.
     QuorumPoll(const Masters& masters, const Call& call, const Call& again,
-               const QuorumRules& rules, Limit limit)
+               const QuorumRules& rules, const TokenAtMasters* token, Limit limit)
         : call_(&call),
           again_(&again),
           limit_(std::move(limit)),
           rules_(rules),
-          machine_(masters.size(), rules, limit_.at) {
+          machine_(masters.size(), rules, limit_.at),
+          token_(token),
+          order_(owed_answers()) {
         legs_.reserve(masters.size());
         for (const auto& master : masters) legs_.emplace_back(*master);
     }
@@ -48,11 +52,8 @@ public:
     /// Asks everybody and blocks until it is decided, for as long as the limit allows: what they have
     /// decided.
     Expected<Reply, Fault> run(QuorumProgress& progress) {
-        token_ = progress.token;
-        // Before the first is asked: an answer that comes meanwhile may be to what this has overtaken.
-        const std::int64_t owed = owed_answers();
         for (std::size_t i = 0; i < legs_.size(); ++i) connect(i);
-        progress.may_overtake = owed > behind_;
+        progress.may_overtake = order_.may_overtake();
         std::optional<Fault> broken_off = exchange();
         const Verdict verdict = machine_.end();
         progress.masters = machine_.sets();
@@ -151,18 +152,20 @@ private:
         return token_ == nullptr ? 0 : token_->unsettled();
     }
 
-    /// What concerns a token goes out behind what the token has asked before. For anything else, a free connection
-    /// is best. Next comes one whose master owes answers, and is not too late with them.
     std::optional<Pool::Loan> borrow(Node& node) {
-        const TimePoint since = Clock::now() - rules_.node_timeout;
-        if (owed_answers() > behind_) {
-            if (auto own = node.borrow_behind(since, token_)) {
-                behind_ += (*own)->pending_about(token_);
-                return own;
-            }
+        for (const CommandOrder::Connection wanted : order_.choices(owed_answers())) {
+            if (auto loan = borrow(node, wanted)) return loan;
         }
-        if (auto idle = node.borrow_idle()) return idle;
-        return node.borrow_behind(since, nullptr);
+        return std::nullopt;
+    }
+
+    std::optional<Pool::Loan> borrow(Node& node, CommandOrder::Connection wanted) {
+        if (wanted == CommandOrder::Connection::idle) return node.borrow_idle();
+        const bool behind_own = wanted == CommandOrder::Connection::behind_own;
+        auto loan =
+            node.borrow_behind(Clock::now() - rules_.node_timeout, behind_own ? token_ : nullptr);
+        if (loan && behind_own) order_.goes_behind((*loan)->pending_about(token_));
+        return loan;
     }
 
     void send(std::size_t i) {
@@ -221,8 +224,8 @@ private:
     const Limit limit_;
     const QuorumRules rules_;
     QuorumCall machine_;
-    const TokenAtMasters* token_ = nullptr;  // whose command it is; null where that does not matter
-    std::int64_t behind_ = 0;                // answers to that token that this goes out behind
+    const TokenAtMasters* const token_;
+    CommandOrder order_;
     std::vector<Leg> legs_;
     Descriptor wake_;  // rung when there may be a connection
 };
