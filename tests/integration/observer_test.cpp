@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -491,6 +494,33 @@ TEST_F(ObserverTest, that_is_absent_costs_no_thread) {
     const std::lock_guard outer{nested};
     const std::lock_guard inner{nested};
     EXPECT_EQ(threads_here(), before);
+}
+
+std::set<std::string> names_of_threads() {
+    std::set<std::string> names;
+    for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
+        std::ifstream file{task.path() / "comm"};
+        std::string name;
+        if (std::getline(file, name)) names.insert(name);
+    }
+    return names;
+}
+
+TEST_F(ObserverTest, sees_threads_whose_names_say_what_they_do) {
+    Client client{options(std::make_shared<Observer>())};
+    Client other{options(nullptr)};
+    Lock<Watchdog<Simple>> watched{client, "watched"};
+    const auto held = watched.acquire();
+    const std::stop_token lost = held->lost();
+    EXPECT_FALSE((Lock<Watchdog<Simple>>{other, "watched"}.acquire({.wait = 50ms})));
+    Lock<Simple> sent{client, "sent", {.release_mode = ReleaseMode::sent}};
+    { const std::lock_guard guard{sent}; }
+    sent.async_inspect([](const Result<LockInfo>&) {});
+    const std::set<std::string> expected{"redlatch drain",  "redlatch engine", "redlatch events",
+                                         "redlatch listen", "redlatch losses", "redlatch notify",
+                                         "redlatch renew",  "redlatch resume"};
+    EXPECT_TRUE(eventually([&] { return std::ranges::includes(names_of_threads(), expected); }))
+        << ::testing::PrintToString(names_of_threads());
 }
 
 class MetricsTest : public ObserverTest {

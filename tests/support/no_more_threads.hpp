@@ -20,7 +20,7 @@ public:
         pthread_attr_setstacksize(&huge, std::size_t{1} << 47U);
         EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
         pthread_attr_destroy(&huge);
-        EXPECT_FALSE(detail::start_service_thread([] {}).joinable());
+        EXPECT_FALSE(detail::start_service_thread("none", [] {}).joinable());
     }
     NoMoreThreads(const NoMoreThreads&) = delete;
     NoMoreThreads& operator=(const NoMoreThreads&) = delete;

@@ -38,7 +38,7 @@ public:
             done_.store(true, std::memory_order_release);
             wake.ring();
         };
-        thread_ = start_service_thread(work);
+        thread_ = start_service_thread("redlatch conn", work);
         if (!thread_.joinable()) work();  // slower, and no less right
     }
 

@@ -24,6 +24,9 @@ namespace redlatch::inline v0::detail {
 template <class Result>
 class DetachedCalls {
 public:
+    /// `thread_name`: as `start_service_thread()` takes it. Borrowed.
+    explicit DetachedCalls(const char* thread_name) noexcept : thread_name_(thread_name) {}
+
     /// What `call()` returns, which has to be `noexcept` but for its own copying. `what` is for messages.
     template <class Function>
     Expected<Result, Fault> run(const std::string& name, Function call, std::string_view what,
@@ -62,8 +65,8 @@ private:
         const auto found = state_->pending.find(name);
         if (found != state_->pending.end()) return found->second;
         auto pending = std::make_shared<std::optional<Result>>();
-        std::thread thread =
-            start_service_thread([state = state_, pending, name, call = std::move(call)] {
+        std::thread thread = start_service_thread(
+            thread_name_, [state = state_, pending, name, call = std::move(call)] {
                 Result result = call();
                 const std::lock_guard lock{state->mutex};
                 *pending = std::move(result);
@@ -76,6 +79,7 @@ private:
         return pending;
     }
 
+    const char* const thread_name_;
     const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

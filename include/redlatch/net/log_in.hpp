@@ -53,7 +53,7 @@ private:
     }
 
     const std::function<Credentials()> ask_;
-    DetachedCalls<Given> calls_{};
+    DetachedCalls<Given> calls_{"redlatch log in"};
     std::mutex mutex_{};
     Given given_{};
 };

@@ -67,7 +67,7 @@ private:
         }
     }
 
-    DetachedCalls<Lookup> lookups_{};
+    DetachedCalls<Lookup> lookups_{"redlatch lookup"};
 };
 
 /// Connects to an endpoint: its socket, or its addresses in turn, each of which gets its share of

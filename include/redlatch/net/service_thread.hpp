@@ -22,7 +22,8 @@ class ServiceThread {
 public:
     using Lock = std::unique_lock<std::mutex>;
 
-    ServiceThread() = default;
+    /// `name`: as `start_service_thread()` takes it. Borrowed.
+    explicit ServiceThread(const char* name) noexcept : name_(name) {}
     ServiceThread(const ServiceThread&) = delete;
     ServiceThread& operator=(const ServiceThread&) = delete;
 
@@ -35,7 +36,7 @@ public:
     bool start(Run run) {
         if (!running_ && !closing_) {
             if (thread_.joinable()) thread_.join();  // it has said `end`
-            thread_ = start_service_thread(std::move(run));
+            thread_ = start_service_thread(name_, std::move(run));
             running_ = thread_.joinable();
         }
         return running_;
@@ -53,7 +54,13 @@ public:
         wake_.wait(lock, [&] { return closing_ || ready(); });
     }
 
-    /// The same, but for `longest` at most, or until `wake`.
+    /// The same, also while the service closes: until it is `ready`.
+    template <class Ready>
+    void wait_until(Lock& lock, Ready ready) {
+        wake_.wait(lock, ready);
+    }
+
+    /// For `longest` at most, or until the service closes, or `wake`.
     void nap(Lock& lock, Clock::duration longest) {
         if (!closing_) wake_.wait_for(lock, longest);
     }
@@ -82,6 +89,7 @@ public:
     }
 
 private:
+    const char* const name_;
     std::mutex mutex_;
     std::condition_variable wake_;
     bool running_ = false;

@@ -2,6 +2,8 @@
 
 #include <redlatch/compilation.hpp>
 
+#include <pthread.h>
+
 #include <csignal>
 #include <system_error>
 #include <thread>
@@ -10,9 +12,10 @@
 namespace redlatch::inline v0::detail {
 
 /// Starts a service thread that the process's signals pass by: a handler of the user's runs on the
-/// user's threads. Returns one that is not joinable where the system has no thread to give.
+/// user's threads. `name`: for debuggers and `top -H`, which see 15 bytes of it. Returns one that is not
+/// joinable where the system has no thread to give.
 template <class Function>
-std::thread start_service_thread(Function run) {
+std::thread start_service_thread(const char* name, Function run) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -22,7 +25,10 @@ std::thread start_service_thread(Function run) {
         ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore{before};
     try {
-        return std::thread{std::move(run)};
+        return std::thread{[name, run = std::move(run)]() mutable {
+            pthread_setname_np(pthread_self(), name);
+            run();
+        }};
     } catch (const std::system_error&) {
         return {};
     }

@@ -115,6 +115,10 @@ private:
 
     // With the mutex held.
 
+    const char* thread_name() const noexcept {
+        return kind_ == Kind::events ? "redlatch events" : "redlatch losses";
+    }
+
     std::size_t most_threads() const noexcept {
         return kind_ == Kind::events ? 8 : std::numeric_limits<std::size_t>::max();
     }
@@ -132,7 +136,7 @@ private:
 
     static void start(const std::shared_ptr<CallbackThreads>& self, std::size_t count) {
         for (; count > 0; --count) {
-            auto thread = start_service_thread([self] { self->run(); });
+            auto thread = start_service_thread(self->thread_name(), [self] { self->run(); });
             if (!thread.joinable()) return;
             thread.detach();
             ++self->threads_;

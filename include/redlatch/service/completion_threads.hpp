@@ -49,7 +49,8 @@ private:
     /// Somebody is there to run what waits, and somebody to take over where that one takes too long.
     void reinforce() noexcept {
         if (idle_ > 0 || threads_ == most_threads) return;
-        auto thread = start_service_thread([self = shared_from_this()] { self->run(); });
+        auto thread =
+            start_service_thread("redlatch resume", [self = shared_from_this()] { self->run(); });
         if (!thread.joinable()) return;
         thread.detach();
         ++threads_;

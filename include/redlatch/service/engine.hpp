@@ -373,7 +373,7 @@ private:
     std::atomic<bool> closing_{false};
     std::atomic<bool> asleep_{false};
     std::atomic<EngineTask*> posted_{nullptr};  // the newest first
-    ServiceThread thread_;
+    ServiceThread thread_{"redlatch engine"};
     // Of the thread:
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};

@@ -133,7 +133,7 @@ private:
     }
 
     const Work work_;
-    ServiceThread thread_;
+    ServiceThread thread_{"redlatch listen"};
     std::atomic<bool> running_{false};  // written with its mutex held
     Descriptor socket_;  // while there is a connection; guarded by the thread's mutex
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};

@@ -141,7 +141,7 @@ private:
         std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
     const std::shared_ptr<CallbackThreads> events_ =
         std::make_shared<CallbackThreads>(CallbackThreads::Kind::events);
-    ServiceThread thread_;
+    ServiceThread thread_{"redlatch notify"};
     // Guarded by its mutex:
     Schedule<std::shared_ptr<Hold>> alarms_;
     bool supervise_ = false;

@@ -428,7 +428,7 @@ private:
     const Events events_;
     const std::chrono::milliseconds command_timeout_;
     WakeDescriptor wake_;
-    ServiceThread thread_;
+    ServiceThread thread_{"redlatch renew"};
     // Guarded by the mutex:
     Renewal renewal_;
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it

@@ -1,14 +1,11 @@
 #pragma once
 
 #include <redlatch/net/node.hpp>
-#include <redlatch/net/thread.hpp>
+#include <redlatch/net/service_thread.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,49 +26,39 @@ public:
     bool post(Node& node, const Call& call, ReplyCallback callback, const Limit& limit) {
         if (!begin_to_post()) return false;
         const bool sent = node.post(call, std::move(callback), limit);
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         --posting_;
         if (sent) mark_pending(&node);
-        if (asleep_) wake_.notify_one();
+        if (asleep_) thread_.wake();
         return sent;
     }
 
     /// Answers are pending at `node`, to a command that somebody else has sent. Ignored at the end.
     void watch(Node& node) {
-        const std::lock_guard lock{mutex_};
-        if (closing_ || !start()) return;
+        const auto lock = thread_.lock();
+        if (!start()) return;
         mark_pending(&node);
-        if (asleep_) wake_.notify_one();
+        if (asleep_) thread_.wake();
     }
 
     /// Sends nothing any more, receives the pending answers and ends the thread. Takes at most the time for
     /// one command.
-    void close() {
-        {
-            const std::lock_guard lock{mutex_};
-            closing_ = true;
-        }
-        wake_.notify_one();
-        if (thread_.joinable()) thread_.join();
-    }
+    void close() { thread_.close(); }
 
 private:
     /// How long an answer is left to other commands.
     static constexpr std::chrono::milliseconds longest_patience{20};
 
     bool begin_to_post() {
-        const std::lock_guard lock{mutex_};
-        if (closing_ || !start()) return false;
+        const auto lock = thread_.lock();
+        if (!start()) return false;
         ++posting_;
         return true;
     }
 
     /// With the mutex held.
     bool start() {
-        if (running_) return true;
-        thread_ = start_service_thread([this] { run(); });
-        running_ = thread_.joinable();
-        return running_;
+        return !thread_.is_closing() && thread_.start([this] { run(); });
     }
 
     /// With the mutex held.
@@ -81,15 +68,17 @@ private:
     }
 
     void run() {
-        std::unique_lock lock{mutex_};
+        auto lock = thread_.lock();
         for (;;) {
             asleep_ = true;
-            wake_.wait(lock, [this] { return !pending_.empty() || (closing_ && posting_ == 0); });
+            thread_.wait(lock, [this] { return !pending_.empty(); });
+            thread_.wait_until(lock, [this] { return !pending_.empty() || posting_ == 0; });
             asleep_ = false;
             if (pending_.empty()) return;
-            wake_.wait_for(lock, patience_, [this] { return closing_; });
+            thread_.pause(lock, patience_);
             std::vector<Node*> nodes = std::exchange(pending_, {});
-            const TimePoint since = closing_ ? TimePoint::max() : Clock::now() - patience_;
+            const bool closing = thread_.is_closing();
+            const TimePoint since = closing ? TimePoint::max() : Clock::now() - patience_;
             lock.unlock();
             std::erase_if(nodes, [since](Node* node) { return !node->drain(since); });
             lock.lock();
@@ -98,14 +87,11 @@ private:
     }
 
     const Clock::duration patience_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
+    ServiceThread thread_{"redlatch drain"};
+    // Guarded by its mutex:
     std::vector<Node*> pending_;  // nodes with answers to come
     std::size_t posting_ = 0;     // threads that are just sending
     bool asleep_ = false;         // the thread, until it is woken
-    bool running_ = false;
-    bool closing_ = false;
-    std::thread thread_;
 };
 
 }  // namespace redlatch::inline v0::detail

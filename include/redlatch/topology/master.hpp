@@ -2,21 +2,18 @@
 
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/node.hpp>
-#include <redlatch/net/thread.hpp>
+#include <redlatch/net/service_thread.hpp>
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -37,12 +34,13 @@ public:
 
     /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
     ConnectStatus request(int wake) {
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         const bool idle = !connecting_ && !wanted_;
-        if (!start()) {
-            return {
-                ConnectStatus::Kind::none,
-                io_fault(closing_ ? "the client was closed" : "cannot start a thread to connect")};
+        if (thread_.is_closing()) {
+            return {ConnectStatus::Kind::none, io_fault("the client was closed")};
+        }
+        if (!thread_.start([this] { run(); })) {
+            return {ConnectStatus::Kind::none, io_fault("cannot start a thread to connect")};
         }
         if (idle && last_fault_ && Clock::now() < retry_at_) {
             return {ConnectStatus::Kind::none, *last_fault_};
@@ -50,7 +48,7 @@ public:
         if (idle && node_.has_room()) {
             wanted_ = true;
             wanted_since_ = Clock::now();
-            wake_.notify_one();
+            thread_.wake();
         }
         const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
         if (wake >= 0 && !known) waiting_.push_back(wake);
@@ -60,13 +58,13 @@ public:
 
     /// `wake` is not written to any more.
     void forget(int wake) {
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         std::erase(waiting_, wake);
     }
 
     /// Whether the last command, or attempt to connect, failed.
     bool is_doubtful() {
-        const std::lock_guard lock{mutex_};
+        const auto lock = thread_.lock();
         return last_fault_.has_value();
     }
 
@@ -74,7 +72,7 @@ public:
     void failed(const Fault& fault) {
         if (fault.error.code != Errc::unavailable) return;
         {
-            const std::lock_guard lock{mutex_};
+            const auto lock = thread_.lock();
             const bool known = last_fault_.has_value();
             last_fault_ = fault;
             last_fault_->maybe_executed = false;
@@ -87,17 +85,13 @@ public:
     /// Nothing is connected any more. Returns at once.
     void begin_to_close() {
         stop_.request_stop();
-        {
-            const std::lock_guard lock{mutex_};
-            closing_ = true;
-        }
-        wake_.notify_one();
+        thread_.begin_to_close();
     }
 
     /// Ends the thread, whatever it is at, and closes all connections that lie idle.
     void close() {
         begin_to_close();
-        if (thread_.joinable()) thread_.join();
+        thread_.close();
         node_.drop_idle();
     }
 
@@ -105,20 +99,11 @@ private:
     /// A server that is not there is asked for no more often than that.
     static constexpr std::chrono::milliseconds retry_pause{100};
 
-    /// With the mutex held.
-    bool start() {
-        if (closing_) return false;
-        if (running_) return true;
-        thread_ = start_service_thread([this] { run(); });
-        running_ = thread_.joinable();
-        return running_;
-    }
-
     void run() {
-        std::unique_lock lock{mutex_};
+        auto lock = thread_.lock();
         for (;;) {
-            wake_.wait(lock, [this] { return closing_ || wanted_; });
-            if (closing_) return;
+            thread_.wait(lock, [this] { return wanted_; });
+            if (thread_.is_closing()) return;
             wanted_ = false;
             connecting_ = true;
             lock.unlock();
@@ -144,17 +129,14 @@ private:
 
     Node node_;
     std::stop_source stop_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
+    ServiceThread thread_{"redlatch conn"};
+    // Guarded by its mutex:
     std::vector<int> waiting_;
     std::optional<Fault> last_fault_;
     TimePoint retry_at_ = TimePoint::min();
     TimePoint wanted_since_ = TimePoint::min();
     bool wanted_ = false;
     bool connecting_ = false;
-    bool running_ = false;
-    bool closing_ = false;
-    std::thread thread_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -522,9 +522,11 @@ TEST(Hygiene, accepts_what_is_as_before) {
 TEST(Hygiene, finds_what_is_left_in_a_process) {
     Story story;
     story.snapshot(1, "before", 1, {{"descriptors", 5}, {"threads", 1}});
-    story.snapshot(1, "after", 9, {{"descriptors", 6}, {"threads", 3}});
+    story.snapshot(1, "after", 9,
+                   {{"descriptors", 6}, {"threads", 3}, {"thread 'redlatch events'", 2}});
     EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "5 descriptors before and has 6"));
-    EXPECT_TRUE(finds(check_hygiene(story.history(), 0), "1 threads before and has 3"));
+    EXPECT_TRUE(finds(check_hygiene(story.history(), 0),
+                      "1 threads before and has 3 after: 2 thread 'redlatch events'"));
 }
 
 TEST(Hygiene, finds_what_is_left_at_the_server) {

@@ -53,7 +53,18 @@ private:
     void check_same(const std::string& who, const char* what, Counts& before, Counts& after) {
         if (before[what] == after[what]) return;
         add(who + " had " + std::to_string(before[what]) + " " + what + " before and has " +
-            std::to_string(after[what]) + " after");
+            std::to_string(after[what]) + " after" + new_threads(before, after));
+    }
+
+    /// By their names.
+    static std::string new_threads(Counts& before, const Counts& after) {
+        std::string text;
+        for (const auto& [what, count] : after) {
+            if (!what.starts_with("thread '") || count <= before[what]) continue;
+            text +=
+                (text.empty() ? ": " : ", ") + std::to_string(count - before[what]) + " " + what;
+        }
+        return text;
     }
 
     void add(std::string text) { found_.push_back({"hygiene", std::move(text), at_}); }

@@ -142,12 +142,24 @@ std::map<std::string, long long> in_use() {
             {"memory_kib", memory_kib()}};
 }
 
+/// How many threads have which name: what it takes to know which one is left.
+std::map<std::string, long long> names_of_threads() {
+    std::map<std::string, long long> names;
+    for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
+        std::ifstream file{task.path() / "comm"};
+        std::string name;
+        if (std::getline(file, name)) ++names["thread '" + name + "'"];
+    }
+    return names;
+}
+
 void note_usage(Recorder& recorder, const char* name) {
     Event event;
     event.op = Op::snapshot;
     event.stage = Stage::note;
     event.outcome = name;
     event.counts = in_use();
+    event.counts.merge(names_of_threads());
     recorder.write(event);
 }
 
