@@ -105,6 +105,18 @@ TEST_F(Extension, is_sent_again_until_the_pause_would_reach_the_deadline) {
                 "down");
 }
 
+TEST_F(Extension, that_fails_in_several_ways_tells_the_one_before_too) {
+    machine.begin(start, valid);
+    as<Machine::RetryAt>(machine.failed(refused("CLUSTERDOWN"), start + 5ms));
+    machine.begin(start + 30ms, valid);
+    as<Machine::NoteProlonged>(machine.failed(silent("no answer"), give_up_at));
+    const auto outcome = as<Machine::Done>(machine.next()).outcome;
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().message, "no answer");
+    ASSERT_EQ(outcome.error().causes.size(), 1U);
+    EXPECT_EQ(outcome.error().causes[0].message, "CLUSTERDOWN");
+}
+
 TEST_F(Extension, that_is_forbidden_is_not_sent_again) {
     machine.begin(start, valid);
     expect_done(machine.failed(forbidden(), start), Errc::denied, "NOPERM");

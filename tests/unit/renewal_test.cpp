@@ -716,6 +716,18 @@ TEST_F(TokenCleanUp, asked_for_twice_is_sent_at_both_times) {
     answer(command(), 1);
 }
 
+TEST_F(TokenCleanUp, is_known_by_its_token_until_it_is_over) {
+    const auto hold = asked_hold({.lease = 3s, .token = "dead"});
+    machine_.clean_up(asked_hold({.lease = 3s, .token = "another"}), {.once_more = true}, now_);
+    EXPECT_EQ(machine_.cleaned_up("dead"), nullptr);
+    machine_.clean_up(hold, {.at_once = true}, now_);
+    EXPECT_EQ(machine_.cleaned_up("dead"), hold);
+    const Command sent = command();
+    EXPECT_EQ(machine_.cleaned_up("dead"), hold);
+    answer(sent, 1);
+    EXPECT_EQ(machine_.cleaned_up("dead"), nullptr);
+}
+
 TEST_F(TokenCleanUp, outlives_the_dismissal_of_its_hold) {
     const auto hold = watched({.lease = 3s});
     machine_.clean_up(hold, {.at_once = true}, now_);

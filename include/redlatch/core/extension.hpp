@@ -75,13 +75,13 @@ public:
         const TimePoint retry_at = saturating_add(now, retry_pause);
         const bool over = !fault.transient || retry_at >= plan_.give_up_at;
         retry_at_ = over ? std::nullopt : std::optional{retry_at};
-        fault_ = std::move(fault.error);
+        fault_ = following(std::move(fault.error), fault_);
         return fault.maybe_executed ? NoteProlonged{} : next();
     }
 
     Action next() {
         if (retry_at_) return RetryAt{*retry_at_};
-        return Done{Unexpected{std::move(fault_)}};
+        return Done{Unexpected{*std::move(fault_)}};
     }
 
     /// `lost`: as opposed to a hold that another thread has released meanwhile.
@@ -100,7 +100,7 @@ private:
     TimePoint sent_{};
     Lease wanted_ = plan_.lease;
     std::optional<TimePoint> retry_at_{};
-    Error fault_{};
+    std::optional<Error> fault_{};
     const char* why_ = "";
 };
 

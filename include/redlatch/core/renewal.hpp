@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -181,6 +182,18 @@ public:
         const TimePoint give_up_at = saturating_add(saturating_add(now, gone_after), gone_after);
         const TimePoint due = what.at_once ? now : saturating_add(now, terms_.late_window);
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
+    }
+
+    /// The hold of that token if its clean-up is to come or under way; else null.
+    std::shared_ptr<Hold> cleaned_up(std::string_view token) const {
+        const auto is_it = [token](const Hold& hold) { return hold.token().bytes == token; };
+        for (const auto& [due, job] : clean_ups_) {
+            if (is_it(*job.hold)) return job.hold;
+        }
+        for (const auto& [until, attempt] : under_way_) {
+            if (!attempt->lease() && is_it(attempt->hold())) return attempt->hold_;
+        }
+        return nullptr;
     }
 
     /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each,

@@ -83,6 +83,11 @@ public:
         return true;
     }
 
+    /// The hold of that token if its clean-up is to come or under way; else null.
+    std::shared_ptr<Hold> cleaned_up(std::string_view token) {
+        return renewal()->cleaned_up(token);
+    }
+
     /// Cleans up what is left, and ends the thread. Takes at most the time for one command, however
     /// much there is.
     void close() {

@@ -235,6 +235,10 @@ private:
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
+        // A hold whose release has failed knows of its `min_hold`, the message does not.
+        if (const auto hold = renewal_.cleaned_up(grant.token)) {
+            return clean_up(hold, after_abandoned_try(true, false));
+        }
         HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
                         .traits = traits_of(grant),
                         .lease = grant.ttl,
