@@ -2,6 +2,8 @@
 
 #include "adapters.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,7 +75,10 @@ private:
 
     /// As good as for ever. A hold that is renewed is played through, which takes its steps.
     static constexpr Moment longest(const AcquisitionPlan& hanging) {
-        return hanging.watched ? Moment{10s} : Moment{1min};
+        constexpr int most_leases = 100;
+        constexpr Moment most{1min};
+        return hanging.watched ? std::min<Moment>(most, most_leases * hanging.lease.duration())
+                               : most;
     }
 
     /// In `outer`, that `wanted` has got. A thread may ask again; `Held::nest()` is for all.

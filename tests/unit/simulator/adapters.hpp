@@ -217,10 +217,9 @@ private:
             if (reply) return answered(*reply);
             act("failed", machine_.failed(reply.error(), heard(), now()));
         };
-        const auto& asked_before = hold_->open_tries.at_masters;
-        may_overtake_ = may_overtake_ || (asked_before != nullptr && !asked_before->all_settled());
-        client_->ask(next_ != nullptr ? next_ : hold_, call, call, answer_by, done,
-                     std::move(on_late));
+        const auto asking = client_->ask(next_ != nullptr ? next_ : hold_, call, call, answer_by,
+                                         done, std::move(on_late));
+        if (asking->may_overtake()) may_overtake_ = true;
     }
 
     static Coverage::Machine& endings() {

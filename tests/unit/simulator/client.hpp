@@ -18,6 +18,7 @@
 
 #include <array>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,8 @@ public:
     virtual ~Request() = default;
     /// Its sender waits no longer.
     virtual void cancel() = 0;
+    /// Whether one of several masters may execute it before what the token has asked for.
+    virtual bool may_overtake() const { return false; }
 
 protected:
     static Fault cancelled() {
@@ -291,11 +294,18 @@ public:
     }
 
     std::shared_ptr<Connection> take_idle(int master) {
+        return take_idle(master, [](const Connection&) { return true; });
+    }
+    /// The last one that was given back and fits; null where none does.
+    template <class Fits>
+    std::shared_ptr<Connection> take_idle(int master, Fits fits) {
         auto& idle = idle_[static_cast<std::size_t>(master)];
         std::erase_if(idle, [](const auto& connection) { return !connection->alive; });
-        if (idle.empty()) return nullptr;
-        auto connection = std::move(idle.back());
-        idle.pop_back();
+        const auto found =
+            std::find_if(idle.rbegin(), idle.rend(), [&](const auto& one) { return fits(*one); });
+        if (found == idle.rend()) return nullptr;
+        auto connection = std::move(*found);
+        idle.erase(std::next(found).base());
         connection->reused = !std::exchange(connection->fresh, false);
         return connection;
     }
@@ -437,6 +447,9 @@ public:
         if (delivered) return;
         world_->checker->granted_in_vain(grant->token);
         if (world_->has(Mutant::unknown_grant_ignored)) return;
+        if (const auto hold = renewal_.machine().cleaned_up(grant->token)) {
+            return clean_up(hold, detail::after_abandoned_try(true, false));
+        }
         clean_up({.token = {grant->token}, .terms = terms_of(*grant)});
     }
 

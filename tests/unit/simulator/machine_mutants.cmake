@@ -118,6 +118,8 @@ mutate(one_says_lost vote_count.hpp
 mutate(votes_after_a_restart quorum_call.hpp
     "any_age || (started_by && saturating_sub(now, *started_by) >= rules_.least_age);"
     "any_age" "true")
+mutate(never_overtakes command_order.hpp
+    "may_overtake() const noexcept { return owed_ > behind_; }" "owed_ > behind_" "false")
 mutate(late_masters_not_told quorum_call.hpp
     "if (leg.answer_due) sets.late" "leg.answer_due" "false")
 mutate(least_fence_counts quorum_call.hpp

@@ -61,13 +61,19 @@ inline redisReply* to_hiredis(const ModelRedis::Value& value) {
 /// An answer that is left to whoever uses the connection next.
 class LateAnswer {
 public:
-    explicit LateAnswer(std::function<void(bool)> tell) : tell_(std::move(tell)) {}
+    /// `about`: whose it is; null where that does not matter. `since`: when it was left.
+    LateAnswer(std::function<void(bool)> tell, const void* about, detail::TimePoint since)
+        : about_(about), since_(since), tell_(std::move(tell)) {}
+    const void* about() const { return about_; }
+    detail::TimePoint since() const { return since_; }
     void settle(bool answered) {
         if (tell_) std::exchange(tell_, nullptr)(answered);
     }
     bool settled() const { return tell_ == nullptr; }
 
 private:
+    const void* about_;
+    detail::TimePoint since_;
     std::function<void(bool)> tell_;
 };
 
@@ -87,6 +93,19 @@ struct Connection {
     Moment back{0};                    ///< and its answer
     detail::TimePoint started_by{};    ///< the latest moment at which the server may have started
     std::vector<std::shared_ptr<LateAnswer>> late{};
+
+    /// How many answers are to come that somebody has left; of those about that, unless it is null.
+    std::ptrdiff_t left(const void* about = nullptr) const {
+        return std::ranges::count_if(late, [about](const auto& answer) {
+            return !answer->settled() && (about == nullptr || answer->about() == about);
+        });
+    }
+    /// When the first of them was left.
+    detail::TimePoint left_since() const {
+        const auto first =
+            std::ranges::find_if(late, [](const auto& answer) { return !answer->settled(); });
+        return first == late.end() ? detail::TimePoint::max() : (*first)->since();
+    }
 
     void close() {
         alive = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "client.hpp"
+#include <redlatch/core/command_order.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/topology/quorum_reply.hpp>
 
@@ -25,12 +26,15 @@ public:
           answer_by_(answer_by),
           machine_(static_cast<std::size_t>(client.world().plan->masters), rules(client, call),
                    answer_by),
+          token_(hold_->open_tries.at_masters),
+          order_(owed_answers()),
           legs_(static_cast<std::size_t>(client.world().plan->masters)),
           done_(std::move(done)),
           on_late_(std::move(on_late)) {}
 
     void start() {
         for (std::size_t i = 0; i < legs_.size(); ++i) connect(i);
+        may_overtake_ = order_.may_overtake();
         client_->host().soon(0ns, [self = shared_from_this()] { self->go_on(); });
     }
 
@@ -38,7 +42,10 @@ public:
         if (done_) finish(cancelled());
     }
 
+    bool may_overtake() const override { return may_overtake_; }
+
 private:
+    using Order = detail::CommandOrder;
     using Verdict = detail::Verdict;
 
     struct Leg {
@@ -87,7 +94,7 @@ private:
 
     void connect(std::size_t i) {
         const int master = static_cast<int>(i);
-        auto idle = client_->link(master).last_fault ? nullptr : client_->take_idle(master);
+        auto idle = client_->link(master).last_fault ? nullptr : borrow(master);
         if (idle == nullptr) {
             auto wake = [self = shared_from_this()] { self->go_on(); };
             return machine_.not_connected(i, client_->request(master, std::move(wake)));
@@ -100,6 +107,31 @@ private:
         leg.connection = std::move(idle);
         leg.command.connected(traits_of(*client_, call_of(leg), *leg.connection));
         send(i);
+    }
+
+    /// How many answers the masters still owe the token.
+    std::int64_t owed_answers() const { return token_ == nullptr ? 0 : token_->unsettled(); }
+
+    std::shared_ptr<Connection> borrow(int master) {
+        for (const Order::Connection wanted : order_.choices(owed_answers())) {
+            if (auto connection = borrow(master, wanted)) return connection;
+        }
+        return nullptr;
+    }
+
+    std::shared_ptr<Connection> borrow(int master, Order::Connection wanted) {
+        if (wanted == Order::Connection::idle) {
+            return client_->take_idle(master,
+                                      [](const Connection& one) { return one.left() == 0; });
+        }
+        const bool behind_own = wanted == Order::Connection::behind_own;
+        const void* const about = behind_own ? token_.get() : nullptr;
+        const TimePoint since = now() - client_->world().plan->node_timeout;
+        auto connection = client_->take_idle(master, [about, since](const Connection& one) {
+            return one.left(about) > 0 && one.left_since() > since;
+        });
+        if (connection != nullptr && behind_own) order_.goes_behind(connection->left(about));
+        return connection;
     }
 
     const Call& call_of(const Leg& leg) const { return leg.command.reconnected() ? again_ : call_; }
@@ -193,7 +225,10 @@ private:
                         master, {.error = {Errc::unavailable, {}, {}, "no answer in time", {}}});
                 }
                 if (told) told(answered);
-            });
+            },
+            detail::subject_of(call_.shape()) == detail::QuorumSubject::taking ? token_.get()
+                                                                               : nullptr,
+            now());
         auto connection = std::exchange(leg.connection, nullptr);
         if (!connection->alive) return leg.late->settle(false);
         connection->late.push_back(leg.late);
@@ -220,6 +255,9 @@ private:
     Call again_;
     TimePoint answer_by_;
     detail::QuorumCall machine_;
+    std::shared_ptr<detail::TokenAtMasters> token_;  // whose command it is
+    Order order_;
+    bool may_overtake_ = false;
     std::vector<Leg> legs_;
     Done done_;
     OnLate on_late_;
