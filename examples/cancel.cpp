@@ -39,6 +39,6 @@ int main(int argc, char** argv) {
         std::printf("the wait ended %.1f ms after it was cancelled\n",
                     std::chrono::duration<double, std::milli>(took).count());
         example::require(!printed && reason == redlatch::Errc::cancelled, "the wait was cancelled");
-        example::require(took < 5s, "it ended long before its minute was over");
+        example::require(took < 20s, "it ended long before its minute was over");
     });
 }

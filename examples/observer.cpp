@@ -58,7 +58,7 @@ struct Telemetry : redlatch::Observer {
 /// Gives events some time: observers are told on a thread of their own.
 template <class Condition>
 bool comes_true(Condition condition) {
-    const auto end = redlatch::Clock::now() + 5s;
+    const auto end = redlatch::Clock::now() + 20s;
     while (!condition() && redlatch::Clock::now() < end) std::this_thread::sleep_for(1ms);
     return condition();
 }

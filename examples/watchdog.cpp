@@ -17,18 +17,18 @@ int main(int argc, char** argv) {
         redlatch::Lock<> rival{elsewhere, "report:monthly"};
         int refused = 0;
         const auto write_a_page = [&] {
-            std::this_thread::sleep_for(100ms);
+            std::this_thread::sleep_for(400ms);
             if (!rival.try_lock()) ++refused;
         };
 
         // [watchdog]
-        redlatch::Lock<> lock{redis, "report:monthly", {.lease = 500ms}};
+        redlatch::Lock<> lock{redis, "report:monthly", {.lease = 2s}};
         std::lock_guard scope{lock};
         for (int page = 0; page < 15; ++page) write_a_page();  // takes three leases
         // [watchdog]
 
         std::printf(
-            "held for 1.5 s with a lease of 500 ms, %d ms of validity left; "
+            "held for 6 s with a lease of 2 s, %d ms of validity left; "
             "a rival was refused %d times\n",
             static_cast<int>(lock.remaining().count()), refused);
         example::require(lock.held(), "the lock is still held");

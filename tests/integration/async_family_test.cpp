@@ -1,6 +1,7 @@
 // Shared locks, semaphores and sets of locks, taken without a thread that waits.
 
 #include "async_tools.hpp"
+#include "busy_machine.hpp"
 #include "support/no_more_threads.hpp"
 #include "support/proxy.hpp"
 
@@ -20,6 +21,13 @@
 
 namespace redlatch::test {
 namespace {
+
+/// Whether all leases of six seconds are set anew, of a set each; waits for that.
+template <class Object>
+bool are_renewed(const Object& held) {
+    return eventually([&] { return held.remaining() < 5s; }) &&
+           eventually([&] { return held.remaining() > 5s; });
+}
 
 // ---- What all keep, each kind in its own way
 
@@ -161,7 +169,7 @@ TYPED_TEST(AsyncFamily, release_that_nobody_awaits_is_on_its_way) {
 
 TYPED_TEST(AsyncFamily, is_extended) {
     Outcome<typename TypeParam::Object> outcome;
-    this->kind_.take({.lease = 5s}, {}, outcome.callback());
+    this->kind_.take({.lease = 20s}, {}, outcome.callback());
     auto held = outcome.get();
     ASSERT_TRUE(held);
     Outcome<void> longer;
@@ -197,11 +205,13 @@ TYPED_TEST(AsyncFamily, wait_ends_with_its_time_or_with_a_stop) {
     const auto other = TypeParam::take_alone(this->other_client_);
     ASSERT_TRUE(other);
     Outcome<typename TypeParam::Object> tried;
-    Outcome<typename TypeParam::Object> waited;
     this->kind_.take({.wait = Wait::none()}, {}, tried.callback());
     EXPECT_EQ(code_of(tried.get()), Errc::timed_out);
-    this->kind_.take({.wait = 50ms}, {}, waited.callback());
-    EXPECT_EQ(code_of(waited.get()), Errc::timed_out);
+    EXPECT_TRUE(times_out([&] {
+        Outcome<typename TypeParam::Object> waited;
+        this->kind_.take({.wait = 50ms}, {}, waited.callback());
+        return waited.get();
+    }));
 
     std::stop_source stop;
     Outcome<typename TypeParam::Object> stopped;
@@ -264,7 +274,7 @@ TYPED_TEST(AsyncFamily, handle_may_be_destroyed_meanwhile) {
 TYPED_TEST(AsyncFamily, closed_client_cancels_what_waits) {
     const auto other = TypeParam::take_alone(this->other_client_);
     ASSERT_TRUE(other);
-    std::optional<Client> client{std::in_place, this->server_.uri()};
+    std::optional<Client> client{std::in_place, patient(this->server_.uri())};
     TypeParam kind{*client};
     Outcome<typename TypeParam::Object> waiting;
     kind.take({}, {}, waiting.callback());
@@ -279,7 +289,7 @@ TYPED_TEST(AsyncFamily, closed_client_cancels_what_waits) {
 
 TYPED_TEST(AsyncFamily, success_that_is_not_delivered_is_cancelled_by_the_close) {
     Loop loop;
-    std::optional<Client> client{std::in_place, this->server_.uri()};
+    std::optional<Client> client{std::in_place, patient(this->server_.uri())};
     TypeParam kind{*client};
     Outcome<typename TypeParam::Object> outcome;
     kind.take({}, {}, outcome.callback(), &loop);
@@ -302,7 +312,7 @@ TYPED_TEST(AsyncFamily, destroyed_queue_discards_what_completes) {
 }
 
 TYPED_TEST(AsyncFamily, renewal_begins_at_delivery) {
-    TypeParam kind{this->client_, {.lease = 400ms}};
+    TypeParam kind{this->client_, {.lease = 6s}};
     Loop loop;
     Outcome<typename TypeParam::Object> late;
     kind.take({}, {}, late.callback(), &loop);
@@ -316,7 +326,7 @@ TYPED_TEST(AsyncFamily, renewal_begins_at_delivery) {
     ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
     const auto held = outcome.get();
     ASSERT_TRUE(held);
-    EXPECT_TRUE(stays([&] { return held->held(); }, 1200ms)) << "renewed since";
+    EXPECT_TRUE(are_renewed(*held)) << "since then";
 }
 
 TYPED_TEST(AsyncFamily, system_without_a_thread_to_give_is_unavailable) {
@@ -386,10 +396,11 @@ TEST_F(AsyncReading, of_one_thread_is_nobodys_but_its_own) {
     const Result<Held> reading = outcome.get();
     ASSERT_TRUE(reading);
     EXPECT_FALSE(lock.held());
-    Outcome<Held> writing;
-    lock.async_acquire({.wait = 30ms}, {}, writing.callback());
-    EXPECT_EQ(code_of(writing.get()), Errc::timed_out)
-        << "it waits like anybody, and is no deadlock";
+    EXPECT_TRUE(times_out([&] {
+        Outcome<Held> writing;
+        lock.async_acquire({.wait = 30ms}, {}, writing.callback());
+        return writing.get();
+    })) << "it waits like anybody, and is no deadlock";
 }
 
 Detached read(Lock<Watchdog<Shared>>& lock, std::atomic<int>& readers, std::atomic<int>& writers,
@@ -485,7 +496,7 @@ TEST_F(AsyncSemaphore, permits_of_a_take_are_not_given_back_by_the_object) {
 template <class Policy>
 class AsyncSetOf : public LockTest {
 protected:
-    static constexpr std::chrono::milliseconds lease = 3s;
+    static constexpr std::chrono::milliseconds lease = 6s;
 
     /// Begins to take `a` and `b`, of which somebody has `b`, and has `a` by then.
     void take_a_and_wait_for_b(AsyncOptions options = {}) {
@@ -514,24 +525,25 @@ TYPED_TEST_SUITE(AsyncSetOf, SetPolicies);
 TYPED_TEST(AsyncSetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
     this->take_a_and_wait_for_b();
     const std::string owner = this->a_.inspect().value().owner;
-    ASSERT_TRUE(eventually([&] {
+    const auto is_used = [&] {
         const auto ttl = this->redis_.pttl("a");
-        return ttl > 0 && ttl < 2500;
-    }));
-    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 2600; })) << "renewed";
-    ASSERT_TRUE(eventually([&] {
-        const auto ttl = this->redis_.pttl("a");
-        return ttl > 0 && ttl < 2500;
-    }));
+        return ttl > 0 && ttl < 5000;
+    };
+    ASSERT_TRUE(eventually(is_used));
+    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 5200; })) << "renewed";
+    ASSERT_TRUE(eventually(is_used));
+    const Stopwatch watch;
     static_cast<void>(this->other_->release());
     const auto held = this->outcome_.get();
     ASSERT_TRUE(held) << held.error().describe();
     EXPECT_EQ(this->a_.inspect().value().owner, owner) << "and not taken anew";
-    EXPECT_GT(this->redis_.pttl("a"), 2500);
-    EXPECT_GT(this->redis_.pttl("b"), 2500);
+    for (const std::string name : {"a", "b"}) {
+        const auto ttl = this->redis_.pttl(name);
+        EXPECT_GT(ttl + watch.elapsed_ms(), 5200) << "what it had since the release";
+    }
     EXPECT_EQ(held->fence("a") > 0 && held->fence("b") > 0, is_fenced<TypeParam>);
     if (TypeParam::watched) {
-        EXPECT_TRUE(stays([&] { return held->held(); }, 4s));
+        EXPECT_TRUE(are_renewed(*held));
     } else {
         EXPECT_TRUE(fires(held->lost())) << "without a watchdog none is renewed any more";
         EXPECT_TRUE(this->is_given_back());
@@ -610,20 +622,20 @@ TEST_F(AsyncSet, has_one_wait_for_all) {
     ASSERT_TRUE(a && b);
     LockSet<Simple> set{client_, {"a", "b"}, {.lease = 5min}};
     Outcome<HeldSet> outcome;
-    const auto begun = std::chrono::steady_clock::now();
-    set.async_acquire({.wait = 2s}, {}, outcome.callback());
-    std::this_thread::sleep_until(begun + 1200ms);
+    const Stopwatch watch;
+    set.async_acquire({.wait = 6s}, {}, outcome.callback());
+    std::this_thread::sleep_for(5s);
     static_cast<void>(a->release());
-    std::this_thread::sleep_until(begun + 2600ms);
+    EXPECT_FALSE(outcome.get());
+    EXPECT_LT(watch.elapsed(), 10500ms) << "it has no wait of its own for each";
     static_cast<void>(b->release());
-    EXPECT_FALSE(outcome.get()) << "it has no wait of its own for each";
     EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
 }
 
 TEST_F(AsyncSet, min_hold_is_for_what_was_delivered) {
     Lock<Simple> b{other_client_, "b"};
     std::optional<Result<Held>> other = b.acquire();
-    std::optional<Client> client{std::in_place, server_.uri()};
+    std::optional<Client> client{std::in_place, patient(server_.uri())};
     const LockOptions options{.min_hold = 1h};
     {
         Loop loop;
@@ -638,13 +650,13 @@ TEST_F(AsyncSet, min_hold_is_for_what_was_delivered) {
     other.reset();
     {
         Loop loop;
-        client.emplace(server_.uri());
+        client.emplace(patient(server_.uri()));
         LockSet<Simple> set{*client, {"a", "b"}, options};
         Outcome<HeldSet> taken;
         set.async_acquire({}, {}, taken.callback(), &loop);
         ASSERT_TRUE(eventually([&] { return redis_.exists("b"); }));
         client.reset();
-        EXPECT_EQ(redis_.keys(), std::vector<std::string>{}) << "nobody has had them";
+        EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); })) << "nobody has had them";
         ASSERT_TRUE(loop.run_until([&] { return taken.is_there(); }));
         EXPECT_EQ(code_of(taken.get()), Errc::cancelled);
     }
@@ -672,7 +684,9 @@ Coroutine take_names(Client& client, std::vector<std::string> names, int& taken)
 
 TEST_F(AsyncSet, is_written_in_a_coroutine_as_elsewhere) {
     Loop loop;
-    Client client{ClientOptions{.uris = {server_.uri()}, .completions = &loop}};
+    ClientOptions options = patient(server_.uri());
+    options.completions = &loop;
+    Client client{options};
     int taken = 0;
     const Coroutine coroutine = take_names(client, {"b", "c"}, taken);
     ASSERT_TRUE(loop.run_until([&] { return taken == 2; }));
@@ -724,7 +738,7 @@ TEST_F(AsyncSet, waits_in_no_circle_with_other_sets_of_threads_and_coroutines) {
 
 TEST_F(AsyncSet, is_released_within_one_command_timeout) {
     Proxy proxy{server_.uri()};
-    Client far{{.uris = {proxy.uri()}, .command_timeout = 500ms}};
+    Client far{{.uris = {proxy.uri()}, .connect_timeout = 10s, .command_timeout = 2s}};
     LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f", "g", "h"}};
     Outcome<HeldSet> outcome;
     set.async_acquire({}, {}, outcome.callback());
@@ -738,13 +752,13 @@ TEST_F(AsyncSet, is_released_within_one_command_timeout) {
     Outcome<Release> released;
     held->async_release(released.callback());
     EXPECT_FALSE(released.get().has_value());
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 3s) << "and not eight times as long";
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 14s) << "and not eight times as long";
 }
 
 TEST_F(AsyncSet, is_tried_once_within_one_command_timeout) {
     Proxy proxy{server_.uri()};
     Client far{{.uris = {proxy.uri()}, .command_timeout = 1s}};
-    ASSERT_TRUE(far.ping());
+    ASSERT_TRUE(eventually([&] { return far.ping().has_value(); }));
     LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f"}};
     proxy.delay_replies(300ms);
     Outcome<HeldSet> outcome;
@@ -778,8 +792,9 @@ TEST_F(AsyncSet, hears_a_stop_while_the_first_are_given_a_full_lease) {
 
 TEST(AsyncSetOverMasters, is_taken_and_released_at_a_majority) {
     std::array<RedisServer, 3> servers;
-    ClientOptions options;
+    ClientOptions options{.connect_timeout = 10s, .command_timeout = 10s};
     for (const RedisServer& server : servers) options.uris.emplace_back(server.uri());
+    options.node_timeout = 10s;
     options.longest_lease = 0ms;  // they have just started
     Client client{options};
     LockSet<Simple> set{client, {"a", "b"}};

@@ -14,6 +14,14 @@ namespace {
 
 class AsyncMasters : public testing::Test {
 protected:
+    ClientOptions options() const {
+        ClientOptions options{.connect_timeout = 10s, .command_timeout = 10s};
+        options.uris = {a_.uri(), b_.uri(), c_.uri()};
+        options.node_timeout = 2s;
+        options.longest_lease = 0ms;
+        return options;
+    }
+
     int masters_with(std::string_view key) {
         return int{a_raw_.exists(key)} + int{b_raw_.exists(key)} + int{c_raw_.exists(key)};
     }
@@ -24,10 +32,8 @@ protected:
     RawRedis a_raw_{a_};
     RawRedis b_raw_{b_};
     RawRedis c_raw_{c_};
-    Client client_{ClientOptions{.uris = {a_.uri(), b_.uri(), c_.uri()},
-                                 .longest_lease = std::chrono::milliseconds{0}}};
-    Client other_client_{ClientOptions{.uris = {a_.uri(), b_.uri(), c_.uri()},
-                                       .longest_lease = std::chrono::milliseconds{0}}};
+    Client client_{options()};
+    Client other_client_{options()};
 };
 
 TEST_F(AsyncMasters, lock_is_taken_and_released_at_a_majority) {

@@ -26,7 +26,7 @@ using Config = Lock<Watchdog<Shared>>;
 // No client here before the children are made: a fork should find one thread.
 class ClaimingProcess : public ::testing::Test {
 protected:
-    static constexpr auto brief = 1500ms;
+    static constexpr auto brief = 4s;  // long enough for others to come
 
     using Take = std::function<Result<Held>(Client&)>;
 
@@ -35,7 +35,7 @@ protected:
     ChildProcess make_child(Take take) {
         return ChildProcess{[this, take = std::move(take)](LineChannel& parent) {
             if (!parent.read_line(patience)) return 1;
-            Client client{server_.uri()};
+            Client client{patient(server_.uri())};
             Held held = take(client).value();
             parent.write_line(held.held() ? "has it" : "has nothing");
             static_cast<void>(parent.read_line(patience));
@@ -58,8 +58,8 @@ TEST_F(ClaimingProcess, that_was_killed_while_it_read_costs_writers_its_own_leas
         return Config{client, "job", {.lease = brief}}.acquire_shared();
     });
     make_holder(victim);
-    Client client{server_.uri()};
-    Client other{server_.uri()};
+    Client client{patient(server_.uri())};
+    Client other{patient(server_.uri())};
     Lock<Shared> lock{client, "job", {.lease = 10min}};
     Lock<Shared> writers{other, "job", {.lease = 10min}};
     Held beside = lock.acquire_shared().value();
@@ -79,7 +79,7 @@ TEST_F(ClaimingProcess, that_was_killed_while_it_wrote_costs_readers_its_own_lea
         return Config{client, "job", {.lease = brief}}.acquire();
     });
     make_holder(victim);
-    Client client{server_.uri()};
+    Client client{patient(server_.uri())};
     Config lock{client, "job", {.lease = 10min}};
     auto first = in_background([&] { return lock.acquire_shared({.wait = patience}); });
     auto second = in_background([&] { return lock.acquire_shared({.wait = patience}); });
@@ -94,8 +94,8 @@ TEST_F(ClaimingProcess, that_was_killed_while_it_waited_to_write_holds_no_reader
     ChildProcess victim = make_child([](Client& client) {
         return Config{client, "job", {.lease = 10min}}.acquire();
     });
-    Client client{server_.uri()};
-    Client other{server_.uri()};
+    Client client{patient(server_.uri())};
+    Client other{patient(server_.uri())};
     Config lock{client, "job", {.lease = 10min}};
     Config others{other, "job", {.lease = 10min}};
     Held reading = lock.acquire_shared().value();
@@ -117,7 +117,7 @@ TEST_F(ClaimingProcess, that_was_killed_gives_its_permits_back_with_its_lease) {
         return Semaphore<>{client, "job", 3, {.lease = brief}}.take({.permits = 2});
     });
     make_holder(victim);
-    Client client{server_.uri()};
+    Client client{patient(server_.uri())};
     Semaphore<> gpus{client, "job", 3, {.lease = 10min}};
     Held one = gpus.take().value();
     auto waiter = in_background([&] { return gpus.take({.permits = 2, .wait = patience}); });
@@ -132,7 +132,7 @@ TEST_F(ClaimingProcess, and_its_like_never_have_more_permits_than_there_are) {
     constexpr int rounds = 15;
     const auto body = [this](LineChannel& parent) {
         if (!parent.read_line(patience)) return 1;
-        Client client{server_.uri()};
+        Client client{patient(server_.uri())};
         Semaphore<> gpus{client, "job", 3};
         std::atomic<bool> too_many{false};
         std::vector<std::jthread> threads;
@@ -167,7 +167,7 @@ protected:
     ChildProcess make_reader() {
         return ChildProcess{[this](LineChannel& parent) {
             if (!parent.read_line(patience)) return 1;
-            Client client{server_.uri()};
+            Client client{patient(server_.uri())};
             Config lock{client, "job"};
             std::vector<std::jthread> all;
             for (int i = 0; i < threads; ++i) {
@@ -194,8 +194,8 @@ TEST_F(StreamOfReaders, lets_no_reader_overtake_a_writer_and_all_in_together_beh
     std::vector<ChildProcess> children;
     for (int i = 0; i < processes; ++i) children.push_back(make_reader());
     for (ChildProcess& child : children) child.write_line("read");
-    Client client{server_.uri()};
-    Client other{server_.uri()};
+    Client client{patient(server_.uri())};
+    Client other{patient(server_.uri())};
     Config lock{client, "job"};
     Config writers{other, "job"};
     for (int round = 0; round < 3; ++round) {
@@ -221,7 +221,7 @@ TEST_F(StreamOfReaders, lets_a_writer_in_behind_those_alone_who_were_in_when_it_
     std::vector<ChildProcess> children;
     for (int i = 0; i < processes; ++i) children.push_back(make_reader());
     for (ChildProcess& child : children) child.write_line("read");
-    Client client{server_.uri()};
+    Client client{patient(server_.uri())};
     Config lock{client, "job"};
     ASSERT_TRUE(reads_grow_to(50)) << "they stream";
     for (int round = 0; round < 10; ++round) {
@@ -270,7 +270,7 @@ protected:
 
     RedisServer server_{{.acl = {"alice on >secret ~job* &* +@all"}}};
     RawRedis redis_{server_};
-    Client client_{options_for("unix://alice:secret@" + server_.socket_path(), 5s)};
+    Client client_{options_for("unix://alice:secret@" + server_.socket_path(), 10s)};
     Config lock_{client_, "job"};
     Semaphore<> gpus_{client_, "job:gpus", 3};
 };
@@ -291,9 +291,9 @@ TEST_F(DeniedClaims, without_companion_keys_are_told_at_once_which_ones_and_leav
 
 TEST_F(DeniedClaims, that_lose_companion_keys_meanwhile_are_told_too_and_end_with_their_lease) {
     allow("~redlatch:*");
-    Lock<Shared> brief{client_, "job", {.lease = 2500ms}};
+    Lock<Shared> brief{client_, "job", {.lease = 10s}};
     Held writing = brief.acquire().value();
-    Held permits = Semaphore<Permits>{client_, "job:gpus", 3, {.lease = 2500ms}}.take().value();
+    Held permits = Semaphore<Permits>{client_, "job:gpus", 3, {.lease = 10s}}.take().value();
     allow("resetkeys");
     allow("~job*");
     EXPECT_TRUE(is_denied(writing.extend(60s), of_shared_));
@@ -326,7 +326,7 @@ TEST_F(DeniedClaims, without_messages_are_waited_for_by_asking) {
     for (const std::string command : {"publish", "subscribe", "pubsub"}) {
         SCOPED_TRACE(command);
         allow("-" + command);
-        Client other{options_for(server_.uri(), 5s)};
+        Client other{patient(server_.uri())};
         Config others{other, "job"};
         Held writing = others.acquire({.wait = patience}).value();
         auto reader = in_background([this] { return lock_.acquire_shared({.wait = patience}); });
@@ -402,7 +402,7 @@ TEST_P(OccupiedClaims, with_companions_of_somebody_else_are_still_given_back) {
         SCOPED_TRACE(companion);
         Held writing = lock_.acquire().value();
         occupy(companion);
-        EXPECT_EQ(code_of(Config(other_client_, "job").acquire_shared({.wait = 5s})),
+        EXPECT_EQ(code_of(Config(other_client_, "job").acquire_shared({.wait = 20s})),
                   Errc::wrong_type);
         EXPECT_TRUE(succeeds(writing.extend(60s)));
         let_go(writing);

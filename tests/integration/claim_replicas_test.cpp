@@ -58,7 +58,7 @@ protected:
         return eventually([this] { return redis_.keys().empty(); });
     }
 
-    Client hasty_client_{options_for(server_.uri())};
+    Client hasty_client_{options_for(server_.uri(), 2s)};
 };
 
 INSTANTIATE_TEST_SUITE_P(Of, ReplicatedClaim, ::testing::Values(by_reading, by_writing, by_permits),
@@ -98,12 +98,17 @@ TEST_P(ReplicatedClaim, that_was_granted_is_known_to_the_replica_too) {
 
 TEST_P(ReplicatedClaim, that_was_granted_is_given_back_where_too_few_have_it) {
     Held before = take_all();
-    auto waiter = in_background([this] { return take(hasty_client_, 1500ms); });
+    auto waiter = in_background([this] { return take(hasty_client_, 5s); });
     ASSERT_TRUE(queue_grows_to(redis_, 1));
     replica_.freeze();
     let_go(before);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_TRUE(fails_with(waiter.get(), Errc::not_replicated));
+    const auto refused = waiter.get();
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_TRUE(refused.error().code == Errc::not_replicated ||
+                (refused.error().code == Errc::unavailable &&
+                 speaks_of(refused.error(), "0 of 1 replicas")))
+        << refused.error().describe() << "; the answer to the last try may be late";
     EXPECT_TRUE(nothing_left());
     replica_.thaw();
 }
@@ -115,7 +120,7 @@ TEST_F(ReplicatedSet, is_given_back_as_a_whole_where_too_few_have_it) {
     HeldSet held = patient.acquire({.wait = patience}).value();
     EXPECT_TRUE(replica_redis_.exists("a") && replica_redis_.exists("b"));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
-    Client hasty{options_for(server_.uri())};
+    Client hasty{options_for(server_.uri(), 2s)};
     LockSet<Simple> set{hasty, {"a", "b"}, {.replicas = 1}};
     replica_.freeze();
     EXPECT_TRUE(fails_with(set.acquire({.wait = 0s}), Errc::not_replicated));

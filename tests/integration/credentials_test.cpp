@@ -56,7 +56,9 @@ std::shared_ptr<Vault> vault(std::string user, std::string password) {
 }
 
 ClientOptions logging_in(const std::string& uri, const std::shared_ptr<Vault>& vault) {
-    return {.uris = {uri}, .credentials = [vault] { return vault->give(); }};
+    return {.uris = {uri}, .connect_timeout = 10s, .command_timeout = 10s, .credentials = [vault] {
+                return vault->give();
+            }};
 }
 
 void drop_connections(RawRedis& raw) {
@@ -134,7 +136,7 @@ TEST_F(LogIn, takes_an_exception_for_a_fault_and_does_not_quote_it) {
     EXPECT_EQ(answer.error().describe().find("first"), std::string::npos);
     EXPECT_NE(answer.error().describe().find("credentials"), std::string::npos);
     throws = false;
-    EXPECT_TRUE(client.ping());
+    EXPECT_TRUE(eventually([&] { return client.ping().has_value(); }));
 }
 
 TEST_F(LogIn, waits_no_longer_for_a_function_than_for_a_connection) {
@@ -164,8 +166,12 @@ TEST_F(LogIn, waits_no_longer_for_a_function_than_for_a_connection) {
             });
         }
         for (std::thread& caller : callers) caller.join();
-        const std::lock_guard lock{gate->mutex};
-        EXPECT_EQ(gate->inside, 1);
+        const auto inside = [&gate] {
+            const std::lock_guard lock{gate->mutex};
+            return gate->inside;
+        };
+        EXPECT_TRUE(eventually([&] { return inside() > 0; }));
+        EXPECT_EQ(inside(), 1);
     }
     const std::lock_guard lock{gate->mutex};
     gate->open = true;

@@ -37,8 +37,8 @@ testing::AssertionResult everything_was_allowed(RawRedis& redis) {
 
 template <class Policy>
 void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
-    Client client{uri};
-    Client other{uri};
+    Client client{patient(uri)};
+    Client other{patient(uri)};
     ASSERT_TRUE(succeeds(client.ping()));
     for (int turn = 0; turn < 3; ++turn) {
         Lock<Policy> lock{client, "order:pay"};
@@ -57,8 +57,8 @@ void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
 
 /// Readers, a writer, and permits whose number somebody sets.
 void read_write_and_take(const std::string& uri, RawRedis& redis) {
-    Client client{uri};
-    Client other{uri};
+    Client client{patient(uri)};
+    Client other{patient(uri)};
     Lock<Watchdog<Shared>> lock{client, "order:config"};
     Held writing = lock.acquire().value();
     auto reader = in_background([&other] {

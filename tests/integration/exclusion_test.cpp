@@ -58,7 +58,7 @@ TYPED_TEST(Exclusion, holds_between_threads_with_a_handle_each) {
     constexpr int threads = 6;
     constexpr int rounds = 80;
     {
-        Client client{this->server_.uri()};
+        Client client{patient(this->server_.uri())};
         this->run_threads(client, threads, rounds);
     }
     expect_exact(this->server_, threads * rounds);
@@ -68,7 +68,7 @@ TYPED_TEST(Exclusion, holds_between_threads_with_a_handle_each) {
 TYPED_TEST(Exclusion, holds_between_threads_that_share_a_handle) {
     constexpr int count = 4;
     constexpr int rounds = 80;
-    Client client{this->server_.uri()};
+    Client client{patient(this->server_.uri())};
     Lock<TypeParam> lock{client, "job", eager};
     {
         std::vector<std::jthread> threads;
@@ -86,8 +86,8 @@ TYPED_TEST(Exclusion, holds_between_clients_of_one_process) {
     constexpr int threads = 2;
     constexpr int rounds = 60;
     {
-        Client one{this->server_.uri()};
-        Client two{this->server_.uri()};
+        Client one{patient(this->server_.uri())};
+        Client two{patient(this->server_.uri())};
         std::jthread first{[&] { this->run_threads(one, threads, rounds); }};
         std::jthread second{[&] { this->run_threads(two, threads, rounds); }};
     }
@@ -100,7 +100,7 @@ TYPED_TEST(Exclusion, holds_between_processes_with_threads) {
     constexpr int rounds = 50;
     const auto body = [this](LineChannel& parent) {
         if (!parent.read_line()) return 1;
-        Client client{this->server_.uri()};
+        Client client{patient(this->server_.uri())};
         this->run_threads(client, threads, rounds);
         return 0;
     };
@@ -168,7 +168,7 @@ TEST_F(ExclusionOfShapes, one_name_has_one_shape_at_a_time) {
 TEST_F(ExclusionOfShapes, names_and_databases_are_apart) {
     Lock<> one{client_, "one"};
     Lock<> two{other_client_, "two"};
-    Client elsewhere{server_.uri() + "?db=1"};
+    Client elsewhere{patient(server_.uri() + "?db=1")};
     Lock<> other_one{elsewhere, "one"};
     EXPECT_TRUE(one.try_lock());
     EXPECT_TRUE(two.try_lock());

@@ -22,7 +22,7 @@
 namespace redlatch::test {
 
 /// How much later than promised a call may return on a busy machine.
-inline constexpr std::chrono::seconds slack{2};
+inline constexpr std::chrono::seconds slack{5};
 
 /// What clients of these tests give one command, unless a test is about another time.
 inline constexpr std::chrono::milliseconds command_timeout{400};

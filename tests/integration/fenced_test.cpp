@@ -208,10 +208,11 @@ TYPED_TEST(FencedLock, waits_in_one_queue_with_others_that_want_no_number) {
     const std::uint64_t before = this->next(this->client_);
     Held held = take<Other>(this->client_);
     EXPECT_EQ(held.fence(), 0U);
-    Client third{this->server_.uri()};
+    Client third{patient(this->server_.uri())};
     auto fenced = enqueue<TypeParam>(this->redis_, this->other_client_);
     auto plain = enqueue<Other>(this->redis_, third);
-    EXPECT_TRUE(settles(this->redis_));  // who does not listen yet is passed over
+    // Who does not listen yet is passed over.
+    EXPECT_TRUE(this->are_queued("redlatch:queue:{job}", 2));
     let_go(held);
     ASSERT_TRUE(finishes(fenced));
     auto second = fenced.get();
@@ -232,9 +233,11 @@ TYPED_TEST(FencedLock, inherits_no_place_from_a_thread_that_wanted_no_number) {
     using Other = typename Plain<TypeParam>::type;
     Held held = this->take(this->client_);
     const std::uint64_t before = held.fence();
-    auto first = enqueue<Other>(this->redis_, this->other_client_, {.wait = 300ms});
+    auto first = enqueue<Other>(this->redis_, this->other_client_, {.wait = 2s});
     auto heir = start_waiting<TypeParam>(this->other_client_);
-    EXPECT_TRUE(fails_with(first.get(), Errc::timed_out));
+    const Errc code = code_of(first.get());
+    EXPECT_TRUE(code == Errc::timed_out || code == Errc::unavailable)
+        << "the second where a busy machine's last answer is late: " << make_error_code(code);
     EXPECT_TRUE(settles(this->redis_));
     EXPECT_TRUE(eventually([&] { return waiters(this->redis_) == 1; }));
     let_go(held);
@@ -248,7 +251,7 @@ TYPED_TEST(FencedLock, needs_the_counter_to_be_allowed) {
     RedisServer server{
         {.acl = {"alice on >secret ~job* ~redlatch:queue:* ~redlatch:waiters:* &* +@all"}}};
     RawRedis redis{server};
-    Client client{"unix://alice:secret@" + server.socket_path()};
+    Client client{patient("unix://alice:secret@" + server.socket_path())};
     typename TestFixture::Lock lock{client, "job"};
     EXPECT_EQ(code_of(lock.acquire({.wait = 0s})), Errc::denied);
     EXPECT_TRUE(redis.keys().empty());
@@ -259,7 +262,7 @@ protected:
     RedisServer server_;
     RawRedis redis_{server_};
     Proxy proxy_{server_.uri()};
-    Client client_{options_for(proxy_.uri())};
+    Client client_{patient(proxy_.uri())};
 };
 
 TEST_F(FencedFault, number_of_a_lost_answer_is_not_used_up) {
@@ -267,7 +270,7 @@ TEST_F(FencedFault, number_of_a_lost_answer_is_not_used_up) {
     lock.acquire().value().release().value();
     const std::string script{lua::on_string().acquire.sha()};
     proxy_.drop_replies_once(2, script);
-    Held held = lock.acquire({.wait = 10s}).value();
+    Held held = lock.acquire({.wait = patience}).value();
     EXPECT_EQ(proxy_.counts().dropped_replies, 2);
     EXPECT_EQ(redis_.get(fence_key), std::to_string(held.fence()));
 }
@@ -275,8 +278,8 @@ TEST_F(FencedFault, number_of_a_lost_answer_is_not_used_up) {
 TEST_F(FencedFault, number_that_was_lost_while_its_answer_was_is_made_anew) {
     Lock<Fenced<Reentrant>> lock{client_, "job"};
     const std::uint64_t before = lock.acquire().value().fence();
-    proxy_.delay_replies(command_timeout / 2);
-    auto held = in_background([&] { return lock.acquire({.wait = 10s}); });
+    proxy_.hold_replies();
+    auto held = in_background([&] { return lock.acquire({.wait = patience}); });
     EXPECT_TRUE(eventually([&] { return redis_.exists("job"); }));
     redis_.del(fence_key);
     proxy_.cut();

@@ -32,7 +32,7 @@ TYPED_TEST(ForceUnlockOfOwner, leaves_whoever_came_after_that_one) {
 
 TYPED_TEST(ForceUnlockOfOwner, gives_the_lock_to_the_next_waiter) {
     const auto held = this->theirs_.acquire();
-    Client third{this->server_.uri()};
+    Client third{patient(this->server_.uri())};
     Lock<TypeParam> waits{third, "job"};
     auto next =
         std::async(std::launch::async, [&] { return waits.acquire({.wait = 30s}).has_value(); });

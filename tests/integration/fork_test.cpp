@@ -66,7 +66,7 @@ std::string in_child(Body body) {
 class Fork : public testing::Test {
 protected:
     Fork() {
-        ClientOptions options = options_for(server.uri(), 2s);
+        ClientOptions options = options_for(server.uri(), 10s);
         options.observer = std::make_shared<Journal>();
         client = std::make_unique<Client>(options);
         simple = std::make_unique<Lock<Simple>>(*client, "simple");
@@ -163,7 +163,7 @@ TEST_F(Fork, a_childs_destructors_do_nothing_to_the_parent) {
 TEST_F(Fork, exit_in_a_child_runs_destructors_and_ends) {
     static std::optional<Client> immortal;
     static std::optional<Lock<Simple>> lock;
-    immortal.emplace(options_for(server.uri()));
+    immortal.emplace(options_for(server.uri(), 10s));
     lock.emplace(*immortal, "static");
     lock->lock();
     // Destroyed in this order by exit(), in the child as in the parent.
@@ -190,7 +190,8 @@ TEST_F(Fork, a_child_is_a_contender_like_any_other) {
     EXPECT_EQ(in_child([this](Findings& findings) {
                   findings.expect(!simple->try_lock(), "took the parent's simple lock");
                   findings.expect(!reentrant->try_lock(), "re-entered the parent's lock");
-                  findings.expect(!simple->try_lock_for(50ms), "took it after a wait");
+                  const auto waited = simple->acquire({.wait = 50ms});
+                  findings.expect(!waited, "took it after a wait");
                   const auto info = simple->inspect();
                   findings.expect(info && info->locked, "does not see the parent's lock");
               }),
@@ -214,12 +215,16 @@ TEST_F(Fork, a_child_uses_the_client_with_an_identity_of_its_own) {
                   findings.expect(released && *released == Release::released, "not released");
 
                   // Its own watchdog, and its own nests.
-                  Lock<Watchdog<Reentrant>> nested{*client, "nested", {.lease = 900ms}};
+                  Lock<Watchdog<Reentrant>> nested{*client, "nested", {.lease = 6s}};
                   nested.lock();
                   nested.lock();
                   RawRedis raw_child{server.uri()};
-                  const auto expired = [&] { return raw_child.pttl("nested") <= 0; };
-                  findings.expect(!eventually(expired, 1500ms), "its watchdog does not renew");
+                  long long ttl = raw_child.pttl("nested");
+                  const auto renewed = [&] {
+                      const long long before = std::exchange(ttl, raw_child.pttl("nested"));
+                      return before > 0 && ttl > before;
+                  };
+                  findings.expect(eventually(renewed, 5s), "its watchdog does not renew");
                   nested.unlock();
                   findings.expect(nested.held(), "does not nest");
                   nested.unlock();
@@ -321,9 +326,9 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
 
 TEST(ForkOfSeveralMasters, a_child_asks_them_on_connections_of_its_own) {
     std::deque<RedisServer> masters(3);
-    ClientOptions options = options_for(masters[0].uri(), 2s);
+    ClientOptions options = options_for(masters[0].uri(), 5s);
     for (const std::size_t i : {1U, 2U}) options.uris.emplace_back(masters[i].uri());
-    options.node_timeout = 2s;
+    options.node_timeout = 5s;
     options.longest_lease = 0ms;
     auto client = std::make_unique<Client>(options);
     Lock<Simple> parents{*client, "parents"};
@@ -366,7 +371,7 @@ TEST(ForkInTheMiddle, of_other_threads_calls_is_safe) {
     GTEST_SKIP() << "ASan's allocator does not survive such a fork";
 #endif
     RedisServer server;
-    Client client{options_for(server.uri(), 5s)};
+    Client client{options_for(server.uri(), 10s)};
     std::atomic<bool> stop{false};
     std::vector<std::thread> busy;
     // All mutexes of the client are locked and unlocked all the time.

@@ -77,7 +77,7 @@ TYPED_TEST_SUITE(Crowd, Shapes);
 
 TYPED_TEST(Crowd, on_one_name_needs_few_connections_and_one_place) {
     Client client{crowd_options(this->server_)};
-    Held held = take<TypeParam>(this->holding_);
+    Held held = take<TypeParam>(this->holding_, {.lease = 10min});
     std::atomic<int> asking{0};
     std::atomic<int> had{0};
     std::atomic<int> inside{0};
@@ -115,7 +115,8 @@ TYPED_TEST(Crowd, on_as_many_names_needs_no_more_connections_than_a_few) {
     const auto name = [](int i) { return "job " + std::to_string(i); };
     std::vector<Held> holds;
     for (int i = 0; i < crowd; ++i) {
-        holds.push_back(Lock<TypeParam>{this->holding_, name(i)}.acquire().value());
+        Lock<TypeParam> lock{this->holding_, name(i), {.lease = 10min}};
+        holds.push_back(lock.acquire().value());
     }
     std::atomic<int> had{0};
     auto threads = start_crowd([&](int i) {
@@ -165,6 +166,22 @@ private:
     std::array<std::optional<std::stop_source>, places> sources_;
 };
 
+/// Counts how often the machine, or the server, did not go on for a while.
+class Standstills {
+public:
+    /// To be called often.
+    void look(RawRedis& redis) {
+        redis.ping();
+        if (since_last_.elapsed() > 100ms) ++number_;
+        since_last_.restart();
+    }
+    int number() const { return number_; }
+
+private:
+    Stopwatch since_last_;
+    int number_ = 0;
+};
+
 /// What the threads of one run saw; the holder of the lock tells.
 class Log {
 public:
@@ -206,6 +223,7 @@ private:
 TYPED_TEST(Crowd, of_two_misses_no_lock_that_comes_right_behind_the_question) {
     constexpr int rounds = 2000;
     Log log;
+    std::atomic<int> running{2};
     const auto contend = [&](unsigned seed) {
         Client client{options_for(this->server_.uri(), 10s)};
         Lock<TypeParam> lock{client, "job"};
@@ -220,13 +238,22 @@ TYPED_TEST(Crowd, of_two_misses_no_lock_that_comes_right_behind_the_question) {
             if (!held->release()) log.wrong("not released");
         }
     };
+    const auto run = [&](unsigned seed) {
+        contend(seed);
+        --running;
+    };
+    Standstills standstills;
     {
-        const std::jthread one{contend, 1U};
-        const std::jthread two{contend, 2U};
+        const std::jthread one{run, 1U};
+        const std::jthread two{run, 2U};
+        while (running > 0) {
+            std::this_thread::sleep_for(5ms);
+            standstills.look(this->redis_);
+        }
     }
     EXPECT_EQ(log.wrong(), std::vector<std::string>{});
     // Who was not told finds out by himself a second or so later.
-    EXPECT_LE(log.long_pauses(), 3);
+    EXPECT_LE(log.long_pauses(), 3 + standstills.number());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
 
@@ -263,6 +290,7 @@ protected:
         while (taken_ < total) {
             canceller_.stop_somebody();
             disturb(random());
+            standstills_.look(redis_);
             std::this_thread::sleep_for(std::chrono::microseconds{random() % 2000});
         }
     }
@@ -276,10 +304,11 @@ protected:
         EXPECT_EQ(detector.sections(), taken_);
         EXPECT_GE(taken_, total);
         EXPECT_EQ(log_.wrong(), std::vector<std::string>{});
-        EXPECT_LT(log_.latest(), slack + 1s);
+        EXPECT_LT(log_.latest(), 10s);  // and not until they have waited long enough
         EXPECT_GT(timed_out_, 0);
         EXPECT_GT(cancelled_, 0);
-        EXPECT_LE(unanswered_, timed_out_ / 20);
+        // Once for each thread, the machine may stand still.
+        EXPECT_LE(unanswered_, timed_out_ / 20 + static_cast<int>(Canceller::places));
         // The place of somebody who was killed or cut off in the middle ends by itself.
         EXPECT_TRUE(eventually([&] { return keys_left() == 0; }))
             << testing::PrintToString(redis_.keys());
@@ -297,6 +326,7 @@ protected:
     RawRedis redis_{server_};
     Canceller canceller_{seed};
     Log log_;
+    Standstills standstills_;
     std::atomic<long long> taken_{0};
     std::atomic<int> timed_out_{0};
     std::atomic<int> cancelled_{0};
@@ -363,8 +393,8 @@ TYPED_TEST(Contended, lock_forgets_nobody) {
     this->run(total);
     this->expect_fine(total);
     // A waiter who was not told finds out by himself a second or so later. A busy machine may stop
-    // for as long, but not often.
-    EXPECT_LE(this->log_.long_pauses(), 3);
+    // for as long, but not often where nothing is seen of it.
+    EXPECT_LE(this->log_.long_pauses(), 3 + this->standstills_.number());
 }
 
 /// The same while the server drops what it can drop without harm.

@@ -18,11 +18,15 @@
 namespace redlatch::test {
 namespace {
 
-/// Who is told has the lock in less; who finds out by himself needs longer as a rule.
+/// Who is told, or asks often, has the lock in less; who asks by himself as others do needs longer as a rule. A busy
+/// machine may need longer too, but not always.
 constexpr auto at_once = 900ms;
 
 /// The longest time for which the first in the queue leave it at waiting.
 constexpr auto recheck_in_front = 2s;
+
+/// How much later that may be on a busy machine. Those further behind ask in 5 to 10 s.
+constexpr auto more_slack = 5s;
 
 // ------------------------------------------------------------------------------ processes
 
@@ -35,7 +39,7 @@ protected:
     ChildProcess make_contender(std::chrono::milliseconds lease = 30s) {
         return ChildProcess{[this, lease](LineChannel& parent) {
             if (!parent.read_line(patience)) return 1;
-            Client client{server_.uri()};
+            Client client{patient(server_.uri())};
             Lock<Policy> lock{client, "job", {.lease = lease}};
             Held held = lock.acquire().value();
             parent.write_line(held.held() ? "has it" : "has nothing");
@@ -79,6 +83,7 @@ TYPED_TEST(GrantedProcess, is_served_in_the_order_of_coming) {
     for (int i = 0; i < count; ++i) children.push_back(this->make_contender());
     this->make_holder(holder);
     for (ChildProcess& child : children) this->make_waiter(child);
+    EXPECT_TRUE(this->channels_become(count)) << "who does not listen yet is passed over";
     this->expect_end(holder);
     for (ChildProcess& child : children) {
         EXPECT_EQ(child.read_line(), "has it");
@@ -100,19 +105,17 @@ TYPED_TEST(GrantedProcess, that_was_killed_in_the_queue_is_skipped_at_once) {
     victim.kill();
     other_victim.kill();
     EXPECT_TRUE(this->channels_become(1));
-    const Stopwatch watch;
-    holder.write_line("end");
+    this->expect_end(holder);
+    EXPECT_TRUE(this->redis_.exists("job")) << "it is the next one's, in the same step";
     EXPECT_EQ(next.read_line(), "has it");
-    EXPECT_LT(watch.elapsed(), at_once);
     this->expect_end(next);
-    EXPECT_EQ(holder.wait(), ExitStatus{});
     // The dead keep nobody out, and are forgotten by themselves.
     EXPECT_FALSE(this->redis_.exists("job"));
     for (const std::string& key : this->redis_.keys()) EXPECT_GT(this->redis_.pttl(key), 0) << key;
 }
 
 TYPED_TEST(GrantedProcess, that_was_killed_while_it_held_the_lock_costs_its_lease) {
-    constexpr auto lease = 1500ms;
+    constexpr auto lease = 4s;  // long enough for two to come
     ChildProcess holder = this->make_contender(lease);
     ChildProcess first = this->make_contender();
     ChildProcess second = this->make_contender();
@@ -122,17 +125,16 @@ TYPED_TEST(GrantedProcess, that_was_killed_while_it_held_the_lock_costs_its_leas
     this->make_waiter(second);
     holder.kill();
     EXPECT_EQ(first.read_line(), "has it");
-    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + slack);
-    const Stopwatch since_release;
-    first.write_line("end");
+    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + more_slack);
+    ASSERT_TRUE(settles(this->redis_));
+    this->expect_end(first);
+    EXPECT_TRUE(this->redis_.exists("job")) << "it is the second one's, in the same step";
     EXPECT_EQ(second.read_line(), "has it");
-    EXPECT_LT(since_release.elapsed(), at_once);
-    EXPECT_EQ(first.wait(), ExitStatus{});
     this->expect_end(second);
 }
 
 TYPED_TEST(GrantedProcess, that_was_killed_with_a_granted_lock_costs_its_lease) {
-    constexpr auto lease = 1500ms;
+    constexpr auto lease = 3s;
     ChildProcess holder = this->make_contender();
     ChildProcess victim = this->make_contender(lease);
     ChildProcess next = this->make_contender();
@@ -145,7 +147,7 @@ TYPED_TEST(GrantedProcess, that_was_killed_with_a_granted_lock_costs_its_lease) 
     ASSERT_EQ(victim.read_line(), "has it");
     victim.kill();
     EXPECT_EQ(next.read_line(), "has it");
-    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + more_slack);
     this->expect_end(next);
 }
 
@@ -155,7 +157,7 @@ using Shapes = ::testing::Types<Simple, Reentrant>;
 TYPED_TEST_SUITE(StoppedProcess, Shapes);
 
 TYPED_TEST(StoppedProcess, in_the_queue_delays_the_next_and_holds_nothing_afterwards) {
-    constexpr auto lease = 1s;
+    constexpr auto lease = 3s;
     ChildProcess holder = this->make_contender();
     ChildProcess victim = this->make_contender(lease);
     ChildProcess next = this->make_contender();
@@ -167,7 +169,7 @@ TYPED_TEST(StoppedProcess, in_the_queue_delays_the_next_and_holds_nothing_afterw
     const Stopwatch watch;
     this->expect_end(holder);
     EXPECT_EQ(next.read_line(), "has it");
-    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), lease + recheck_in_front + more_slack);
     // Its message waited for it, but its time is over.
     victim.thaw();
     EXPECT_EQ(victim.read_line(500ms), std::nullopt);
@@ -214,10 +216,9 @@ TYPED_TEST(ForkedWaiter, that_dies_leaves_its_parents_place_alone) {
     ASSERT_TRUE(queue_grows_to(this->redis_, 2));
     child.kill();
     EXPECT_TRUE(child.wait());
-    const Stopwatch watch;
     let_go(held);
+    EXPECT_TRUE(this->redis_.exists("job")) << "it is the parent's, in the same step";
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), at_once);
     let_go(waiter.get());
 }
 
@@ -227,6 +228,9 @@ TYPED_TEST(ForkedWaiter, that_dies_leaves_its_parents_place_alone) {
 template <class Policy>
 class GrantedLink : public ::testing::Test {
 protected:
+    /// What the one behind the proxy gives a command.
+    static constexpr auto timeout = 2s;
+
     std::future<Result<Held>> enqueue_and_settle(AcquireOptions options = {.wait = patience}) {
         auto waiter = enqueue<Policy>(redis_, waiting_, options);
         EXPECT_TRUE(settles(redis_));
@@ -242,8 +246,8 @@ protected:
     RedisServer server_;
     RawRedis redis_{server_};
     Proxy proxy_{server_.uri()};
-    Client holding_{options_for(server_.uri(), 2s)};
-    Client waiting_{options_for(proxy_.uri())};
+    Client holding_{patient(server_.uri())};
+    Client waiting_{options_for(proxy_.uri(), timeout)};
 };
 TYPED_TEST_SUITE(GrantedLink, AllPolicies);
 
@@ -255,10 +259,10 @@ TYPED_TEST(GrantedLink, subscription_that_was_killed_comes_back) {
         EXPECT_TRUE(this->channels_become(1));
         EXPECT_TRUE(settles(this->redis_));
     }
-    const Stopwatch watch;
+    this->proxy_.hold_requests();  // who is told has nothing to ask
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), at_once);
+    this->proxy_.pass();
     let_go(waiter.get());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
@@ -270,7 +274,7 @@ TYPED_TEST(GrantedLink, release_right_behind_a_killed_subscription_is_noticed) {
     const Stopwatch watch;
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack);
     let_go(waiter.get());
 }
 
@@ -287,7 +291,7 @@ TYPED_TEST(GrantedLink, release_while_the_waiter_was_cut_off_is_noticed) {
     const Stopwatch watch;
     this->proxy_.pass();
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack);
     let_go(waiter.get());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
@@ -295,16 +299,15 @@ TYPED_TEST(GrantedLink, release_while_the_waiter_was_cut_off_is_noticed) {
 TYPED_TEST(GrantedLink, waiter_that_is_cut_off_holds_nobody_up) {
     Held held = take<TypeParam>(this->holding_);
     auto waiter = this->enqueue_and_settle();
-    Client third{this->server_.uri()};
+    Client third{patient(this->server_.uri())};
     auto next = enqueue<TypeParam>(this->redis_, third);
     ASSERT_TRUE(settles(this->redis_));
     this->proxy_.refuse();
     this->proxy_.cut();
     EXPECT_TRUE(this->channels_become(1));
-    const Stopwatch watch;
     let_go(held);
+    EXPECT_TRUE(this->redis_.exists("job")) << "it is the next one's, in the same step";
     ASSERT_TRUE(finishes(next));
-    EXPECT_LT(watch.elapsed(), at_once);
     this->proxy_.pass();
     EXPECT_EQ(waiter.wait_for(100ms), std::future_status::timeout);
     let_go(next.get());
@@ -323,7 +326,7 @@ TYPED_TEST(GrantedLink, message_that_got_lost_costs_one_more_question) {
     const Stopwatch watch;
     this->proxy_.pass();
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + command_timeout + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + this->timeout + more_slack);
     let_go(waiter.get());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
@@ -349,10 +352,10 @@ TYPED_TEST(GrantedLink, scripts_that_the_server_forgot_are_sent_again) {
     Held held = take<TypeParam>(this->holding_);
     auto waiter = this->enqueue_and_settle();
     this->redis_.script_flush();
-    const Stopwatch watch;
+    this->proxy_.hold_requests();  // who is told has nothing to ask
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), at_once);
+    this->proxy_.pass();
     this->redis_.script_flush();
     let_go(waiter.get());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
@@ -375,7 +378,7 @@ TYPED_TEST(GrantedLink, waiters_go_on_when_half_of_the_queue_is_deleted) {
     const Stopwatch watch;
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack);
     let_go(waiter.get());
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
@@ -386,18 +389,18 @@ TYPED_TEST(GrantedLink, waiters_go_on_when_everything_is_deleted) {
     const Stopwatch watch;
     this->redis_.flushall();
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack);
     let_go(waiter.get());
 }
 
 TYPED_TEST(GrantedLink, waiter_gives_up_in_time_though_it_is_cut_off) {
     Held held = take<TypeParam>(this->holding_);
     const Stopwatch watch;
-    auto waiter = this->enqueue_and_settle({.wait = 2s});
+    auto waiter = this->enqueue_and_settle({.wait = 4s});
     this->proxy_.black_hole();
     const auto result = waiter.get();
     EXPECT_FALSE(result.has_value());
-    EXPECT_LT(watch.elapsed(), 2s + slack);
+    EXPECT_LT(watch.elapsed(), 4s + 10s);
     // Nobody told the server. It finds out before it gives away the lock for good.
     this->proxy_.pass();
     let_go(held);
@@ -424,9 +427,9 @@ TYPED_TEST_SUITE(GrantedRestart, AllPolicies);
 
 TYPED_TEST(GrantedRestart, without_the_data_lets_waiters_have_the_lock) {
     RedisServer server;
-    Client holding{options_for(server.uri())};
-    Client waiting{options_for(server.uri())};
-    Client third{options_for(server.uri())};
+    Client holding{patient(server.uri())};
+    Client waiting{patient(server.uri())};
+    Client third{patient(server.uri())};
     std::vector<std::future<Result<Held>>> all;
     Held held = take<TypeParam>(holding);
     {
@@ -439,7 +442,7 @@ TYPED_TEST(GrantedRestart, without_the_data_lets_waiters_have_the_lock) {
     server.restart();
     // Which of them is first now is open.
     ASSERT_TRUE(eventually([&] { return finishes(all[0], 0ms) || finishes(all[1], 0ms); }));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + 2 * slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack + slack);
     const std::size_t first = finishes(all[0], 0ms) ? 0 : 1;
     EXPECT_FALSE(finishes(all[1 - first], 100ms));
     let_go(all[first].get());
@@ -451,8 +454,8 @@ TYPED_TEST(GrantedRestart, without_the_data_lets_waiters_have_the_lock) {
 
 TYPED_TEST(GrantedRestart, with_the_data_keeps_the_places) {
     RedisServer server{{.append_only = true}};
-    Client holding{options_for(server.uri())};
-    Client waiting{options_for(server.uri())};
+    Client holding{patient(server.uri())};
+    Client waiting{patient(server.uri())};
     Held held = take<TypeParam>(holding);
     auto waiter = [&] {
         RawRedis redis{server};
@@ -491,6 +494,23 @@ protected:
                " 0 " + std::to_string(token.size()) + " " + token + "job";
     }
 
+    /// Whether the client still hears that a lock is its own, and does not have to ask. On a busy machine it may ask
+    /// first, but not each time.
+    bool is_told() {
+        for (int round = 0; round < 5; ++round) {
+            Held held = take<Simple>(other_client_);
+            auto waiter = enqueue<Simple>(redis_, client_);
+            EXPECT_TRUE(settles(redis_));
+            const long long before = scripts_run(redis_);
+            let_go(held);
+            if (!finishes(waiter)) return false;
+            const bool asked = scripts_run(redis_) > before + 1;  // which is the release
+            let_go(waiter.get());
+            if (!asked) return true;
+        }
+        return false;
+    }
+
     std::string token_of_client() {
         return Lock<Simple>{client_, "other"}.acquire().value().token() + "9";
     }
@@ -507,17 +527,22 @@ TEST_F(GrantedMessage, for_a_token_that_nobody_goes_by_gives_the_lock_back) {
 }
 
 TEST_F(GrantedMessage, for_a_token_that_nobody_goes_by_serves_the_next_waiter) {
-    const std::string token = token_of_client();
-    foreign_set(redis_, "job", token, 100s);
-    auto waiter = enqueue<Simple>(redis_, other_client_);
-    ASSERT_TRUE(settles(redis_));
-    const auto channel = redis_.command({"PUBSUB", "CHANNELS", "*" + token.substr(0, 32)});
-    ASSERT_EQ(channel.elements.size(), 1U);
-    const Stopwatch watch;
-    redis_.command({"PUBLISH", channel.elements[0].text, grant_of(token, 's')});
-    ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), at_once);
-    let_go(waiter.get());
+    int asked = 0;
+    constexpr int rounds = 3;
+    for (int round = 0; round < rounds; ++round) {
+        const std::string token = token_of_client();
+        foreign_set(redis_, "job", token, 100s);
+        auto waiter = enqueue<Simple>(redis_, other_client_);
+        ASSERT_TRUE(settles(redis_));
+        const auto channel = redis_.command({"PUBSUB", "CHANNELS", "*" + token.substr(0, 32)});
+        ASSERT_EQ(channel.elements.size(), 1U);
+        const long long before = scripts_run(redis_);
+        redis_.command({"PUBLISH", channel.elements[0].text, grant_of(token, 's')});
+        ASSERT_TRUE(finishes(waiter));
+        if (scripts_run(redis_) > before + 1) ++asked;  // behind what gives the lock back
+        let_go(waiter.get());
+    }
+    EXPECT_LT(asked, rounds) << "on a busy machine it may ask first, but not each time";
 }
 
 TEST_F(GrantedMessage, about_a_present_hold_changes_nothing) {
@@ -549,11 +574,10 @@ TEST_F(GrantedMessage, that_makes_no_sense_is_ignored) {
         tell(message);
     }
     EXPECT_EQ(waiter.wait_for(200ms), std::future_status::timeout);
-    const Stopwatch watch;
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_LT(watch.elapsed(), at_once);
     let_go(waiter.get());
+    EXPECT_TRUE(is_told());
 }
 
 // ------------------------------------------------------------------------------------- ACL
@@ -571,7 +595,7 @@ struct Restriction {
 class GrantedAcl : public testing::TestWithParam<Restriction> {
 protected:
     ClientOptions options() const {
-        ClientOptions options = options_for("unix://alice:secret@" + server_.socket_path(), 5s);
+        ClientOptions options = options_for("unix://alice:secret@" + server_.socket_path(), 10s);
         options.observer = journal_;
         return options;
     }
@@ -585,6 +609,7 @@ protected:
 
     template <class Policy>
     void expect_served_in_order() {
+        int late = 0;
         // The second time, the clients know what they may not do.
         for (int round = 0; round < 2; ++round) {
             Held held = take<Policy>(holding_);
@@ -594,15 +619,16 @@ protected:
             const Stopwatch watch;
             let_go(held);
             ASSERT_TRUE(finishes(first));
-            EXPECT_LT(watch.elapsed(), GetParam().soon);
+            if (watch.elapsed() >= GetParam().soon) ++late;
             EXPECT_EQ(second.wait_for(150ms), std::future_status::timeout);
             const Stopwatch since_release;
             let_go(first.get());
             ASSERT_TRUE(finishes(second));
-            EXPECT_LT(since_release.elapsed(), GetParam().soon);
+            if (since_release.elapsed() >= GetParam().soon) ++late;
             let_go(second.get());
             EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
         }
+        EXPECT_LE(late, 2) << "of four";
         EXPECT_EQ(journal_->errors().size(), 0U);
     }
 };
@@ -632,7 +658,7 @@ protected:
         RedisServer server{{.acl = {"alice on >secret " + GetParam().rules}}};
         RawRedis redis{server};
         auto journal = std::make_shared<Journal>();
-        ClientOptions options = options_for("unix://alice:secret@" + server.socket_path(), 5s);
+        ClientOptions options = options_for("unix://alice:secret@" + server.socket_path(), 10s);
         options.observer = journal;
         Client holding{options};
         Client waiting{options};
@@ -675,8 +701,8 @@ TEST(GrantedAclOfOne, without_the_run_id_a_grant_costs_one_more_command) {
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all -info"}}};
     RawRedis redis{server};
     const std::string uri = "unix://alice:secret@" + server.socket_path();
-    Client one{options_for(uri)};
-    Client two{options_for(uri)};
+    Client one{patient(uri)};
+    Client two{patient(uri)};
     teach_to_listen<Simple>(redis, one, two);
     teach_to_listen<Simple>(redis, two, one);
     constexpr int rounds = 10;
@@ -698,9 +724,9 @@ TEST(GrantedAclOfOne, without_the_run_id_a_grant_costs_one_more_command) {
 TEST(GrantedAclOfOne, holder_that_may_not_publish_still_gives_the_lock_to_the_first) {
     RedisServer server{{.acl = {"mute on >secret ~* &* +@all -publish"}}};
     RawRedis redis{server};
-    Client mute{options_for("unix://mute:secret@" + server.socket_path())};
-    Client waiting{options_for(server.uri())};
-    Client third{options_for(server.uri())};
+    Client mute{patient("unix://mute:secret@" + server.socket_path())};
+    Client waiting{patient(server.uri())};
+    Client third{patient(server.uri())};
     Held held = take<Simple>(mute);
     auto first = enqueue<Simple>(redis, waiting);
     auto second = enqueue<Simple>(redis, third);
@@ -709,7 +735,7 @@ TEST(GrantedAclOfOne, holder_that_may_not_publish_still_gives_the_lock_to_the_fi
     let_go(held);
     EXPECT_TRUE(redis.exists("job"));
     ASSERT_TRUE(finishes(first));
-    EXPECT_LT(watch.elapsed(), recheck_in_front + slack);
+    EXPECT_LT(watch.elapsed(), recheck_in_front + more_slack);
     EXPECT_FALSE(finishes(second, 100ms));
     let_go(first.get());
     ASSERT_TRUE(finishes(second));

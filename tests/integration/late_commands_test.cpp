@@ -6,6 +6,9 @@
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
+#include <atomic>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -15,7 +18,23 @@ namespace {
 /// A client whose requests can be made to take their time.
 class LateCommand : public ::testing::Test {
 protected:
-    static constexpr auto too_late = 3 * command_timeout;
+    static constexpr auto timeout = 2s;
+    static constexpr auto too_late = timeout + 1s;
+
+    ClientOptions through_proxy() {
+        ClientOptions options = options_for(proxy_.uri(), timeout);
+        options.observer = waits_;
+        return options;
+    }
+
+    /// When it returns, the next one waits, and it takes a command to pass the lock on.
+    std::future<Result<Held>> start_next() {
+        const int before = waits_->number;
+        auto next = start_waiting<Simple>(client_);
+        EXPECT_TRUE(eventually([&] { return waits_->number > before; }));
+        std::this_thread::sleep_for(50ms);
+        return next;
+    }
 
     /// The server knows the scripts, and the client has a connection.
     template <class Policy>
@@ -38,7 +57,8 @@ protected:
     RedisServer server_;
     RawRedis redis_{server_};
     Proxy proxy_{server_.uri()};
-    Client client_{options_for(proxy_.uri())};
+    std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
+    Client client_{through_proxy()};
 };
 
 TEST_F(LateCommand, takes_no_lock) {
@@ -67,8 +87,7 @@ TEST_F(LateCommand, takes_no_place_in_the_queue) {
 TEST_F(LateCommand, moves_no_lock) {
     redis_.command({"SCRIPT", "LOAD", std::string{lua::on_string().move.source()}});
     Held held = take<Simple>(client_);
-    auto next = start_waiting<Simple>(client_);
-    std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
+    auto next = start_next();
     const long long moved = redis_.command_calls("set");
     proxy_.delay_requests(too_late);
     EXPECT_TRUE(fails_with(held.release(), Errc::unclear));
@@ -81,7 +100,7 @@ TEST_F(LateCommand, moves_no_lock) {
 
 TEST_F(LateCommand, that_is_not_later_than_its_answer_is_waited_for_is_carried_out) {
     warm_up<Reentrant>();
-    proxy_.delay_requests(command_timeout / 2);
+    proxy_.delay_requests(timeout / 10);
     Lock<Reentrant> lock{client_, "job"};
     ASSERT_TRUE(lock.try_lock());
     EXPECT_EQ(redis_.info("errorstats").count("errorstat_LATE"), 0U);
@@ -103,8 +122,7 @@ TEST_F(LateCommand, of_a_plain_set_is_undone_also_where_the_lock_was_moved_on) {
     proxy_.copy_once("NX");
     proxy_.drop_replies_once(1, "NX");
     Held held = take<Simple>(client_);  // by a second try: what became of the first is not known
-    auto next = start_waiting<Simple>(client_);
-    std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
+    auto next = start_next();
     const std::string token = held.token();
     let_go(held);
     ASSERT_TRUE(finishes(next));

@@ -1,5 +1,6 @@
 // `LockSet`: several locks taken and held as one.
 
+#include "busy_machine.hpp"
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
 #include <redlatch/lock_set.hpp>
@@ -58,8 +59,8 @@ TYPED_TEST(SetOf, holds_all_its_locks) {
 TYPED_TEST(SetOf, is_held_by_all_or_by_none) {
     const auto other = this->b_.acquire();
     EXPECT_FALSE(this->set_.try_lock());
-    EXPECT_FALSE(this->set_.try_lock_for(20ms));
-    EXPECT_EQ(code_of(this->set_.acquire({.wait = 20ms})), Errc::timed_out);
+    EXPECT_TRUE(times_out([&] { return this->set_.try_lock_for(20ms); }));
+    EXPECT_TRUE(times_out([&] { return this->set_.acquire({.wait = 20ms}); }));
     EXPECT_TRUE(eventually([&] { return !this->redis_.exists("a"); }));
     EXPECT_EQ(this->redis_.type("b") == "none", false);
 }
@@ -90,22 +91,22 @@ TYPED_TEST(SetOf, waits_for_each_of_them) {
 }
 
 TYPED_TEST(SetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
-    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 3s}};
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 8s}};
     auto other = this->b_.acquire();
     auto held = std::async(std::launch::async, [&] { return set.acquire(); });
     ASSERT_TRUE(eventually([&] {
         const auto ttl = this->redis_.pttl("a");
-        return ttl > 0 && ttl < 2500;
+        return ttl > 0 && ttl < 7000;
     }));
-    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 2600; })) << "renewed";
+    ASSERT_TRUE(eventually([&] { return this->redis_.pttl("a") > 7200; })) << "renewed";
     static_cast<void>(other->release());
     auto all = held.get();
     ASSERT_TRUE(all.has_value()) << all.error().describe();
-    EXPECT_GT(all->remaining(), 1500ms);
+    EXPECT_GT(all->remaining(), 4s);
 }
 
 TYPED_TEST(SetOf, begins_anew_where_one_is_lost_while_another_is_waited_for) {
-    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 3s}};
+    LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 6s}};
     auto other = this->b_.acquire();
     auto held = std::async(std::launch::async, [&] { return set.acquire(); });
     ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
@@ -216,29 +217,31 @@ TEST_F(LocksAsOne, nest_in_what_their_thread_holds) {
 }
 
 TEST_F(LocksAsOne, leave_the_renewal_of_what_they_nest_in) {
-    Lock<Watchdog<Reentrant>> a{client_, "a", {.lease = 300ms}};
-    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 300ms}};
+    Lock<Watchdog<Reentrant>> a{client_, "a", {.lease = 6s}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 6s}};
     const std::lock_guard outer{a};
     set.lock();
     set.unlock();
-    EXPECT_TRUE(stays([&] { return a.held(); }, 900ms));
+    EXPECT_TRUE(is_renewed(a));
     const auto other = Lock<Reentrant>{other_client_, "b"}.acquire();
     EXPECT_FALSE(set.try_lock());
-    EXPECT_TRUE(stays([&] { return a.held(); }, 900ms));
+    EXPECT_TRUE(is_renewed(a));
 }
 
 TEST_F(LocksAsOne, are_renewed_also_where_they_nest_in_what_is_not) {
-    Lock<Reentrant> a{client_, "a", {.lease = 300ms}};
-    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 300ms}};
+    Lock<Reentrant> a{client_, "a", {.lease = 6s}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 6s}};
     const std::lock_guard outer{a};
     const auto held = set.acquire();
     ASSERT_TRUE(held.has_value());
-    EXPECT_TRUE(stays([&] { return held->held(); }, 900ms));
+    // What is left of the least counts: once it is more for one of them, next time for the other.
+    EXPECT_TRUE(is_renewed(*held) && is_renewed(*held));
+    EXPECT_TRUE(held->held());
 }
 
 TEST_F(LocksAsOne, end_by_max_hold_also_where_they_nest_in_what_is_not_renewed) {
-    Lock<Reentrant> a{client_, "a", {.lease = 500ms}};
-    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 500ms, .max_hold = 1500ms}};
+    Lock<Reentrant> a{client_, "a", {.lease = 3s}};
+    LockSet<Watchdog<Reentrant>> set{client_, {"a", "b"}, {.lease = 3s, .max_hold = 3500ms}};
     const Held outer = a.acquire().value();
     const auto held = set.acquire();
     ASSERT_TRUE(held.has_value());
@@ -246,11 +249,13 @@ TEST_F(LocksAsOne, end_by_max_hold_also_where_they_nest_in_what_is_not_renewed) 
 }
 
 TEST_F(LocksAsOne, that_wait_renew_nothing_that_they_nest_in) {
-    Lock<Reentrant> a{client_, "a", {.lease = 500ms}};
-    LockSet<Reentrant> set{client_, {"a", "b"}, {.lease = 500ms}};
+    Lock<Reentrant> a{client_, "a", {.lease = 2s}};
+    LockSet<Reentrant> set{client_, {"a", "b"}, {.lease = 2s}};
     const auto other = Lock<Watchdog<Reentrant>>{other_client_, "b"}.acquire();
     const Held outer = a.acquire().value();
-    EXPECT_EQ(code_of(set.acquire({.wait = 2s})), Errc::timed_out);
+    const Errc code = code_of(set.acquire({.wait = 4s}));
+    EXPECT_TRUE(code == Errc::timed_out || code == Errc::unavailable)
+        << "the second where a busy machine's last answer is late: " << make_error_code(code);
     EXPECT_EQ(outer.state(), HoldState::lost) << "its own lease is long over";
 }
 
@@ -290,30 +295,32 @@ TEST_F(LocksAsOne, with_bad_names_are_refused_before_any_io) {
 TEST_F(LocksAsOne, are_released_within_one_command_timeout) {
     Proxy proxy{server_.uri()};
     Client far{{.uris = {proxy.uri()}, .command_timeout = 500ms}};
-    LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f", "g", "h"}};
+    std::vector<std::string> names;
+    for (int i = 0; i < 32; ++i) names.push_back("name:" + std::to_string(i));
+    LockSet<Simple> set{far, names};
     auto held = set.acquire();
     ASSERT_TRUE(held.has_value()) << held.error().describe();
     proxy.black_hole();
     const auto start = std::chrono::steady_clock::now();
     EXPECT_FALSE(held->release().has_value());
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 2500ms) << "and not eight times as long";
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << "and not 32 times as long";
 }
 
 TEST_F(LocksAsOne, are_tried_once_within_one_command_timeout) {
     Proxy proxy{server_.uri()};
     Client far{{.uris = {proxy.uri()}, .command_timeout = 1s}};
-    ASSERT_TRUE(far.ping());
+    ASSERT_TRUE(eventually([&] { return far.ping().has_value(); }));
     LockSet<Simple> set{far, {"a", "b", "c", "d", "e", "f"}};
     proxy.delay_replies(300ms);
     EXPECT_EQ(code_of(set.acquire({.wait = Wait::none()})), Errc::unavailable);
     proxy.pass();
     EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
-    EXPECT_TRUE(set.acquire({.wait = Wait::none()}).has_value());
+    EXPECT_TRUE(eventually([&] { return set.acquire({.wait = Wait::none()}).has_value(); }));
 }
 
 TEST_F(LocksAsOne, leave_no_tombstone_where_their_client_is_closed_meanwhile) {
     const auto other = Lock<Simple>{client_, "b"}.acquire();
-    std::optional<Client> client{std::in_place, server_.uri()};
+    std::optional<Client> client{std::in_place, patient(server_.uri())};
     const std::vector<std::string> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7",
                                          "a8", "a9", "aa", "ab", "ac", "ad", "ae", "af"};
     std::vector<std::future<Errc>> waiting;

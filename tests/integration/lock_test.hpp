@@ -45,6 +45,12 @@ namespace redlatch::test {
 
 using namespace std::chrono_literals;
 
+/// For clients whose commands are answered unless the test sees to the contrary: a busy machine may keep an
+/// answer back for longer than the default allows.
+inline ClientOptions patient(const std::string& uri) {
+    return {.uris = {uri}, .connect_timeout = 10s, .command_timeout = 10s};
+}
+
 /// A server of the case's own, a look behind the scenes, and two clients that know nothing of each
 /// other.
 class LockTest : public ::testing::Test {
@@ -65,8 +71,8 @@ protected:
 
     RedisServer server_;
     RawRedis redis_{server_};
-    Client client_{server_.uri()};
-    Client other_client_{server_.uri()};
+    Client client_{patient(server_.uri())};
+    Client other_client_{patient(server_.uri())};
 };
 
 /// Each policy, for what all of them have to do alike.
@@ -94,6 +100,14 @@ template <class Condition>
 class Acquisitions : public Observer {
 public:
     void acquired(const Acquired&) noexcept override { ++number; }
+
+    std::atomic<int> number{0};
+};
+
+/// Counts the calls that have begun to wait, also those behind a thread of their own process.
+class Waits : public Observer {
+public:
+    void wait_began(const WaitBegan&) override { ++number; }
 
     std::atomic<int> number{0};
 };

@@ -33,8 +33,11 @@ protected:
         return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, {});
     }
 
-    ClientOptions options_{
-        .uris = {server_.uri()}, .client_name = "many", .max_connections = most_connections};
+    ClientOptions options_{.uris = {server_.uri()},
+                           .connect_timeout = 10s,
+                           .command_timeout = 10s,
+                           .client_name = "many",
+                           .max_connections = most_connections};
 };
 TYPED_TEST_SUITE(ManyNames, AllPolicies);
 

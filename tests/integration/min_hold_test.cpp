@@ -40,11 +40,11 @@ TYPED_TEST(MinHold, leaves_the_lock_to_nobody_after_a_release) {
 
 TYPED_TEST(MinHold, counts_from_when_the_lock_was_taken) {
     auto lock = this->lock(this->client_, 300ms);
+    const auto before = std::chrono::steady_clock::now();
     auto held = lock.acquire();
-    const auto taken = std::chrono::steady_clock::now();
     EXPECT_EQ(held->release().value(), Release::released);
     ASSERT_TRUE(Lock<TypeParam>(this->other_client_, "job").acquire().has_value());
-    EXPECT_GE(std::chrono::steady_clock::now() - taken, 300ms);
+    EXPECT_GE(std::chrono::steady_clock::now() - before, 300ms);
 }
 
 TYPED_TEST(MinHold, that_is_over_before_the_release_keeps_nobody_out) {
@@ -57,11 +57,11 @@ TYPED_TEST(MinHold, that_is_over_before_the_release_keeps_nobody_out) {
 
 TYPED_TEST(MinHold, hands_nothing_on_in_memory_before) {
     auto lock = this->lock(this->client_, 300ms);
+    const auto before = std::chrono::steady_clock::now();
     auto held = lock.acquire({.owner = Owner::hold});
-    const auto taken = std::chrono::steady_clock::now();
     auto next = std::async(std::launch::async, [&] {
         auto second = lock.acquire();
-        return second ? std::chrono::steady_clock::now() - taken : 0ms;
+        return second ? std::chrono::steady_clock::now() - before : 0ms;
     });
     std::this_thread::sleep_for(50ms);
     static_cast<void>(held->release());
@@ -70,12 +70,12 @@ TYPED_TEST(MinHold, hands_nothing_on_in_memory_before) {
 
 TYPED_TEST(MinHold, tells_who_waits_at_the_server_when_to_look) {
     auto lock = this->lock(this->client_, 500ms);
+    const auto before = std::chrono::steady_clock::now();
     auto held = lock.acquire();
-    const auto taken = std::chrono::steady_clock::now();
     auto waits = this->lock(this->other_client_, 0ms);
     auto next = std::async(std::launch::async, [&] {
         auto second = waits.acquire();
-        return second ? std::chrono::steady_clock::now() - taken : 0ms;
+        return second ? std::chrono::steady_clock::now() - before : 0ms;
     });
     ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
     static_cast<void>(held->release());
@@ -83,7 +83,7 @@ TYPED_TEST(MinHold, tells_who_waits_at_the_server_when_to_look) {
 }
 
 TYPED_TEST(MinHold, outlives_its_client) {
-    std::optional<Client> brief{std::in_place, this->server_.uri()};
+    std::optional<Client> brief{std::in_place, patient(this->server_.uri())};
     const auto held = this->lock(*brief, 1h).acquire();
     EXPECT_EQ(this->owner(), held->token());
     brief.reset();
@@ -106,6 +106,29 @@ TYPED_TEST(MinHold, holds_for_a_release_that_is_only_sent) {
     lock.lock();
     lock.unlock();
     EXPECT_TRUE(eventually([&] { return this->owner().ends_with(suffix); }));
+}
+
+TYPED_TEST(MinHold, outlasts_a_grant_that_is_heard_after_the_release_has_failed) {
+    Client brief{{.uris = {this->server_.uri()}, .command_timeout = 2s}};
+    auto lock = this->lock(brief, 1h);
+    auto other = Lock<TypeParam>{this->other_client_, "job"}.acquire();
+    auto waiter = std::async(std::launch::async, [&] { return lock.acquire(); });
+    ASSERT_TRUE(this->are_queued("redlatch:queue:{job}", 1));
+    EXPECT_EQ(other->release().value(), Release::released);
+    auto held = waiter.get();
+    ASSERT_TRUE(held.has_value());
+    const std::string token = held->token();
+
+    this->redis_.command({"CONFIG", "SET", "min-replicas-to-write", "1"});
+    EXPECT_FALSE(held->release().has_value()) << "the server writes nothing";
+    const std::string type = this->redis_.type("job") == "hash" ? "h" : "s";
+    const std::string micros = this->redis_.command({"TIME"}).elements[0].text + "999999";
+    const std::string size = std::to_string(token.size());
+    this->redis_.command({"PUBLISH", channel(token),
+                          "10000 " + micros + " - " + type + " 0 " + size + " " + token + "job"});
+    EXPECT_TRUE(stays([&] { return this->owner() == token; }, 200ms));
+    this->redis_.command({"CONFIG", "SET", "min-replicas-to-write", "0"});
+    EXPECT_TRUE(eventually([&] { return this->owner() == token + ":min_hold"; }));
 }
 
 using MinHoldOfANest = LockTest;
@@ -135,11 +158,13 @@ TEST_F(MinHoldOfSeveralMasters, is_kept_by_all_that_had_the_lock) {
     RedisServer third;
     const auto options = [&](std::chrono::milliseconds longest) {
         return ClientOptions{.uris = {server_.uri(), second.uri(), third.uri()},
-                             .node_timeout = 1s,
+                             .connect_timeout = 10s,
+                             .command_timeout = 10s,
+                             .node_timeout = 10s,
                              .longest_lease = longest};
     };
     Client client{options(0ms)};
-    Lock<Simple> lock{client, "job", {.lease = 10s, .min_hold = 1h}};
+    Lock<Simple> lock{client, "job", {.lease = 60s, .min_hold = 1h}};
     auto held = lock.acquire();
     ASSERT_TRUE(held.has_value()) << held.error().describe();
     const std::string tombstone = held->token() + ":min_hold";

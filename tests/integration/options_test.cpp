@@ -19,19 +19,25 @@ class LockOption : public LockTest {
 protected:
     /// How often a waiter asks in half a second.
     long long tries(Backoff backoff) {
-        redis_.reset_stats();
         Lock<Simple> lock{client_, "foreign", {.backoff = backoff}};
-        EXPECT_FALSE(lock.try_lock_for(500ms));
+        Errc code = Errc::unavailable;
+        EXPECT_TRUE(
+            eventually([&] {  // on a busy machine the answer to the last try may be too late
+                redis_.reset_stats();
+                code = code_of(lock.acquire({.wait = 500ms}));
+                return code != Errc::unavailable;
+            }));
+        EXPECT_EQ(code, Errc::timed_out);
         return redis_.command_calls("evalsha");
     }
 };
 
 TEST_F(LockOption, lease_is_the_servers_ttl_and_the_validity) {
-    Lock<Simple> lock{client_, "job", {.lease = 5s}};
+    Lock<Simple> lock{client_, "job", {.lease = 20s}};
     lock.lock();
-    EXPECT_LE(redis_.pttl("job"), 5000);
+    EXPECT_LE(redis_.pttl("job"), 20'000);
     EXPECT_GT(redis_.pttl("job"), 1000);
-    EXPECT_LE(lock.remaining(), 5s);
+    EXPECT_LE(lock.remaining(), 20s);
     EXPECT_GT(lock.remaining(), 1s);
     lock.unlock();
     Lock<Simple> by_default{client_, "job"};
@@ -45,7 +51,7 @@ TEST_F(LockOption, lease_can_differ_for_one_acquisition) {
     lock.lock(60s);
     EXPECT_GT(redis_.pttl("job"), 30'000);
     lock.unlock();
-    EXPECT_TRUE(lock.try_lock(1s, 50s));
+    EXPECT_TRUE(lock.try_lock(10s, 50s));
     EXPECT_GT(redis_.pttl("job"), 30'000);
     lock.unlock();
     const Held held = lock.acquire({.lease = 40s}).value();
@@ -57,8 +63,14 @@ TEST_F(LockOption, backoff_bounds_the_rate_of_tries) {
     // The first try and the last one are not paused for; the machine may be slow, never fast.
     EXPECT_LE(tries({.min = 100ms, .max = 200ms}), 2 + 500 / 100);
     EXPECT_LE(tries({.min = 50ms, .max = 51ms}), 2 + 500 / 50);
-    EXPECT_EQ(tries({.min = 10s, .max = 60s}), 2);
-    EXPECT_GT(tries({.min = 1ms, .max = 3ms}), 2 + 500 / 50) << "and eager ones ask more often";
+    long long seldom = 0;
+    EXPECT_TRUE(eventually([&] {
+        seldom = tries({.min = 10s, .max = 60s});
+        return seldom > 1;
+    }));
+    EXPECT_EQ(seldom, 2);
+    EXPECT_TRUE(eventually([&] { return tries({.min = 1ms, .max = 3ms}) > 2 + 500 / 50; }))
+        << "and eager ones ask more often";
 }
 
 TEST_F(LockOption, max_hold_ends_a_watched_hold) {
@@ -88,16 +100,16 @@ TEST_F(LockOption, lock_delay_keeps_the_key_longer_than_the_validity) {
 }
 
 TEST_F(LockOption, lock_delay_counts_for_renewals_extensions_and_nested_holds) {
-    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 1s, .lock_delay = 60s}};
+    Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 6s, .lock_delay = 60s}};
     lock.lock();
     lock.lock();
     EXPECT_GT(redis_.pttl("job"), 30'000);
-    redis_.command({"PEXPIRE", "job", "5000"});
+    redis_.command({"PEXPIRE", "job", "20000"});
     EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 30'000; })) << "renewed";
-    redis_.command({"PEXPIRE", "job", "5000"});
-    EXPECT_TRUE(lock.extend(1s));
+    redis_.command({"PEXPIRE", "job", "20000"});
+    EXPECT_TRUE(lock.extend(6s));
     EXPECT_GT(redis_.pttl("job"), 30'000);
-    EXPECT_LE(lock.remaining(), 1s);
+    EXPECT_LE(lock.remaining(), 6s);
 }
 
 TEST_F(LockOption, drift_is_not_relied_on) {
@@ -125,6 +137,11 @@ protected:
         std::sort(names.begin(), names.end());
         return names;
     }
+    static ClientOptions named(const RedisServer& server, const std::string& name) {
+        ClientOptions options = patient(server.uri());
+        options.client_name = name;
+        return options;
+    }
     static std::string ping_error(Client& client) {
         const auto answer = client.ping();
         return answer ? "no error" : answer.error().describe();
@@ -134,7 +151,7 @@ protected:
 TEST_F(ClientOption, client_name_shows_in_client_list_and_in_tokens) {
     const RedisServer server;
     RawRedis redis{server};
-    Client client{{.uris = {server.uri()}, .client_name = "billing-7"}};
+    Client client{named(server, "billing-7")};
     Lock<> lock{client, "job"};
     const Held held = lock.acquire().value();
     EXPECT_NE(held.token().find(":billing-7:"), std::string::npos) << held.token();
@@ -145,7 +162,7 @@ TEST_F(ClientOption, client_name_shows_in_client_list_and_in_tokens) {
 TEST_F(ClientOption, client_name_is_host_and_pid_by_default) {
     const RedisServer server;
     RawRedis redis{server};
-    Client client{server.uri()};
+    Client client{patient(server.uri())};
     Lock<> lock{client, "job"};
     const Held held = lock.acquire().value();
     const std::string pid = ":" + std::to_string(::getpid());
@@ -157,7 +174,7 @@ TEST_F(ClientOption, client_name_is_host_and_pid_by_default) {
 
 TEST_F(ClientOption, tokens_of_clients_of_one_name_differ) {
     const RedisServer server;
-    const ClientOptions options{.uris = {server.uri()}, .client_name = "twin"};
+    const ClientOptions options = named(server, "twin");
     Client one{options};
     Client two{options};
     const std::string first = Lock<>{one, "job"}.acquire().value().token();
@@ -169,7 +186,9 @@ TEST_F(ClientOption, max_connections_bounds_them) {
     const RedisServer server;
     RawRedis redis{server};
     constexpr std::size_t most = 2;
-    Client client{{.uris = {server.uri()}, .client_name = "bounded", .max_connections = most}};
+    ClientOptions options = named(server, "bounded");
+    options.max_connections = most;
+    Client client{options};
     {
         std::vector<std::jthread> threads;
         for (int i = 0; i < 8; ++i) {
@@ -189,7 +208,7 @@ TEST_F(ClientOption, max_connections_bounds_them) {
 TEST_F(ClientOption, connections_are_reused_and_made_at_the_first_use) {
     const RedisServer server;
     RawRedis redis{server};
-    Client client{{.uris = {server.uri()}, .client_name = "lazy"}};
+    Client client{named(server, "lazy")};
     Lock<Simple> lock{client, "job"};
     auto names = names_on(redis);
     EXPECT_EQ(std::count(names.begin(), names.end(), "lazy"), 0);
@@ -204,13 +223,13 @@ TEST_F(ClientOption, command_timeout_bounds_a_call) {
     RedisServer server;
     Client hasty{{.uris = {server.uri()}, .command_timeout = 100ms}};
     Client patient{{.uris = {server.uri()}, .command_timeout = 30s}};
-    ASSERT_TRUE(hasty.ping());
+    ASSERT_TRUE(eventually([&] { return hasty.ping().has_value(); }));
     ASSERT_TRUE(patient.ping());
     server.freeze();
     const Stopwatch watch;
     EXPECT_EQ(code_of(hasty.ping()), Errc::unavailable);
     EXPECT_GE(watch.elapsed(), 100ms);
-    EXPECT_LT(watch.elapsed(), 5s);
+    EXPECT_LT(watch.elapsed(), 15s);
     auto answer = std::async(std::launch::async, [&] { return code_of(patient.ping()); });
     EXPECT_EQ(answer.wait_for(300ms), std::future_status::timeout);
     server.thaw();
@@ -250,7 +269,7 @@ TEST_F(ClientOption, database_is_selected_by_the_uri) {
     const RedisServer server{{.tcp = true}};
     RawRedis redis{server};
     for (const std::string& uri : {server.uri() + "?db=3", server.tcp_uri() + "/3"}) {
-        Client client{uri};
+        Client client{patient(uri)};
         Lock<> lock{client, "job"};
         const Held held = lock.acquire().value();
         redis.select(0);
@@ -262,7 +281,7 @@ TEST_F(ClientOption, database_is_selected_by_the_uri) {
 
 TEST_F(ClientOption, database_that_is_not_there_is_reported) {
     const RedisServer server;
-    Client client{server.uri() + "?db=99"};
+    Client client{patient(server.uri() + "?db=99")};
     EXPECT_EQ(code_of(client.ping()), Errc::invalid_argument);
 }
 
@@ -273,7 +292,7 @@ TEST_F(ClientOption, password_of_the_uri_is_used) {
     for (const std::string& uri :
          {"unix://:" + encoded + "@" + path,
           "redis://:" + encoded + "@127.0.0.1:" + std::to_string(server.port()) + "/2"}) {
-        Client client{uri};
+        Client client{patient(uri)};
         EXPECT_EQ(ping_error(client), "no error");
         EXPECT_TRUE(Lock<>(client, "job").acquire());
     }
@@ -282,7 +301,7 @@ TEST_F(ClientOption, password_of_the_uri_is_used) {
 TEST_F(ClientOption, password_that_is_wrong_or_missing_is_denied_and_never_shown) {
     const RedisServer server{{.password = "right"}};
     for (const char* const credentials : {"", ":wr0ng@", "somebody:wr0ng@"}) {
-        Client client{std::string{"unix://"} + credentials + server.socket_path()};
+        Client client{patient(std::string{"unix://"} + credentials + server.socket_path())};
         EXPECT_EQ(code_of(client.ping()), Errc::denied);
         Lock<> lock{client, "job"};
         const auto held = lock.acquire();  // without limit: nothing to wait for
@@ -294,7 +313,7 @@ TEST_F(ClientOption, password_that_is_wrong_or_missing_is_denied_and_never_shown
 
 TEST_F(ClientOption, user_of_the_uri_is_used) {
     const RedisServer server{{.password = "other", .acl = {"alice on >wonder ~job* &* +@all"}}};
-    Client client{"unix://alice:wonder@" + server.socket_path()};
+    Client client{patient("unix://alice:wonder@" + server.socket_path())};
     EXPECT_EQ(ping_error(client), "no error");
     Lock<> allowed{client, "job:1"};
     EXPECT_TRUE(allowed.acquire());
@@ -317,12 +336,12 @@ TEST_F(ClientOption, every_kind_of_address_works) {
                                   "redis://127.0.0.1:" + port + "/"};
     if (knows_localhost()) uris.push_back("redis://localhost:" + port);
     for (const std::string& uri : uris) {
-        Client client{uri};
+        Client client{patient(uri)};
         EXPECT_EQ(ping_error(client), "no error") << uri;
     }
     if (!ipv6_available()) return;
     const RedisServer v6{{.ipv6 = true}};
-    Client client{"redis://[::1]:" + std::to_string(v6.port())};
+    Client client{patient("redis://[::1]:" + std::to_string(v6.port()))};
     EXPECT_EQ(ping_error(client), "no error");
 }
 

@@ -38,6 +38,11 @@ protected:
                 .name = "the tunnel"};
     }
 
+    /// As the tests' patient clients.
+    ClientOptions options() {
+        return {.factories = {factory()}, .connect_timeout = 10s, .command_timeout = 10s};
+    }
+
     RedisServer server_{{.password = "secret"}};
     RawRedis redis_{server_};
     std::atomic<int> made_{0};
@@ -45,13 +50,13 @@ protected:
 };
 
 TEST_F(OwnConnection, stands_in_for_a_uri_and_is_used_as_it_is) {
-    Client client{factory()};
+    Client client{options()};
     EXPECT_EQ(made_, 0) << "connected before the first use";
-    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 300ms}};
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 6s}};
     Held held = lock.acquire().value();
     redis_.select(3);
     EXPECT_TRUE(redis_.exists("job")) << "in the database that the factory has selected";
-    ASSERT_TRUE(stays([&] { return held.held(); }, 600ms)) << "renewed";
+    ASSERT_TRUE(stays([&] { return held.held(); }, 7s)) << "renewed";
     for (const auto& connection : redis_.client_list()) {
         const bool is_ours = connection.at("db") == "3" && connection.at("cmd") != "client|list";
         EXPECT_TRUE(!is_ours || connection.at("name") == "made-here");
@@ -61,8 +66,8 @@ TEST_F(OwnConnection, stands_in_for_a_uri_and_is_used_as_it_is) {
 }
 
 TEST_F(OwnConnection, carries_the_messages_for_waiters_too) {
-    Client client{factory()};
-    Client other{ClientOptions{.factories = {factory()}}};
+    Client client{options()};
+    Client other{options()};
     Held held = Lock<Simple>{client, "job"}.acquire().value();
     auto waiter = in_background([&] { return Lock<Simple>{other, "job"}.acquire({.wait = 60s}); });
     redis_.select(3);
@@ -75,7 +80,7 @@ TEST_F(OwnConnection, carries_the_messages_for_waiters_too) {
 TEST_F(OwnConnection, is_owned_by_the_client) {
     const std::size_t before = open_descriptors();
     {
-        Client client{factory()};
+        Client client{options()};
         ASSERT_TRUE(succeeds(client.ping()));
         EXPECT_EQ(::fcntl(descriptor_, F_GETFD), FD_CLOEXEC);
         EXPECT_EQ(open_descriptors(), before + 1);
@@ -84,7 +89,7 @@ TEST_F(OwnConnection, is_owned_by_the_client) {
 }
 
 TEST_F(OwnConnection, is_made_anew_after_one_that_broke) {
-    Client client{factory()};
+    Client client{options()};
     ASSERT_TRUE(succeeds(client.ping()));
     redis_.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
     EXPECT_TRUE(succeeds(client.ping()));

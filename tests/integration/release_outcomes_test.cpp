@@ -1,15 +1,19 @@
 // Each outcome of a release, brought about by what brings it about in life.
 
 #include "fault_tools.hpp"
+#include "lock_test.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 namespace redlatch::test {
 namespace {
@@ -19,7 +23,7 @@ using namespace std::chrono_literals;
 class ReleaseOutcome : public testing::Test {
 protected:
     ClientOptions through_proxy() {
-        ClientOptions options = options_for(proxy.uri());
+        ClientOptions options = options_for(proxy.uri(), 2s);
         options.observer = journal;
         return options;
     }
@@ -105,16 +109,18 @@ TEST_F(ReleaseOutcome, not_held_when_there_was_nothing_to_release) {
 
 TEST_F(ReleaseOutcome,
        unclear_when_the_lock_was_moved_to_a_thread_that_left_and_then_nothing_is_heard) {
-    ClientOptions options = through_proxy();
-    options.command_timeout = 3s;
+    const auto waits = std::make_shared<Waits>();
+    ClientOptions options = options_for(proxy.uri(), 6s);
+    options.observer = waits;
     Client patient{options};
     Lock<Simple> lock{patient, "job", {.lease = 60s}};
     Held held = lock.acquire().value();
     std::stop_source source;
     auto next = in_background([&] { return lock.acquire({.stop = source.get_token()}); });
+    ASSERT_TRUE(eventually([&] { return waits->number == 1; }));
     std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
     const std::string token = held.token();
-    proxy.delay_replies(1s);
+    proxy.delay_replies(3s);
     auto released = in_background([&] { return held.release(); });
     EXPECT_TRUE(eventually([&] { return raw.get("job") != token; }));
     proxy.black_hole(Way::requests);
@@ -123,7 +129,7 @@ TEST_F(ReleaseOutcome,
     EXPECT_TRUE(fails_with(released.get(), Errc::unclear));
     EXPECT_TRUE(raw.exists("job"));
     proxy.pass();
-    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }, 2 * generous_limit));
 }
 
 TEST_F(ReleaseOutcome, unclear_when_no_answer_ever_comes) {
@@ -143,11 +149,11 @@ TEST_F(ReleaseOutcome, unclear_when_no_answer_ever_comes) {
 
 TEST_F(ReleaseOutcome, unclear_when_the_answer_was_lost_and_validity_ended_meanwhile) {
     Client patient{options_for(proxy.uri(), 10s)};
-    Lock<Simple> lock{patient, "job", {.lease = 400ms}};
+    Lock<Simple> lock{patient, "job", {.lease = 3s}};
     lock.lock();
     // The first answer is lost; the second one comes when the lease is over.
     proxy.drop_replies_once(1, "EVAL");
-    proxy.delay_replies(300ms);
+    proxy.delay_replies(2s);
     EXPECT_TRUE(fails_with(lock.release(), Errc::unclear));
 }
 
@@ -180,7 +186,7 @@ TEST_F(ReleaseOutcome, unavailable_when_it_was_certainly_not_sent) {
 }
 
 TEST_F(ReleaseOutcome, unavailable_when_no_connection_could_be_made) {
-    Client fresh{options_for(proxy.uri())};
+    Client fresh{options_for(proxy.uri(), 2s)};
     Lock<Simple> lock{fresh, "job"};
     lock.lock();
     raw.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
@@ -210,10 +216,10 @@ TEST_F(ReleaseOutcome, an_unlock_tells_the_observer_and_throws_nothing) {
 }
 
 TEST_F(ReleaseOutcome, a_failed_release_lets_the_next_thread_try) {
-    Lock<Simple> lock{client, "job", {.lease = 5s}};
+    Lock<Simple> lock{client, "job", {.lease = 10s}};
     lock.lock();
     // With another lease, so that the lock has to pass through the server.
-    auto next = in_background([&] { return lock.acquire({.lease = 6s}); });
+    auto next = in_background([&] { return lock.acquire({.lease = 11s}); });
     server.freeze();
     EXPECT_FALSE(lock.release().has_value());
     server.thaw();

@@ -14,6 +14,12 @@
 
 namespace redlatch::test {
 
+/// What a client whose copies must not be late gives a command: copies are late when that is over.
+inline constexpr std::chrono::milliseconds long_timeout{10'000};
+
+/// The same where copies have to be late, which is waited for.
+inline constexpr std::chrono::milliseconds short_timeout{2000};
+
 /// An answer, with what differs from run to run replaced by what it is: a time in microseconds, or a
 /// fencing token, which is one; a ttl; a token.
 inline std::string gist(const RawReply& reply) {
@@ -86,14 +92,14 @@ inline std::string content_of(RawRedis& redis) {
     return out.str();
 }
 
-/// Until nobody waits any more for the answer to what was sent up to now.
-inline void let_it_be_late(RawRedis& redis) {
+/// Until nobody waits any more for the answer to what was sent up to now, by a client that gives a command so long.
+inline void let_it_be_late(RawRedis& redis, std::chrono::milliseconds timeout) {
     const auto now = [&redis] {
         const RawReply time = redis.command({"TIME"});
         return std::stoll(time.elements.at(0).text) * 1'000'000 +
                std::stoll(time.elements.at(1).text);
     };
-    const std::chrono::microseconds longest = command_timeout + detail::late_margin;
+    const std::chrono::microseconds longest = timeout + detail::late_margin;
     const long long until = now() + longest.count();
     ASSERT_TRUE(eventually([&] { return now() > until; }));
 }

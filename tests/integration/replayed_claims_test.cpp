@@ -68,7 +68,8 @@ public:
     static constexpr auto others_lease = 40s;
     static constexpr long long my_lease_ms = 60'000;
 
-    Scene() {
+    explicit Scene(std::chrono::milliseconds timeout = long_timeout)
+        : timeout_of_mine{timeout}, mine{options_for(proxy.uri(), timeout)} {
         const LockScripts& all = Kind::scripts();
         for (const Script* script : {&all.acquire, &all.extend, &all.release, &all.inspect,
                                      &all.force_unlock, &all.move, &all.downgrade}) {
@@ -105,8 +106,9 @@ public:
     RedisServer server;
     RawRedis redis{server};
     Proxy proxy{server.uri()};
-    Client mine{options_for(proxy.uri())};
-    Client other{options_for(server.uri())};
+    const std::chrono::milliseconds timeout_of_mine;
+    Client mine;
+    Client other{options_for(server.uri(), long_timeout)};
     std::vector<Held> held;  // by `mine`
     std::optional<Held> others;
     std::future<Result<Held>> waiting;
@@ -218,10 +220,11 @@ class ReplayedClaim : public ::testing::Test {
 protected:
     /// For each row: the library sends the script, and `test` has the copy.
     template <class Test>
-    void for_each_script(Test test, int lost_answers = 0) {
+    void for_each_script(Test test, int lost_answers = 0,
+                         std::chrono::milliseconds timeout = long_timeout) {
         for (const Row<Scene<Kind>>& row : table<Kind>()) {
             SCOPED_TRACE(row.name);
-            Scene<Kind> scene;
+            Scene<Kind> scene{timeout};
             const std::string sha{row.script->sha()};
             scene.proxy.copy_once(sha);
             if (lost_answers > 0) scene.proxy.drop_replies_once(lost_answers, sha);
@@ -303,12 +306,13 @@ TYPED_TEST(ReplayedClaim, takes_what_is_free_at_most_for_its_lease) {
 }
 
 TYPED_TEST(ReplayedClaim, changes_nothing_when_nobody_waits_for_its_answer) {
-    this->for_each_script([this](auto& scene, const auto& row) {
+    const auto test = [this](auto& scene, const auto& row) {
         scene.end();
-        if (row.too_late.answer == "LATE") let_it_be_late(scene.redis);
+        if (row.too_late.answer == "LATE") let_it_be_late(scene.redis, scene.timeout_of_mine);
         this->deliver(scene, row.too_late);
         EXPECT_FALSE(scene.redis.exists("job"));
-    });
+    };
+    this->for_each_script(test, 0, short_timeout);
 }
 
 // ---- What stands beside the rows
@@ -316,11 +320,13 @@ TYPED_TEST(ReplayedClaim, changes_nothing_when_nobody_waits_for_its_answer) {
 /// Claims beside that of a copy.
 class ReplayedBeside : public ::testing::Test {
 protected:
+    static constexpr std::chrono::milliseconds timeout{4000};
+
     RedisServer server_;
     RawRedis redis_{server_};
     Proxy proxy_{server_.uri()};
-    Client mine_{options_for(proxy_.uri())};
-    Client other_{options_for(server_.uri())};
+    Client mine_{options_for(proxy_.uri(), timeout)};
+    Client other_{options_for(server_.uri(), long_timeout)};
 };
 
 TEST_F(ReplayedBeside, release_ends_one_claim_of_many) {
@@ -389,7 +395,7 @@ TEST_F(ReplayedSetting, counts_until_a_later_one_was_issued) {
     ASSERT_TRUE(succeeds(gpus_.set_permits(3)));
     EXPECT_EQ(gist(proxy_.deliver_copy()), "0");
     EXPECT_EQ(permits(), 3U);
-    let_it_be_late(redis_);
+    let_it_be_late(redis_, timeout);
     EXPECT_EQ(gist(proxy_.deliver_copy()), "LATE");
     redis_.del("redlatch:permits:{job}");
     EXPECT_EQ(gist(proxy_.deliver_copy()), "LATE") << "also where the later one is forgotten";
@@ -409,25 +415,27 @@ TEST_F(ReplayedSetting, whose_answer_was_lost_counts) {
 
 TEST_F(ReplayedBeside, late_commands_take_no_claim_and_no_place) {
     const Held other = Store{other_, "busy"}.acquire().value();
+    Client mine{options_for(proxy_.uri(), short_timeout)};
     const auto found_late = [this] {
         const auto errors = redis_.info("errorstats");
         const auto late = errors.find("errorstat_LATE");
         return late == errors.end() ? std::string{} : late->second;
     };
     const std::vector<std::function<Result<Held>()>> calls{
-        [this] {
-            return Store{mine_, "job"}.acquire_shared({.wait = 0s});
+        [&mine] {
+            return Store{mine, "job"}.acquire_shared({.wait = 0s});
         },
-        [this] {
-            return Semaphore<Permits>{mine_, "gpus", 3}.take({.permits = 2, .wait = 0s});
+        [&mine] {
+            return Semaphore<Permits>{mine, "gpus", 3}.take({.permits = 2, .wait = 0s});
         },
-        [this] {
-            return Store{mine_, "busy"}.acquire_shared({.wait = 100ms});
+        [&mine] {
+            return Store{mine, "busy"}.acquire_shared({.wait = 1500ms});
         }};
     for (std::size_t i = 0; i < calls.size(); ++i) {
-        static_cast<void>(calls[i]());  // the server knows the script, and there is a connection
+        static_cast<void>(calls[i]());       // the server knows the script
+        ASSERT_TRUE(succeeds(mine.ping()));  // and there is a connection
         const long long written = redis_.command_calls("zadd");
-        proxy_.delay_requests(3 * command_timeout);
+        proxy_.delay_requests(short_timeout + 1s);
         EXPECT_TRUE(fails_with(calls[i](), Errc::unavailable));
         const std::string expected = "count=" + std::to_string(i + 1);
         EXPECT_TRUE(eventually([&] { return found_late() == expected; })) << found_late();

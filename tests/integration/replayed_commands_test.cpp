@@ -24,7 +24,8 @@ public:
     static constexpr auto my_lease = 60s;
     static constexpr auto others_lease = 40s;
 
-    Scene() {
+    explicit Scene(std::chrono::milliseconds timeout = long_timeout)
+        : timeout_of_mine{timeout}, mine{options_for(proxy.uri(), timeout)} {
         for (const Script* script : {&scripts.acquire, &scripts.extend, &scripts.release,
                                      &scripts.inspect, &scripts.force_unlock, &scripts.move}) {
             redis.command({"SCRIPT", "LOAD", script->source()});
@@ -56,14 +57,15 @@ public:
     }
 
     std::string content() { return content_of(redis); }
-    void let_it_be_late() { test::let_it_be_late(redis); }
+    void let_it_be_late() { test::let_it_be_late(redis, timeout_of_mine); }
 
     const LockScripts& scripts = Policy::scripts();
     RedisServer server;
     RawRedis redis{server};
     Proxy proxy{server.uri()};
-    Client mine{options_for(proxy.uri())};
-    Client other{options_for(server.uri())};
+    const std::chrono::milliseconds timeout_of_mine;
+    Client mine;
+    Client other{options_for(server.uri(), long_timeout)};
     Lock<Policy> lock{mine, "job", {.lease = my_lease}};
     std::vector<Held> held;  // by `mine`
     std::optional<Held> others;
@@ -173,10 +175,10 @@ class Replayed : public ::testing::Test {
 protected:
     /// For each row: the library sends the script, and `test` has the copy.
     template <class Test>
-    void for_each_script(Test test) {
+    void for_each_script(Test test, std::chrono::milliseconds timeout = long_timeout) {
         for (const Row<Scene<Policy>>& row : table<Policy>()) {
             SCOPED_TRACE(row.name);
-            Scene<Policy> scene;
+            Scene<Policy> scene{timeout};
             scene.proxy.copy_once(std::string{row.script->sha()});
             row.send(scene);
             ASSERT_TRUE(scene.proxy.has_copy());
@@ -243,12 +245,13 @@ TYPED_TEST(Replayed, takes_what_is_free_at_most_for_its_lease) {
 }
 
 TYPED_TEST(Replayed, changes_nothing_when_nobody_waits_for_its_answer) {
-    this->for_each_script([this](auto& scene, const auto& row) {
+    const auto test = [this](auto& scene, const auto& row) {
         scene.end();
         if (row.too_late.answer == "LATE") scene.let_it_be_late();
         this->deliver(scene, row.too_late);
         EXPECT_FALSE(scene.redis.exists("job"));
-    });
+    };
+    this->for_each_script(test, short_timeout);
 }
 
 // ---- What stands beside the table

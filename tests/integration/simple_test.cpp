@@ -1,5 +1,6 @@
 // The simple lock is the string key with a token and a time to live that every other client knows.
 
+#include "busy_machine.hpp"
 #include "lock_test.hpp"
 
 #include <mutex>
@@ -58,7 +59,7 @@ TEST_F(SimpleLock, is_excluded_by_a_foreign_client) {
     ASSERT_TRUE(foreign_set(redis_, "job"));
     Lock<Simple> lock{client_, "job"};
     EXPECT_FALSE(lock.try_lock());
-    EXPECT_FALSE(lock.try_lock_for(30ms));
+    EXPECT_TRUE(times_out([&] { return lock.try_lock_for(30ms); }));
     EXPECT_EQ(redis_.get("job"), "foreign");
     auto waiter = std::async(std::launch::async, [&] { return lock.try_lock_for(generous_limit); });
     redis_.del("job");
@@ -74,7 +75,7 @@ TEST_F(SimpleLock, excludes_a_foreign_client) {
 }
 
 TEST_F(SimpleLock, waits_for_a_foreign_lease_to_run_out) {
-    ASSERT_TRUE(foreign_set(redis_, "job", "foreign", 200ms));
+    ASSERT_TRUE(foreign_set(redis_, "job", "foreign", 3s));
     Lock<Simple> lock{client_, "job"};
     EXPECT_FALSE(lock.try_lock());
     EXPECT_TRUE(lock.try_lock_for(generous_limit));
@@ -85,7 +86,7 @@ TEST_F(SimpleLock, waits_for_a_foreign_lock_without_an_end) {
     redis_.set("job", "for ever");
     Lock<Simple> lock{client_, "job"};
     EXPECT_FALSE(lock.try_lock());
-    EXPECT_EQ(code_of(lock.acquire({.wait = 30ms})), Errc::timed_out);
+    EXPECT_TRUE(times_out([&] { return lock.acquire({.wait = 30ms}); }));
     EXPECT_EQ(redis_.get("job"), "for ever");
     EXPECT_EQ(redis_.pttl("job"), -1);
 }
@@ -128,7 +129,7 @@ TEST_F(SimpleLock, is_had_by_the_next_one_when_its_lease_has_run_out) {
     EXPECT_FALSE(held.held()) << "validity ends before the server lets go";
     EXPECT_EQ(held.release().value(), Release::expired);
     EXPECT_EQ(redis_.get("job"), next.token());
-    EXPECT_EQ(code_of(beside.acquire({.wait = 20ms})), Errc::timed_out);
+    EXPECT_TRUE(times_out([&] { return beside.acquire({.wait = 20ms}); }));
 }
 
 TEST_F(SimpleLock, forgotten_blocks_threads_here_no_longer_than_others) {
@@ -138,7 +139,7 @@ TEST_F(SimpleLock, forgotten_blocks_threads_here_no_longer_than_others) {
     const std::string next = on_another_thread([&] {
         return Lock<Simple>{client_, "job"}.acquire({.wait = generous_limit}).value().token();
     });
-    EXPECT_LT(watch.elapsed(), 10s);
+    EXPECT_LT(watch.elapsed(), generous_limit);
     EXPECT_NE(next, forgotten.token());
     EXPECT_EQ(forgotten.release().value(), Release::expired);
 }

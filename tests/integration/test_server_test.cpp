@@ -1,3 +1,4 @@
+#include "lock_test.hpp"
 #include "support/redis_server.hpp"
 #include <redlatch/redlatch.hpp>
 #include <redlatch/testing.hpp>
@@ -16,7 +17,7 @@ using namespace std::chrono_literals;
 
 TEST(TestServer, answers_as_soon_as_it_is_made) {
     const TestServer server{redis_server_program()};
-    Client client{server.uri()};
+    Client client{patient(server.uri())};
     EXPECT_TRUE(client.ping());
     Lock<> lock{client, "mine"};
     EXPECT_TRUE(lock.try_lock());
@@ -25,8 +26,8 @@ TEST(TestServer, answers_as_soon_as_it_is_made) {
 TEST(TestServer, is_nobody_elses) {
     const TestServer one{redis_server_program()};
     const TestServer other{redis_server_program()};
-    Client client{one.uri()};
-    Client elsewhere{other.uri()};
+    Client client{patient(one.uri())};
+    Client elsewhere{patient(other.uri())};
     Lock<> lock{client, "mine"};
     Lock<> same_name{elsewhere, "mine"};
     EXPECT_TRUE(lock.try_lock());
@@ -45,7 +46,7 @@ TEST(TestServer, leaves_nothing_behind) {
 
 TEST(TestServer, has_forgotten_everything_after_a_restart) {
     TestServer server{redis_server_program()};
-    Client client{ClientOptions{.uris = {server.uri()}, .command_timeout = 200ms}};
+    Client client{patient(server.uri())};
     Lock<Simple> lock{client, "mine"};
     ASSERT_TRUE(lock.try_lock());
     server.stop();
@@ -58,7 +59,7 @@ TEST(TestServer, has_forgotten_everything_after_a_restart) {
 
 TEST(TestServer, answers_nothing_while_it_is_frozen) {
     const TestServer server{redis_server_program()};
-    Client client{ClientOptions{.uris = {server.uri()}, .command_timeout = 200ms}};
+    Client client{ClientOptions{.uris = {server.uri()}, .command_timeout = 3s}};
     ASSERT_TRUE(client.ping());
     server.freeze();
     EXPECT_FALSE(client.ping());
@@ -68,9 +69,9 @@ TEST(TestServer, answers_nothing_while_it_is_frozen) {
 
 TEST(TestServer, takes_more_arguments) {
     const TestServer server{redis_server_program(), {"--requirepass", "secret"}};
-    Client stranger{server.uri()};
+    Client stranger{patient(server.uri())};
     EXPECT_EQ(stranger.ping().error().code, Errc::denied);
-    Client client{"unix://:secret@" + server.socket()};
+    Client client{patient("unix://:secret@" + server.socket())};
     EXPECT_TRUE(client.ping());
 }
 

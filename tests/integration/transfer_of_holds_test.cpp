@@ -1,5 +1,6 @@
 // `Held::detach()` and `Lock::adopt()`: a lock goes from one process to another without being free.
 
+#include "busy_machine.hpp"
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
 
@@ -43,11 +44,11 @@ TYPED_TEST(HandedOver, goes_on_with_whoever_adopts_it) {
 }
 
 TYPED_TEST(HandedOver, has_a_full_lease_on_the_way) {
-    auto held = this->lock_.acquire({.lease = 10s});
-    this->redis_.command({"PEXPIRE", "job", "100"});
+    auto held = this->lock_.acquire({.lease = 20s});
+    this->redis_.command({"PEXPIRE", "job", "8000"});
     ASSERT_TRUE(held->detach().has_value());
-    EXPECT_GT(this->redis_.pttl("job"), 8000);
-    EXPECT_LE(this->redis_.pttl("job"), 10'000);
+    EXPECT_GT(this->redis_.pttl("job"), 12'000);
+    EXPECT_LE(this->redis_.pttl("job"), 20'000);
 }
 
 TYPED_TEST(HandedOver, is_lost_to_a_second_who_adopts_it) {
@@ -61,7 +62,7 @@ TYPED_TEST(HandedOver, is_lost_to_a_second_who_adopts_it) {
 }
 
 TYPED_TEST(HandedOver, that_nobody_adopts_ends_with_its_lease) {
-    Lock<TypeParam> brief{this->client_, "job", {.lease = 2s}};
+    Lock<TypeParam> brief{this->client_, "job", {.lease = 4s}};
     const auto ticket = brief.acquire()->detach();
     ASSERT_TRUE(ticket) << ticket.error().describe();
     ASSERT_TRUE(eventually([&] { return !this->redis_.exists("job"); })) << "nobody renews it";
@@ -138,13 +139,12 @@ using HandedOverAndWatched = LockTest;
 
 TEST_F(HandedOverAndWatched, is_renewed_again) {
     Lock<> lock{client_, "job"};
-    Lock<> theirs{other_client_, "job", {.lease = 3s}};
+    Lock<> theirs{other_client_, "job", {.lease = 6s}};
     const auto ticket = lock.acquire()->detach();
     ASSERT_TRUE(ticket.has_value());
     const auto adopted = theirs.adopt(*ticket);
     ASSERT_TRUE(adopted.has_value());
-    ASSERT_TRUE(eventually([&] { return adopted->remaining() < 2500ms; }));
-    EXPECT_TRUE(eventually([&] { return adopted->remaining() > 2600ms; }));
+    EXPECT_TRUE(is_renewed(*adopted));
 }
 
 using HandedOverWithANumber = LockTest;
@@ -221,7 +221,7 @@ TEST_F(HandedOverInTrouble, is_over_here_whatever_the_answer_and_released_in_the
 
 TEST_F(HandedOverInTrouble, is_known_though_an_answer_was_lost) {
     Proxy proxy{server_.uri()};
-    Client client{proxy.uri()};
+    Client client{patient(proxy.uri())};
     Lock<Simple> lock{client, "job"};
     for (const bool lossy : {false, true}) {  // the server has to know the script first
         auto held = lock.acquire();
@@ -239,7 +239,7 @@ TEST_F(HandedOverInTrouble, is_known_though_an_answer_was_lost) {
 
 TEST_F(HandedOverInTrouble, is_not_adopted_over_a_link_that_is_gone_and_the_ticket_stays) {
     Proxy proxy{server_.uri()};
-    Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 100ms, .command_timeout = 300ms}};
+    Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 2s, .command_timeout = 2s}};
     Lock<Simple> lock{cut_off, "job"};
     const Ticket ticket = Lock<Simple>{client_, "job"}.acquire()->detach().value();
     proxy.refuse();

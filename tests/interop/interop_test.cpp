@@ -146,9 +146,9 @@ TYPED_TEST(OtherClients, are_kept_out_until_we_expire) {
 }
 
 TYPED_TEST(OtherClients, are_kept_out_by_a_watchdog) {
-    Lock<Watchdog<typename TypeParam::Policy>> watched{this->client_, shared_key, {.lease = 1s}};
+    Lock<Watchdog<typename TypeParam::Policy>> watched{this->client_, shared_key, {.lease = 3s}};
     const std::lock_guard guard{watched};
-    EXPECT_FALSE(this->theirs_->acquire(1500ms, lease));
+    EXPECT_FALSE(this->theirs_->acquire(4500ms, lease));
     EXPECT_TRUE(watched.held());
 }
 
@@ -194,7 +194,7 @@ TYPED_TEST(OtherClients, are_left_alone_by_us) {
 }
 
 TYPED_TEST(OtherClients, see_no_free_key_while_ours_queue) {
-    Client third{this->server_.uri()};
+    Client third{patient(this->server_.uri())};
     Result<Held> held = this->ours_.acquire();
     std::vector<std::future<Result<Held>>> queue;
     for (Client* client : {&this->other_client_, &third}) {
@@ -222,7 +222,9 @@ TYPED_TEST(OtherClients, come_in_between_where_ours_poll) {
     std::stop_source enough;
     const LockOptions seldom{.wait_strategy = WaitStrategy::polling,
                              .backoff = {.min = 30s, .max = 50s}};
-    Client poller{{.uris = {this->server_.uri()}, .client_name = "poller"}};
+    ClientOptions options = patient(this->server_.uri());
+    options.client_name = "poller";
+    Client poller{options};
     this->ours_.lock();
     auto ours = start_waiting<typename TypeParam::Policy>(
         poller, {.wait = patience, .stop = enough.get_token()}, seldom);

@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::size_t masters = 3;
 
+/// In milliseconds, after which a server counts as gone. The Cluster comes together the sooner for a short
+/// one, and a busy machine makes a server look dead.
+constexpr const char* short_node_timeout = "1000";
+constexpr const char* long_node_timeout = "15000";
+
 unsigned first_slot(std::size_t master) {
     return static_cast<unsigned>((master * 16384 + masters - 1) / masters);
 }
@@ -43,6 +48,18 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_{std::move(opt
             },
             "the Cluster does not come together");
     }
+    for (std::size_t i = 0; i < 2 * masters; ++i) set_node_timeout(i, long_node_timeout);
+}
+
+void ClusterGroup::kill(std::size_t i) {
+    for (std::size_t other = 0; other < servers_.size(); ++other) {
+        if (other != i && server(other).running()) set_node_timeout(other, short_node_timeout);
+    }
+    server(i).kill();
+}
+
+void ClusterGroup::set_node_timeout(std::size_t i, const char* timeout) const {
+    ask(i, {"CONFIG", "SET", "cluster-node-timeout", timeout});
 }
 
 /// Number `i`, which the first one then meets.
@@ -52,7 +69,7 @@ void ClusterGroup::add_server(std::size_t i) {
     const std::string bus_port = std::to_string(bus.port);
     ServerConfig config{{"cluster-enabled", "yes"},
                         {"cluster-port", bus_port},
-                        {"cluster-node-timeout", "1000"},
+                        {"cluster-node-timeout", short_node_timeout},
                         {"cluster-replica-validity-factor", "0"},
                         {"cluster-require-full-coverage", "no"},
                         {"repl-diskless-sync-delay", "0"}};

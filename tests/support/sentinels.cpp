@@ -24,6 +24,10 @@ RawReply ask(const std::string& uri, const std::string& password,
     }
 }
 
+/// In milliseconds, after which a server that is silent counts as gone. A busy machine makes one look so.
+constexpr const char* short_down_after = "700";
+constexpr const char* long_down_after = "15000";
+
 std::string field(const RawReply& pairs, const std::string& name) {
     for (std::size_t i = 0; i + 1 < pairs.elements.size(); i += 2) {
         if (pairs.elements[i].text == name) return pairs.elements[i + 1].text;
@@ -43,7 +47,7 @@ Sentinel::Sentinel(std::uint16_t master_port, int quorum, const ServerConfig& co
     out << "port " << address_.port << "\nbind 127.0.0.1\ndir " << folder_.path() << "\nunixsocket "
         << folder_.file("socket") << '\n'
         << "sentinel monitor mymaster 127.0.0.1 " << master_port << ' ' << quorum << '\n'
-        << "sentinel down-after-milliseconds mymaster 700\n"
+        << "sentinel down-after-milliseconds mymaster " << short_down_after << '\n'
         << "sentinel failover-timeout mymaster 4000\n";
     if (tls) write(tls->config(address_.port));
     write(config);
@@ -96,6 +100,7 @@ SentinelGroup::SentinelGroup(SentinelGroupOptions options) : options_{std::move(
             throw std::runtime_error{"a Sentinel does not find all servers"};
         }
     }
+    set_down_after(long_down_after);
 }
 
 std::string SentinelGroup::uri() const {
@@ -108,19 +113,30 @@ std::string SentinelGroup::uri() const {
     return uri + "/mymaster";
 }
 
+void SentinelGroup::set_down_after(const char* time) const {
+    for (const auto& sentinel : sentinels_) {
+        ask(sentinel->uri(), options_.sentinel_password,
+            {"SENTINEL", "SET", "mymaster", "down-after-milliseconds", time});
+    }
+}
+
 bool SentinelGroup::master_becomes(std::uint16_t port) {
-    return eventually([&] {
-        std::size_t agree = 0;
-        std::size_t answer = 0;
-        for (const auto& sentinel : sentinels_) {
-            const RawReply master = ask(sentinel->uri(), options_.sentinel_password,
-                                        {"SENTINEL", "get-master-addr-by-name", "mymaster"});
-            if (master.elements.size() != 2) continue;
-            ++answer;
-            if (master.elements[1].text == std::to_string(port)) ++agree;
-        }
-        return answer > 0 && agree == answer;
-    });
+    constexpr std::chrono::minutes limit{1};
+    set_down_after(short_down_after);
+    return eventually(
+        [&] {
+            std::size_t agree = 0;
+            std::size_t answer = 0;
+            for (const auto& sentinel : sentinels_) {
+                const RawReply master = ask(sentinel->uri(), options_.sentinel_password,
+                                            {"SENTINEL", "get-master-addr-by-name", "mymaster"});
+                if (master.elements.size() != 2) continue;
+                ++answer;
+                if (master.elements[1].text == std::to_string(port)) ++agree;
+            }
+            return answer > 0 && agree == answer;
+        },
+        limit);
 }
 
 bool SentinelGroup::switch_master() {

@@ -50,8 +50,7 @@ struct SentinelGroupOptions {
     std::size_t sentinels = 3;
 };
 
-/// A master with one replica, and Sentinels that know all of it, about one second from noticing
-/// that the master is gone.
+/// A master with one replica, and Sentinels that know all of it.
 class SentinelGroup {
 public:
     explicit SentinelGroup(SentinelGroupOptions options = {});
@@ -64,13 +63,15 @@ public:
     RedisServer& second() { return *servers_[1]; }
     Sentinel& sentinel(std::size_t i) { return *sentinels_[i]; }
 
-    /// Whether all Sentinels that run name the server with this port as the master; waits for it.
+    /// Whether all Sentinels that run name the server with this port as the master; waits for it. Only from
+    /// then on they take a server for dead that is silent for less than a second.
     [[nodiscard]] bool master_becomes(std::uint16_t port);
 
     /// Has the Sentinels change the master while all servers are well, and waits until they have.
     [[nodiscard]] bool switch_master();
 
 private:
+    void set_down_after(const char* time) const;
     [[nodiscard]] bool is_complete(const Sentinel& sentinel) const;
 
     SentinelGroupOptions options_;

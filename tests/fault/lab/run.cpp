@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How much later than promised a call may be back on a busy machine.
-constexpr milliseconds slack{2000};
+constexpr milliseconds slack{3000};
 
 /// How long an idle lock may wait for whoever stands in front: the next re-check.
 constexpr milliseconds longest_recheck{2000};
