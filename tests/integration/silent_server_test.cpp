@@ -35,7 +35,7 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-constexpr milliseconds patience{200};         // what clients give one command
+constexpr milliseconds patience{200};           // what clients give one command
 constexpr milliseconds generous_slack{10'000};  // the machine may be busy, and other threads many
 constexpr milliseconds wait_of_tries{150};
 constexpr milliseconds before_the_end{300};  // how long a call without limit is left alone
