@@ -394,7 +394,7 @@ public:
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
             if (token.undelivered && !token.dead && !has_stopped(name))
                 fail("nobody gives back what nobody took: " + name);
-            if (token.moved_to && !token.dead && !has_stopped(name))
+            if (token.moved_to && !token.is_over() && !has_stopped(name))
                 fail("nobody uses or releases what a lock has moved to: " + name);
         }
         // Some releases never came through.
