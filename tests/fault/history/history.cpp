@@ -95,7 +95,8 @@ std::vector<Span> disturbances(const History& history, Time settle) {
 std::vector<Span> frozen_spans(const History& history, int process) {
     std::vector<Span> spans;
     for (const Call& call : calls_of(history)) {
-        const bool stopped = hits(call.invoke, "freeze client", process) ||
+        const bool all = call.invoke.op == Op::fault && call.invoke.outcome == standstill;
+        const bool stopped = all || hits(call.invoke, "freeze client", process) ||
                              hits(call.invoke, "stop and go", process);
         if (!stopped) continue;
         spans.push_back({call.invoke.at, call.completion ? call.completion->at : Time::max()});

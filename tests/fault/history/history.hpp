@@ -43,8 +43,11 @@ struct Span {
 /// The injector's faults, each with `settle` of time for what follows it.
 [[nodiscard]] std::vector<Span> disturbances(const History& history, Time settle);
 
-/// When a process stood still (the injector's "freeze client"), or for most of
-/// the time ("stop and go").
+/// The whole machine stood still: no fault of the injector's.
+inline constexpr const char* standstill = "standstill";
+
+/// When a process stood still (the injector's "freeze client"), or for most of the time ("stop and go"), or the
+/// whole machine did.
 [[nodiscard]] std::vector<Span> frozen_spans(const History& history, int process);
 
 /// What clients were told before they were closed: holds that were left then ended with it.

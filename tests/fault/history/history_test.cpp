@@ -124,6 +124,8 @@ TEST(Faults, know_whom_they_hit) {
     story.fault("freeze client", 1, 5, 7).fault("freeze client", 8, 9, 6);
     story.fault_at("kill client", 20, 6);
     EXPECT_EQ(frozen_spans(story.history(), 7), (std::vector<Span>{{1ms, 5ms}}));
+    story.fault(standstill, 30, 34, 1);
+    EXPECT_EQ(frozen_spans(story.history(), 7), (std::vector<Span>{{1ms, 5ms}, {30ms, 34ms}}));
     EXPECT_EQ(killed_at(story.history(), 6), 20ms);
     EXPECT_FALSE(killed_at(story.history(), 7));
 }

@@ -3,6 +3,7 @@
 #include "../history/recorder.hpp"
 #include "faults.hpp"
 #include "plan.hpp"
+#include "standstill_watch.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
@@ -77,6 +78,7 @@ private:
 
     Setup setup_;
     Recorder recorder_;
+    StandstillWatch standstills_{setup_.folder + "/machine.jsonl"};
     TempFolder clock_folder_;
     WallClock clock_{clock_folder_.file("offset")};
     std::deque<RedisServer> servers_;
