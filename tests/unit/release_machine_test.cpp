@@ -215,7 +215,15 @@ TEST_F(EndOfAHold, is_sent_again_until_the_pause_would_reach_the_deadline) {
 
 TEST_F(EndOfAHold, whose_validity_had_ended_before_is_tried_once_and_expired) {
     begin(last, end_of_validity);
-    expect_freed(failed(silent(), end_of_validity + 1ms), Release::expired);
+    expect_freed(answered(0, end_of_validity + 1ms), Release::expired);
+}
+
+TEST_F(EndOfAHold, whose_validity_had_ended_before_is_released_later_where_no_answer_came) {
+    for (const detail::Fault& fault : {silent(), refused()}) {
+        machine = Machine{};
+        begin(last, end_of_validity);
+        expect_freed_and_cleaned_up(failed(fault, end_of_validity + 1ms), Release::expired);
+    }
 }
 
 TEST_F(EndOfAHold, that_was_never_sent_reports_the_fault_and_is_released_later) {

@@ -244,6 +244,7 @@ public:
     }
 
     Action move_answered(const Move& move) {
+        answered_ = true;
         if (!move.moved) return free_hold(Release::expired);
         moved_ = move;
         return HandOver{move};
@@ -266,6 +267,7 @@ public:
     Action posted(bool sent) { return sent ? then(Stage::over, FreeHold{}) : send_release(); }
 
     Action release_answered(const Reply& reply, TimePoint now) {
+        answered_ = true;
         hear(reply.masters);
         if (!serving_) {
             if (reply.repeated) answers_.unclear_try();
@@ -353,7 +355,9 @@ private:
 
     CleanUp held_leaves() const {
         if (moved_) return after_release({.acquire_unanswered = heard_.acquire_unanswered});
-        return after_release({.outcome_known = outcome_->has_value(),
+        // Without an answer only the validity is known to be over. An extension that was under way may have
+        // prolonged the lock at the server.
+        return after_release({.outcome_known = answered_ && outcome_->has_value(),
                               .all_told = (ended_.masters & ~heard_.told) == 0,
                               .acquire_unanswered = heard_.acquire_unanswered});
     }
@@ -367,7 +371,8 @@ private:
     Ended ended_{};
     Stage stage_ = Stage::over;
     Which token_ = Which::held;  // that is released
-    bool serving_ = false;       // waiters, as the lock is free
+    bool answered_ = false;
+    bool serving_ = false;  // waiters, as the lock is free
     ReleaseOutcome answers_{false};
     MastersHeard heard_{};
     std::optional<Move> moved_;
