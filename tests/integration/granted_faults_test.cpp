@@ -628,7 +628,7 @@ protected:
             let_go(second.get());
             EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
         }
-        EXPECT_LE(late, 2) << "of four";
+        EXPECT_LE(late, 1) << "of four: a client that is not told is late in both rounds";
         EXPECT_EQ(journal_->errors().size(), 0U);
     }
 };

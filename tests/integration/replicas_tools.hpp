@@ -8,6 +8,15 @@
 
 namespace redlatch::test {
 
+/// Whether a wait has failed as too few replicas have the lock. On a busy machine the answer to its last try may be
+/// late; then that is the error's cause.
+template <class T>
+testing::AssertionResult is_not_replicated(const Result<T>& refused) {
+    const auto unavailable = fails_with(refused, Errc::unavailable);
+    if (unavailable && speaks_of(refused.error(), "0 of 1 replicas")) return unavailable;
+    return fails_with(refused, Errc::not_replicated);
+}
+
 /// A master with a replica that can be stopped, and two clients.
 class WithReplica : public ::testing::Test {
 protected:
