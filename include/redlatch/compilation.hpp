@@ -34,4 +34,5 @@
 #define REDLATCH_INLINE
 #else
 #define REDLATCH_DEFINITIONS 0
+#define REDLATCH_INLINE
 #endif

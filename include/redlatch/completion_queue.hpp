@@ -28,8 +28,10 @@ class CompletionQueue : public Executor {
 public:
     /// An empty queue. Throws `std::system_error` where the system has no descriptor to give.
     CompletionQueue();
+    // Virtual functions that are not inline in here would bring the table of them into each file that includes this,
+    // and with it, where that is optimised, all of the library that completes asynchronously.
     /// Discards what is pending. Not to be called while `run_ready()` runs.
-    ~CompletionQueue() override;
+    REDLATCH_INLINE ~CompletionQueue() override;
 
     /// Readable (`POLLIN`) as long as something has completed that `run_ready()` has not run. For `poll`, `epoll` and
     /// the like only; the queue owns it.
@@ -39,8 +41,8 @@ public:
     /// runs. What completes meanwhile is left for the next call. One thread at a time calls it.
     std::size_t run_ready() noexcept;
 
-    void post(Task& task) noexcept override;
-    std::shared_ptr<Executor> share() noexcept override;
+    REDLATCH_INLINE void post(Task& task) noexcept override;
+    REDLATCH_INLINE std::shared_ptr<Executor> share() noexcept override;
 
 private:
     std::shared_ptr<detail::CompletionQueueState> state_;

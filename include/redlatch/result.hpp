@@ -3,11 +3,10 @@
 #include <redlatch/compilation.hpp>
 #include <redlatch/error.hpp>
 
-#include <concepts>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0 {
 
@@ -68,32 +67,57 @@ public:
 
     /// All went well, and there is nothing to say.
     Expected() requires std::is_void_v<T>
-    = default;
+        : value_(), has_value_(true) {}
     /// Has a value.
     Expected(Value value) requires(!std::is_void_v<T>)
-        : state_(std::in_place_index<0>, std::move(value)) {}
+        : value_(std::move(value)), has_value_(true) {}
     /// Has an error.
-    Expected(Unexpected<E> error) : state_(std::in_place_index<1>, std::move(error).error()) {}
+    Expected(Unexpected<E> error) : error_(std::move(error).error()), has_value_(false) {}
+
+    /// @{
+    /// Moved from, it keeps its side.
+    Expected(Expected&& other) noexcept : has_value_(other.has_value_) { take(std::move(other)); }
+    Expected& operator=(Expected&& other) noexcept {
+        if (this == &other) return *this;
+        destroy();
+        has_value_ = other.has_value_;
+        take(std::move(other));
+        return *this;
+    }
+    /// @}
+
+    /// @{
+    /// Only where the value can be copied.
+    Expected(const Expected& other) requires std::is_copy_constructible_v<Value>
+        : has_value_(other.has_value_) {
+        take(other);
+    }
+    Expected& operator=(const Expected& other) requires std::is_copy_constructible_v<Value> {
+        return *this = Expected{other};
+    }
+    /// @}
+
+    ~Expected() { destroy(); }
 
     /// @{
     /// Whether it has a value.
-    bool has_value() const noexcept { return state_.index() == 0; }
+    bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value(); }
     /// @}
 
     /// @{
     /// The value, which has to be there.
     const Value& operator*() const& noexcept requires(!std::is_void_v<T>) {
-        return *std::get_if<0>(&state_);
+        return value_;
     }
-    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return *std::get_if<0>(&state_); }
+    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return value_; }
     Value&& operator*() && noexcept requires(!std::is_void_v<T>) {
-        return std::move(*std::get_if<0>(&state_));
+        return std::move(value_);
     }
     const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
-        return std::get_if<0>(&state_);
+        return std::addressof(value_);
     }
-    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::get_if<0>(&state_); }
+    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::addressof(value_); }
     /// @}
 
     /// @{
@@ -129,13 +153,38 @@ public:
 
     /// @{
     /// The error, which has to be there.
-    const E& error() const& noexcept { return *std::get_if<1>(&state_); }
-    E& error() & noexcept { return *std::get_if<1>(&state_); }
-    E&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+    const E& error() const& noexcept { return error_; }
+    E& error() & noexcept { return error_; }
+    E&& error() && noexcept { return std::move(error_); }
     /// @}
 
 private:
-    std::variant<Value, E> state_;
+    // By hand: `std::variant` of these two takes a tenth of the time to compile a file with a lock.
+    union {
+        Value value_;
+        E error_;
+    };
+    bool has_value_;
+
+    /// What `other` has, of the side that is set already.
+    template <class Other>
+    void take(Other&& other) {
+        static_assert(std::is_nothrow_move_constructible_v<Value> &&
+                      std::is_nothrow_move_constructible_v<E>);
+        if (has_value_) {
+            std::construct_at(std::addressof(value_), std::forward<Other>(other).value_);
+        } else {
+            std::construct_at(std::addressof(error_), std::forward<Other>(other).error_);
+        }
+    }
+
+    void destroy() noexcept {
+        if (has_value_) {
+            std::destroy_at(std::addressof(value_));
+        } else {
+            std::destroy_at(std::addressof(error_));
+        }
+    }
 };
 
 /// What calls return that do not throw: a `T`, or the `Error` that says why there is none.

@@ -15,7 +15,9 @@
 namespace redlatch::test {
 namespace {
 
-constexpr std::size_t most_connections = 6;
+constexpr std::size_t max_connections = 6;
+// Renewal has one of its own, and so have the messages for waiters.
+constexpr std::ptrdiff_t most_connections = max_connections + 2;
 constexpr int threads = 10;
 constexpr int names_of_a_thread = 100;
 constexpr std::size_t names = threads * names_of_a_thread;
@@ -37,7 +39,7 @@ protected:
                            .connect_timeout = 10s,
                            .command_timeout = 10s,
                            .client_name = "many",
-                           .max_connections = most_connections};
+                           .max_connections = max_connections};
 };
 TYPED_TEST_SUITE(ManyNames, AllPolicies);
 
@@ -63,7 +65,7 @@ TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
         EXPECT_EQ(this->redis_.keys().size(), names);
         EXPECT_TRUE(
             std::all_of(holds.begin(), holds.end(), [](const Held& held) { return held.held(); }));
-        EXPECT_LE(this->connections(), std::ptrdiff_t{most_connections + 1});
+        EXPECT_LE(this->connections(), most_connections);
         for_each_name(
             [&](std::size_t i) { EXPECT_EQ(holds[i].release().value(), Release::released) << i; });
         EXPECT_TRUE(this->redis_.keys().empty());
@@ -111,7 +113,7 @@ TYPED_TEST(ManyNames, do_not_block_each_other) {
     }
     EXPECT_EQ(had, waiting);
     EXPECT_TRUE(this->redis_.keys().empty());
-    EXPECT_LE(this->connections(), std::ptrdiff_t{most_connections + 1});
+    EXPECT_LE(this->connections(), most_connections);
 }
 
 TYPED_TEST(ManyNames, waited_for_at_once_are_all_had) {
@@ -137,7 +139,7 @@ TYPED_TEST(ManyNames, waited_for_at_once_are_all_had) {
     }
     EXPECT_EQ(had, waiting);
     EXPECT_TRUE(this->redis_.keys().empty());
-    EXPECT_LE(this->connections(), std::ptrdiff_t{most_connections + 1});
+    EXPECT_LE(this->connections(), most_connections);
 }
 
 }  // namespace

@@ -127,6 +127,38 @@ TEST(Result, copies_and_assigns) {
     EXPECT_EQ(*a, "a");
 }
 
+TEST(Result, goes_from_one_side_to_the_other) {
+    Result<std::unique_ptr<int>> one = std::make_unique<int>(1);
+    Result<std::unique_ptr<int>> another = Unexpected{lost()};
+    std::swap(one, another);
+    EXPECT_EQ(one.error().message, "words");
+    EXPECT_EQ(**another, 1);
+    std::swap(one, another);
+    EXPECT_EQ(**one, 1);
+    EXPECT_EQ(another.error().message, "words");
+}
+
+TEST(Result, assigned_to_itself_stays) {
+    Result<std::string> good = std::string{"a"};
+    Result<std::string> bad = Unexpected{lost()};
+    const Result<std::string>& same = good;
+    good = same;
+    EXPECT_EQ(*good, "a");
+    Result<std::string>& it = bad;
+    bad = std::move(it);
+    EXPECT_EQ(bad.error().message, "words");
+}
+
+TEST(Result, can_do_what_its_value_can) {
+    using Moves = Result<std::unique_ptr<int>>;
+    EXPECT_TRUE(std::is_copy_constructible_v<Result<std::string>>);
+    EXPECT_TRUE(std::is_copy_assignable_v<Result<std::string>>);
+    EXPECT_FALSE(std::is_copy_constructible_v<Moves>);
+    EXPECT_FALSE(std::is_copy_assignable_v<Moves>);
+    EXPECT_TRUE(std::is_nothrow_move_constructible_v<Moves>);
+    EXPECT_TRUE(std::is_nothrow_move_assignable_v<Moves>);
+}
+
 TEST(Result, moved_from_keeps_its_side) {
     Result<std::string> from = std::string{"a"};
     const Result<std::string> to = std::move(from);
