@@ -66,8 +66,7 @@ public:
     using error_type = E;  ///< what it has if not
 
     /// All went well, and there is nothing to say.
-    Expected() requires std::is_void_v<T>
-        : value_(), has_value_(true) {}
+    Expected() requires std::is_void_v<T> : value_(), has_value_(true) {}
     /// Has a value.
     Expected(Value value) requires(!std::is_void_v<T>)
         : value_(std::move(value)), has_value_(true) {}
@@ -107,13 +106,9 @@ public:
 
     /// @{
     /// The value, which has to be there.
-    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) {
-        return value_;
-    }
+    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) { return value_; }
     Value& operator*() & noexcept requires(!std::is_void_v<T>) { return value_; }
-    Value&& operator*() && noexcept requires(!std::is_void_v<T>) {
-        return std::move(value_);
-    }
+    Value&& operator*() && noexcept requires(!std::is_void_v<T>) { return std::move(value_); }
     const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
         return std::addressof(value_);
     }

@@ -87,6 +87,11 @@ constexpr std::array controls{
     Control{"renewed_undelivered", Mutant::renewed_undelivered},
     Control{"untaken_kept", Mutant::untaken_kept},
     Control{"earlier_acknowledged", Mutant::earlier_acknowledged},
+    Control{"writer_beside_readers", Mutant::writer_beside_readers},
+    Control{"one_too_many", Mutant::one_too_many},
+    Control{"overtaken", Mutant::overtaken},
+    Control{"claim_counted_on", Mutant::claim_counted_on},
+    Control{"released_to_nobody", Mutant::released_to_nobody},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};
@@ -98,6 +103,10 @@ TEST_P(Mutants, are_found) {
 INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
                          [](const auto& instance) { return std::string{instance.param.name}; });
 
+/// Mistakes in what machines do only for locks with claims.
+constexpr std::array<std::string_view, 2> of_claims{"downgrade_not_told",
+                                                    "downgraded_at_server_only"};
+
 /// A number of `machine_mutants`, from 1.
 class MachineMutants : public ::testing::TestWithParam<int> {
 protected:
@@ -106,7 +115,9 @@ protected:
 
 TEST_P(MachineMutants, are_found) {
     redlatch_mutant = GetParam();
-    expect_found(machine_mutants[GetParam() - 1], Mutant::none);
+    const std::string_view name = machine_mutants[GetParam() - 1];
+    const bool with_claims = std::ranges::find(of_claims, name) != of_claims.end();
+    expect_found(name, with_claims ? Mutant::none : Mutant::in_machine);
 }
 
 INSTANTIATE_TEST_SUITE_P(Simulator, MachineMutants,

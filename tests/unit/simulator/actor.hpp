@@ -3,10 +3,12 @@
 #include "adapters.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,9 @@ private:
                 extendings_.back()->start();
             });
         }
+        if (wanted.downgraded) {
+            host.soon(*wanted.downgraded, [this, got] { downgrade(*client_, got.hold); });
+        }
         for (const AcquisitionPlan& nested : wanted.nested) {
             ++open_;
             host.soon(nested.pause, [this, &wanted, &nested, got] { nest(wanted, nested, got); });
@@ -101,12 +106,27 @@ private:
             return client_->host().soon(1ms, [this, &wanted, got] { release(wanted, got); });
         }
         const auto ending = client_->end_at_table([&](LockTable& table) {
-            return by_lock ? table.end_innermost(got.hold->key(), thread_)
+            return by_lock ? end_innermost(table, wanted, got.hold->reads())
                            : table.end_acquisition(*got.hold, got.id);
         });
         releasings_.push_back(std::make_unique<Releasing>(*client_, [this] { close_one(); }));
         releasings_.back()->start(
             ending, wanted.sends_release ? ReleaseMode::sent : ReleaseMode::confirmed);
+    }
+
+    /// What `unlock()` does, and for a reader `unlock_shared()`.
+    LockTable::Ending end_innermost(LockTable& table, const AcquisitionPlan& wanted,
+                                    bool downgraded) const {
+        const std::string& key = Names::get().of(wanted.lock)->lock;
+        const bool reading = downgraded || client_->world().plan->reads(wanted);
+        if (!reading) return table.end_innermost(key, thread_);
+        std::array entries{detail::reader_entry(key, thread_), key};
+        const auto main = table.find(key, thread_);
+        if (main != nullptr && main->valid(client_->now())) std::swap(entries[0], entries[1]);
+        constexpr bool reads = true;
+        auto ending = table.end_innermost(entries[0], thread_, reads);
+        if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
+        return table.end_innermost(entries[1], thread_, reads);
     }
 
     /// One of what it has begun is over.

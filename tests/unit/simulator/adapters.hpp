@@ -5,6 +5,7 @@
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/core/release.hpp>
+#include <redlatch/steps/lock_spec.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -50,6 +51,7 @@ public:
         if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
         hold_ = ending.hold;
         ended_ = ending.id;
+        downgrades_ = ending.downgrades;
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         give_up_at_ = client_->now() + client_->command_timeout();
@@ -195,6 +197,7 @@ private:
     }
 
     void carry_out(const Machine::Done&) {
+        if (downgrades_) client_->world().checker->downgraded(*hold_, Client::lock_of(*hold_));
         if (give_up_at_ != TimePoint::max()) {
             client_->world().checker->returned(client_->number(), started_, give_up_at_, "release");
         }
@@ -245,6 +248,7 @@ private:
     Machine machine_{};
     HoldPtr hold_{};
     std::uint64_t ended_ = 0;  // of its acquisitions, where others go on
+    bool downgrades_ = false;
     HoldPtr next_{};
     std::uint64_t told_ = 0;
     bool may_overtake_ = false;  // a release may be carried out before the acquisition
@@ -262,17 +266,13 @@ public:
         : client_(&client),
           world_(&client.world()),
           wanted_(&wanted),
-          terms_(terms(client, wanted)),
-          owner_(owner),
-          caller_(caller),
-          acquisition_{client.new_id(), through, wanted.watched},
+          acquisition_{client.new_id(), through, wanted.watched, reads()},
+          owner_(owner == LockOwner{} ? LockOwner::acquisition(acquisition_.id) : owner),
+          caller_(caller == LockOwner{} ? owner_ : caller),
+          terms_(terms()),
           started_(world_->timeline->now()),
           machine_(plan(), client.now(), client.noise().seed()),
-          done_(std::move(done)) {
-        // An acquisition that owns itself is named by its number.
-        if (owner_ == LockOwner{}) owner_ = LockOwner::acquisition(acquisition_.id);
-        if (caller_ == LockOwner{}) caller_ = owner_;
-    }
+          done_(std::move(done)) {}
 
     LockOwner owner() const { return owner_; }
 
@@ -311,20 +311,42 @@ private:
                                              "cancelled", "closed",   "wrong_key_type"};
     enum class State { busy, queues, pauses, pauses_to_nest, over };
 
-    static detail::HoldTerms terms(const Client& client, const AcquisitionPlan& wanted) {
-        const Plan& plan = *client.world().plan;
-        detail::PolicyTraits traits =
-            plan.on_hash ? detail::traits_of<Reentrant>() : detail::traits_of<Simple>();
-        traits.fenced = wanted.fenced;
-        traits.watched = wanted.watched;
-        return {.keys = Names::get().of(wanted.lock),
+    detail::HoldTerms terms() const {
+        const Plan& plan = *world_->plan;
+        detail::PolicyTraits traits = Client::traits_of(plan);
+        traits.fenced = wanted_->fenced;
+        traits.watched = wanted_->watched;
+        return {.keys = Names::get().of(wanted_->lock),
                 .traits = traits,
-                .lease = wanted.lease,
+                .lease = wanted_->lease,
                 .drift = plan.drift,
-                .lock_delay = wanted.lock_delay,
-                .max_hold = wanted.max_hold,
-                .replicas = wanted.replicas,
-                .min_hold = wanted.min_hold};
+                .lock_delay = wanted_->lock_delay,
+                .max_hold = wanted_->max_hold,
+                .replicas = wanted_->replicas,
+                .min_hold = wanted_->min_hold,
+                .claim = {wanted_->weight, claim_limit(plan)},
+                .own_entry = own_entry()};
+    }
+
+    static std::int64_t claim_limit(const Plan& plan) {
+        if (plan.claims == Claims::none) return 0;
+        return plan.claims == Claims::permits ? plan.permits : detail::ClaimTerms::writer - 1;
+    }
+
+    bool reads() const { return world_->plan->reads(*wanted_); }
+
+    /// As `AcquisitionSteps` has it: permits and readers exclude nobody here.
+    std::string own_entry() const {
+        const std::string& key = Names::get().of(wanted_->lock)->lock;
+        if (!world_->plan->has_claims()) return {};
+        if (world_->plan->claims == Claims::shared && (!reads() || writes_here())) return {};
+        const bool of_thread = reads() && !wanted_->owns_itself && caller_.thread();
+        return of_thread ? detail::reader_entry(key, caller_)
+                         : detail::claim_entry("redlatch:claim:", acquisition_.id, key);
+    }
+    bool writes_here() const {
+        const auto hold = client_->table().find(Names::get().of(wanted_->lock)->lock, caller_);
+        return hold != nullptr && hold->valid(now());
     }
 
     detail::AcquisitionPlan plan() const {
@@ -337,10 +359,11 @@ private:
                 .key = terms_.keys->lock,
                 .traits = terms_.traits,
                 .lock_delay = wanted_->lock_delay,
-                .plain_set = !plan.on_hash && !wanted_->fenced,
+                .plain_set = !plan.on_hash && !plan.has_claims() && !wanted_->fenced,
                 .replicated = wanted_->replicas != Replicas::none(),
                 .polls = polls(),
-                .several_masters = plan.masters > 1};
+                .several_masters = plan.masters > 1,
+                .weight = wanted_->weight};
     }
 
     unsigned handoffs_in_row() const {
@@ -449,7 +472,8 @@ private:
         if (!place) return act("admitted", machine_.admitted(nullptr, contended));
         const detail::PassedPlace passed{.token = place->token.bytes,
                                          .traits = place->terms.traits,
-                                         .unclear = place->unclear_try};
+                                         .unclear = place->unclear_try,
+                                         .weight = place->terms.claim.weight};
         hold_ = std::make_shared<Hold>(place->terms, place->token, LockOwner{});
         act("admitted with a place", machine_.admitted(&passed, contended));
     }
@@ -676,7 +700,14 @@ private:
         nesting_.emplace(machine_.attempts(), detail::OuterHold{hold_->key(), hold_->last_end()},
                          wanted_->lease);
         reserve_renewal();
-        act("begin", nesting_->begin(now(), hold_->valid_until()));
+        act("begin",
+            hold_->weight() == 0 ? nesting_->begin(now(), hold_->valid_until()) : nest_claim());
+    }
+
+    /// As `AcquisitionSteps` has it: nobody but this process counts the holds of a claim.
+    detail::NestAction nest_claim() {
+        if (hold_->valid(now())) return detail::NestDone{hold_->refreshed_at()};
+        return nesting_->unreserved({Errc::lost, {}, {}, "the outer hold is gone", {}});
     }
 
     void act(const char* event, detail::NestAction action) {
@@ -848,7 +879,9 @@ private:
                                   detail::saturating_add(machine_.deadline(), patience), "acquire");
     }
 
-    void waits(int more) { world_->checker->waits(client_->number(), wanted_->lock, more); }
+    void waits(int more) {
+        world_->checker->waits(client_->number(), wanted_->lock, wanted_->weight, more);
+    }
 
     // ---- Replies
 
@@ -925,10 +958,10 @@ private:
     Client* client_;
     const World* world_;
     const AcquisitionPlan* wanted_;
-    const detail::HoldTerms terms_;
-    LockOwner owner_;
-    LockOwner caller_;
     const detail::Acquisition acquisition_;
+    const LockOwner owner_;  // its number where it owns itself
+    const LockOwner caller_;
+    const detail::HoldTerms terms_;
     Moment started_;
     detail::AcquisitionMachine machine_;
     Done done_;
@@ -952,6 +985,24 @@ private:
     microseconds last_time_{0};
     std::shared_ptr<const std::string> last_server_{};
 };
+
+/// A writer reads from now on: what `downgrade_hold` does.
+inline void downgrade(Client& client, const HoldPtr& hold) {
+    const bool begun =
+        client.with_table([&](LockTable& table) { return table.downgrade(*hold, client.now()); });
+    Client::table_coverage().took("downgrade", begun ? 0 : 1);
+    if (!begun) return;
+    (*client.world().trace)("downgrades ", tail(hold->token().bytes));
+    const Call call = detail::downgrade_call(*hold);
+    client.ask(hold, call, call, client.now() + client.command_timeout(),
+               [&client, hold](const Expected<Reply, Fault>& reply, const MasterSets&) {
+                   if (!reply) return;
+                   if (reply->view().integer() != 1) {
+                       return client.declare_lost(hold, detail::ServerKeeps::nothing);
+                   }
+                   client.world().checker->downgraded(*hold, Client::lock_of(*hold));
+               });
+}
 
 /// Another lease for a hold: what `extend_hold` does.
 class Extending {

@@ -33,6 +33,7 @@ public:
         token.lock = command.lock;
         if (command.asks()) token.asked |= bit_of(command.master);
         if (command.asks()) token.fenced = command.fenced();
+        if (command.asks()) token.reads = command.reads();
         if (command.verb == Verb::release) {
             token.dead = true;
         } else if (token.dead && (command.asks() || command.verb == Verb::move)) {
@@ -71,9 +72,15 @@ public:
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 
-    void waits(int process, int lock, int more) {
+    /// One more waits for so much of the lock, or one less.
+    void waits(int process, int lock, std::int64_t weight, int more) {
         Lock& here = locks_[static_cast<std::size_t>(lock)];
-        here.waiting[static_cast<std::size_t>(process)] += more;
+        auto& waiting = here.waiting[static_cast<std::size_t>(process)];
+        if (more > 0) {
+            waiting.push_back(weight);
+        } else {
+            waiting.erase(std::ranges::find(waiting, weight));
+        }
     }
 
     /// `handed`: by the holder before, in the process; `handoffs`: how often in a row that may be.
@@ -182,6 +189,17 @@ public:
         check_end(lock, hold);
     }
 
+    /// Of what was writing, only reading is left, and the server has been told.
+    void downgraded(const detail::Hold& hold, int lock) const {
+        if (!plan_->is_calm() || !valid(hold)) return;
+        const auto writes = std::ranges::count_if(*servers_, [&](const auto& server) {
+            return Server::find(server->owners(lock), hold.token().bytes).weight == all;
+        });
+        if (is_majority(static_cast<std::size_t>(writes))) {
+            fail("the server takes a reader for a writer: " + hold.token().bytes);
+        }
+    }
+
     /// Somebody is about to be told that the hold is lost.
     void lost(const detail::Hold& hold, int lock, bool closing) {
         (*trace_)("lost: ", tail(hold.token().bytes));
@@ -203,8 +221,10 @@ public:
         token_of(hold.token().bytes).kept_until = Moment{-1h};
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
-            const bool keeps = at.owner.token == hold.token().bytes;
-            if (keeps && at.owner.end != Moment::max()) tidy_at_ = std::max(tidy_at_, at.owner.end);
+            const Server::Owner its = Server::find(at.owners, hold.token().bytes);
+            if (!its.token.empty() && its.end != Moment::max()) {
+                tidy_at_ = std::max(tidy_at_, its.end);
+            }
         }
     }
 
@@ -274,35 +294,27 @@ public:
         clocks_go_back_ = clocks_go_back_ || jump < 0ns;
         failed_over(false, clocks_go_back_ ? Moment{-1} - std::chrono::abs(jump) : jump);
         for (const auto& [lock, hold] : kept_by_replica_) {
-            const Server::Owner owner = server(0).owner(lock);
+            const Server::Owner its = Server::find(server(0).owners(lock), hold->token().bytes);
             promotions().took("acknowledged", 0);
-            if (owner.token != hold->token().bytes || owner.end < moment_of_end(*hold)) {
+            if (its.token.empty() || its.end < moment_of_end(*hold)) {
                 fail("a replica that has acknowledged a lock has not got it: " +
                      hold->token().bytes);
             }
         }
         replica_took_over_ = true;
+        for (Lock& here : locks_) here.fence_may_be_older = true;
         for (auto& [name, token] : tokens_) {
             token.lost_by_failover = true;
             token.kept_at_most = 0ns;
         }
         for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
-            const Server::Owner owner = server(0).owner(static_cast<int>(lock));
-            locks_[lock].at[0].owner = owner;
+            const Owners owners = server(0).owners(static_cast<int>(lock));
+            locks_[lock].at[0].owners = owners;
             for (const auto& hold : locks_[lock].holds) {
                 if (!valid(*hold)) continue;
-                promotions().took("any", owner.token == hold->token().bytes ? 0 : 1);
+                promotions().took("any", has(owners, hold->token().bytes) ? 0 : 1);
             }
-            if (owner.token.empty()) continue;
-            // Maybe one that was released, or given up, since.
-            damage_until(owner.end);
-            tidy_at_ = std::max(tidy_at_, owner.end);
-            if (jump != 0ns || is_tombstone(owner.token)) continue;
-            Token& token = token_of(owner.token);
-            if (token.dead) continue;
-            token.generation = generation(0);
-            token.lost_by_failover = false;
-            token.kept_at_most = owner.end;
+            for (const Server::Owner& owner : owners) kept_at_promotion(owner, jump);
         }
     }
     /// Outside the promise.
@@ -319,12 +331,13 @@ public:
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
         AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
         // Nobody takes it without a command.
-        const bool free = at.owner.token.empty() && at.is_known;
-        at.before = free ? Server::Owner{} : server(command.master).owner(command.lock);
+        const bool free = at.owners.empty() && at.is_known;
+        at.before = free ? Owners{} : server(command.master).owners(command.lock);
         at.is_known = true;
-        if (at.before.token != at.owner.token) {
-            here.expired = std::max(here.expired, at.owner.end);
-            if (!at.owner.token.empty()) here.order_is_known = false;
+        for (const Server::Owner& owner : at.owners) {
+            if (has(at.before, owner.token)) continue;
+            here.expired = std::max(here.expired, owner.end);
+            here.order_is_known = false;
         }
     }
 
@@ -341,24 +354,30 @@ public:
             token.to_be_released &= ~bit_of(command.master);
             token.taken_late &= ~bit_of(command.master);
         }
-        const Server::Owner owner = server(command.master).owner(command.lock);
-        check_min_hold(command, at, owner, refused);
+        const Owners owners = server(command.master).owners(command.lock);
+        if (!plan_->has_claims()) check_min_hold(command, at, owners, refused);
         // A repetition says that what the first sending moved has ended by itself.
         const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
         if (not_moved) token_of(command.next_token()).moved_to = false;
         const bool moved = command.verb == Verb::move && !refused && !not_moved;
         if (moved) token_of(command.token()).moved_away = true;
-        if (owner.token != at.before.token) changed_hands(here, command, owner.token);
-        at.owner = owner;
-        if (replica_took_over_ && !owner.token.empty()) {
+        if (plan_->has_claims()) pass_over(here);
+        // Those behind one that leaves may be let in.
+        if (command.verb == Verb::acquire && !refused && has_no_place(value)) {
+            leave_order(here, command.token());
+        }
+        for (const Server::Owner& owner : owners) {
+            if (!has(at.before, owner.token)) changed_hands(here, command, owner.token, owners);
+            if (owner.end == Moment::max()) fail("a lock that never expires");
+            if (!replica_took_over_) continue;
             Token& token = token_of(owner.token);
             token.kept_at_most = std::max(token.kept_at_most, owner.end);
         }
-        if (owner.end == Moment::max()) fail("a lock that never expires");
+        at.owners = owners;
         const bool for_owner = command.verb != Verb::release;
-        if (for_owner && !refused && owner.token == command.token()) came_late(command);
+        if (for_owner && !refused && has(owners, command.token())) came_late(command);
         if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
-        for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owner);
+        for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
     }
 
     /// So many replicas are to acknowledge it, where it asks all that there are.
@@ -411,6 +430,7 @@ public:
 
 private:
     using Phase = detail::Phase;
+    using Owners = Server::Owners;
 
     struct Token {
         int lock = 0;
@@ -428,6 +448,7 @@ private:
         std::uint64_t given_at = 0;          ///< the replication offset
         int given_in = -1;                   ///< and by which server
         bool fenced = false;
+        bool reads = false;  ///< it is a reader's
         bool owns_itself = false;
         bool granted_in_vain = false;
         bool moved_to = false;        ///< by the holder before, and nobody has begun to use it
@@ -446,8 +467,8 @@ private:
         bool is_over() const noexcept { return dead || moved_away; }
     };
     struct AtMaster {
-        Server::Owner before{};
-        Server::Owner owner{};
+        Owners before{};
+        Owners owners{};
         bool is_known = true;
     };
     struct Queued {
@@ -457,10 +478,11 @@ private:
     };
     struct Lock {
         std::vector<HoldPtr> holds{};
-        std::array<int, most_processes> waiting{};
+        std::array<std::vector<std::int64_t>, most_processes> waiting{};  ///< for how much
         Moment idle_since{0};
         std::array<AtMaster, most_masters> at{};
         std::uint64_t fence = 0;                                 ///< the greatest
+        bool fence_may_be_older = false;                         ///< that the server has
         std::vector<std::pair<Moment, std::uint64_t>> fences{};  ///< of several masters: since when
         Moment kept_until{-1h};       ///< by the `min_hold` of who had it last
         Moment expired{-1h};          ///< when a lease ended without a release
@@ -474,6 +496,7 @@ private:
         std::stop_token lost;
     };
 
+    static constexpr std::int64_t all = detail::ClaimTerms::writer;  ///< nothing fits in beside it
     static constexpr milliseconds allowed_lateness{51};
     static constexpr Moment recheck_cap = 10s;
 
@@ -527,16 +550,23 @@ private:
         return end == Moment::max() || moment_of_end(hold) <= end;
     }
 
-    /// The last fencing token stays for a day.
+    /// The last fencing token stays for a day, and the key of claims that are over as long as the longest one of them
+    /// would.
     void check_nothing_left(const std::string& what) const {
         constexpr std::int64_t longest = milliseconds{24h + 1min}.count();
         for (const auto& server : *servers_) {
             for (const std::string& key : server->all_keys()) {
                 const std::int64_t ttl = server->ttl(key);
                 if (key.starts_with("redlatch:fence:") && ttl > 0 && ttl < longest) continue;
+                if (plan_->has_claims() && ttl > 0 && is_over(*server, key)) continue;
                 fail(what + key);
             }
         }
+    }
+
+    static bool is_over(Server& server, const std::string& key) {
+        const int lock = Names::get().lock_of(key);
+        return Names::get().of(lock)->lock == key && server.owners(lock).empty();
     }
 
     void check_in_time(const Command& command, const ModelRedis::Value& value) const {
@@ -547,23 +577,56 @@ private:
         }
     }
 
-    /// By the ACL only. Then it has changed nothing that matters.
+    /// By the ACL only. Then it has changed nothing that matters to who has sent it.
     void failed(const Command& command, const ModelRedis::Value& value) {
         const bool denied = value.text.find("can't run this command") != std::string::npos ||
                             value.text.starts_with("NOPERM ");
         if (!denied || !plan_->denies_any()) fail("the script failed: " + value.text);
-        AtMaster& at = locks_[static_cast<std::size_t>(command.lock)]
-                           .at[static_cast<std::size_t>(command.master)];
-        const Server::Owner owner = server(command.master).owner(command.lock);
-        if (owner.token != at.before.token)
-            fail("a script that failed has given or freed the lock");
-        at.owner = owner;
+        Lock& here = locks_[static_cast<std::size_t>(command.lock)];
+        AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
+        Owners owners = server(command.master).owners(command.lock);
+        for (const Server::Owner& owner : at.before) {
+            // A claim that does not move on is over, as its holder wants it to be.
+            const bool ends =
+                plan_->has_claims() && command.verb == Verb::move && owner.token == command.token();
+            if (!ends && !has(owners, owner.token)) fail("a script that failed has freed the lock");
+        }
+        for (const Server::Owner& owner : owners) {
+            if (has(at.before, owner.token)) continue;
+            // One of a lock with claims may have let in others before, as they were told.
+            const bool others = plan_->has_claims() && owner.token != command.token();
+            if (!others) fail("a script that failed has given the lock");
+            changed_hands(here, command, owner.token, owners);
+        }
+        at.owners = std::move(owners);
         check_companions(command);
     }
 
     // ---- The owner at the server
 
+    static bool has(const Owners& owners, std::string_view token) {
+        return std::ranges::find(owners, token, &Server::Owner::token) != owners.end();
+    }
+
+    /// By the replica that has taken over, whose clock is ahead. Maybe one that was released, or given up,
+    /// since.
+    void kept_at_promotion(const Server::Owner& owner, Moment jump) {
+        damage_until(owner.end);
+        tidy_at_ = std::max(tidy_at_, owner.end);
+        if (jump != 0ns || is_tombstone(owner.token)) return;
+        Token& token = token_of(owner.token);
+        if (token.dead) return;
+        token.generation = generation(0);
+        token.lost_by_failover = false;
+        token.kept_at_most = owner.end;
+    }
+
     static bool is_tombstone(std::string_view owner) { return owner.ends_with(":min_hold"); }
+
+    /// Of a lock without claims.
+    static Server::Owner only(const Owners& owners) {
+        return owners.empty() ? Server::Owner{} : owners.front();
+    }
 
     /// Somewhat sooner than it ends: clocks go at different rates.
     Moment moment_of_min_hold(const detail::Hold& hold) const {
@@ -573,14 +636,16 @@ private:
     }
 
     /// A release before that leaves a tombstone, and nobody has the lock until it is gone.
-    void check_min_hold(const Command& command, const AtMaster& at, const Server::Owner& owner,
+    void check_min_hold(const Command& command, const AtMaster& at, const Owners& owners,
                         bool refused) {
+        const Server::Owner owner = only(owners);
+        const Server::Owner before = only(at.before);
         if (is_tombstone(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
-        if (refused || owner.token == at.before.token || !clocks_keep_time_) return;
-        if (is_tombstone(at.before.token) && at.before.end > timeline_->now()) {
+        if (refused || owner.token == before.token || !clocks_keep_time_) return;
+        if (is_tombstone(before.token) && before.end > timeline_->now()) {
             fail("given away before its min_hold was over");
         }
-        const bool releases = command.verb == Verb::release && at.before.token == command.token();
+        const bool releases = command.verb == Verb::release && before.token == command.token();
         const Token& token = token_of(command.token());
         const bool kept = timeline_->now() < token.kept_until && !token.lost_by_failover;
         if (releases && kept && !is_tombstone(owner.token)) {
@@ -588,9 +653,11 @@ private:
         }
     }
 
-    void changed_hands(Lock& here, const Command& command, const std::string& to) {
-        if (to.empty() || is_tombstone(to)) return;
-        const bool moved = command.verb == Verb::move;
+    /// `owners`: all who have it now.
+    void changed_hands(Lock& here, const Command& command, const std::string& to,
+                       const Owners& owners) {
+        if (is_tombstone(to)) return;
+        const bool moved = command.verb == Verb::move && to == command.next_token();
         Token& token = token_of(to);
         if (moved) {
             token.lock = command.lock;
@@ -605,8 +672,9 @@ private:
         const bool never_told = plan_->processes[process].deaf && token.is_over();
         if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
-        const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release;
-        if (here.order_is_known && by_queue) check_order(here, to);
+        const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release ||
+                              (plan_->has_claims() && !moved);
+        if (here.order_is_known && by_queue) check_order(here, to, owners);
         if (command.verb == Verb::set) {
             const std::string& queue = Names::get().of(command.lock)->queue;
             const bool has_queue =
@@ -616,10 +684,16 @@ private:
         leave_order(here, to);
     }
 
-    /// Whoever is given the lock has a greater number than all before.
+    /// Whoever is given the lock has a greater number than all before; a reader that of the last writer.
     void check_fence(Lock& here, Token& token, int lock) {
         token.fence = server(0).fence(lock);
-        if (token.fence <= here.fence) fail("a fencing token that is no greater than before");
+        // That of the last writer is lost with what a replica had not got.
+        if (token.reads && here.fence_may_be_older) return;
+        here.fence_may_be_older = false;
+        const bool is_less = token.fence < here.fence;
+        if (is_less || (token.fence == here.fence && !token.reads)) {
+            fail("a fencing token that is no greater than before");
+        }
         here.fence = token.fence;
     }
 
@@ -628,7 +702,8 @@ private:
         if (!hold.terms().traits.fenced || !clocks_keep_time_) return;
         const Moment asked = host_of(hold).moment_of(hold.taken_at());
         for (const auto& [since, fence] : here.fences) {
-            if (hold.fence == fence || (since < asked && hold.fence < fence)) {
+            const bool is_anothers = hold.fence == fence && !hold.reads();
+            if (is_anothers || (since < asked && hold.fence < fence)) {
                 fail("a fencing token that is no greater than before");
             }
         }
@@ -651,11 +726,15 @@ private:
         }
     }
 
+    static bool has_no_place(const ModelRedis::Value& value) {
+        return value.elements.size() < 3 || value.elements[2].integer < 0;
+    }
+
     void note_asked(Lock& here, const Command& command, const ModelRedis::Value& value) {
         const bool refused = value.elements[0].integer == 0;
         if (!refused) token_of(command.token()).generation = generation(command.master);
         if (refused && command.stay() > 0ms) check_companions(command);
-        const bool queues = refused && value.elements.size() > 2 && value.elements[2].integer >= 0;
+        const bool queues = refused && !has_no_place(value);
         const Moment present_until = timeline_->now() + command.stay();
         const auto known = std::ranges::find(here.order, command.token(), &Queued::token);
         if (!queues) {
@@ -675,15 +754,24 @@ private:
     }
 
     /// Nobody who could have been told was passed over.
-    void check_order(const Lock& here, const std::string& to) const {
+    void check_order(const Lock& here, const std::string& to, const Owners& owners) const {
         if (!clocks_keep_time_ || plan_->denies_any()) return;
         for (const auto& [earlier, present_until, since] : here.order) {
             if (earlier == to) return;
+            if (has(owners, earlier)) continue;  // served at once
             const bool present = timeline_->now() + 2ms < present_until;
             if (present && server(0).subscribed(process_of(earlier))) {
                 fail("a later one is served first: " + std::string{tail(to)} + " before " +
                      std::string{tail(earlier)});
             }
+        }
+    }
+
+    /// A claim for one that is not subscribed just now goes to the next; its place is kept for five seconds.
+    void pass_over(Lock& here) const {
+        for (Queued& one : here.order) {
+            if (server(0).subscribed(process_of(one.token))) continue;
+            one.present_until = std::min(one.present_until, timeline_->now() + Moment{5s});
         }
     }
 
@@ -735,37 +823,43 @@ private:
 
     std::size_t count_masters_of(const detail::Hold& hold, int lock) const {
         return static_cast<std::size_t>(std::ranges::count_if(*servers_, [&](const auto& server) {
-            return server->owner(lock).token == hold.token().bytes;
+            return has(server->owners(lock), hold.token().bytes);
         }));
     }
 
     /// A majority keeps a lock for its holder for as long as he relies on it.
     /// `known`: who has it at the master that has just carried out `after`.
     void check_end(int lock, const detail::Hold& hold, const Command* after = nullptr,
-                   const Server::Owner* known = nullptr) const {
+                   const Owners* known = nullptr) const {
         if (!promised(hold)) return;
         const Moment end = moment_of_end(hold);
         std::size_t keep = 0;
         bool anothers = false;
         for (const auto& server : *servers_) {
             const bool is_known = after != nullptr && after->master == server->number();
-            const Server::Owner owner = is_known ? *known : server->owner(lock);
+            const Server::Owner its =
+                Server::find(is_known ? *known : server->owners(lock), hold.token().bytes);
             // One that has lost its keys gives the lock to nobody for as long as a lease may be.
             const bool has_no_vote =
                 several() && timeline_->now() < server->forgot_at() + no_vote();
-            const bool is_its_own = owner.token == hold.token().bytes;
+            const bool is_its_own = !its.token.empty();
             anothers = anothers || !is_its_own;
-            keep += has_no_vote || (is_its_own && owner.end >= end) ? 1U : 0U;
+            keep += has_no_vote || (is_its_own && its.end >= end) ? 1U : 0U;
         }
         if (is_majority(keep)) return;
         if (anothers) fail("held, and the server's lock is another's: " + hold.token().bytes);
         fail("held for longer than the server keeps it");
     }
 
+    /// How much there is of a lock.
+    std::int64_t most() const { return plan_->claims == Claims::permits ? plan_->permits : all; }
+
     void check_exclusion(const Lock& here) const {
-        const auto count =
-            std::ranges::count_if(here.holds, [this](const auto& hold) { return promised(*hold); });
-        if (count > 1) fail("two holders");
+        std::int64_t used = 0;
+        for (const auto& hold : here.holds) {
+            if (promised(*hold)) used += plan_->has_claims() ? hold->weight() : all;
+        }
+        if (used > most()) fail(plan_->has_claims() ? "more holders than may be" : "two holders");
     }
 
     /// Who asked to be told of a loss was told by the end of the validity.
@@ -790,16 +884,30 @@ private:
     }
     void damage_by_owner(int lock, std::string_view token) {
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
-            if (at.owner.token == token && at.owner.end != Moment::max())
-                damage_until(at.owner.end);
+            const Server::Owner its = Server::find(at.owners, token);
+            if (!its.token.empty() && its.end != Moment::max()) damage_until(its.end);
         }
     }
 
     bool somebody_waits(const Lock& here) const {
         for (std::size_t process = 0; process < hosts_.size(); ++process) {
-            if (here.waiting[process] > 0 && hosts_[process]->runs()) return true;
+            if (!here.waiting[process].empty() && hosts_[process]->runs()) return true;
         }
         return false;
+    }
+
+    /// Whether there is room for any of those that wait.
+    bool has_room(const Lock& here) const {
+        if (!plan_->has_claims()) {
+            return std::ranges::none_of(here.holds, [this](const auto& h) { return valid(*h); });
+        }
+        std::int64_t used = 0;
+        for (const auto& hold : here.holds) used += valid(*hold) ? hold->weight() : 0;
+        std::int64_t largest = 1;
+        for (const auto& waiting : here.waiting) {
+            for (const std::int64_t weight : waiting) largest = std::max(largest, weight);
+        }
+        return used + largest <= most();
     }
 
     /// Without trouble a free lock is taken within some round trips. After a command went wrong it
@@ -807,12 +915,12 @@ private:
     /// the end of a lease, or where a message was lost, a re-check.
     void check_idle(Lock& here) {
         const Moment now = timeline_->now();
-        const bool held =
-            std::ranges::any_of(here.holds, [this](const auto& h) { return valid(*h); });
         const bool kept = std::ranges::any_of(here.at, [now](const AtMaster& at) {
-            return is_tombstone(at.owner.token) && at.owner.end > now;
+            return std::ranges::any_of(at.owners, [now](const Server::Owner& owner) {
+                return is_tombstone(owner.token) && owner.end > now;
+            });
         });
-        if (held || kept || !somebody_waits(here)) {
+        if (!has_room(here) || kept || !somebody_waits(here)) {
             here.idle_since = now;
             return;
         }
@@ -820,7 +928,8 @@ private:
             here.idle_since = std::max(here.idle_since, std::min(now, moment_of_end(*hold)));
             // Who took it by a slow command relies on it for less than the server's lease.
             for (const AtMaster& at : here.at) {
-                if (hold->token().bytes == at.owner.token) damage_until(at.owner.end);
+                const Server::Owner its = Server::find(at.owners, hold->token().bytes);
+                if (!its.token.empty()) damage_until(its.end);
             }
         }
         Moment retry = plan_->backoff.max + Moment{50ms} + 10 * plan_->latency;
@@ -829,9 +938,9 @@ private:
         limit = std::max(limit, disturbed_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
         limit = std::max(limit, damaged_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
         for (const AtMaster& at : here.at) {
-            const bool is_over = at.owner.end <= now;
-            if (!at.owner.token.empty() && (is_over || several())) {
-                here.expired = std::max(here.expired, at.owner.end);
+            for (const Server::Owner& owner : at.owners) {
+                const bool is_over = owner.end <= now;
+                if (is_over || several()) here.expired = std::max(here.expired, owner.end);
             }
         }
         limit = std::max(limit, here.expired + recheck_cap + 2 * retry);

@@ -11,7 +11,9 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/policy/lua.hpp>
+#include <redlatch/policy/permits.hpp>
 #include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/shared.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/hold_calls.hpp>
@@ -411,6 +413,12 @@ public:
         });
     }
 
+    static detail::PolicyTraits traits_of(const Plan& plan) {
+        if (plan.claims == Claims::shared) return detail::traits_of<Shared>();
+        if (plan.claims == Claims::permits) return detail::traits_of<Permits>();
+        return plan.on_hash ? detail::traits_of<Reentrant>() : detail::traits_of<Simple>();
+    }
+
     static int lock_of(const Hold& hold) { return Names::get().lock_of(hold.key()); }
 
     // ---- The subscription
@@ -493,12 +501,12 @@ public:
 private:
     detail::HoldTerms terms_of(const detail::Grant& grant) const {
         return {.keys = Names::get().of(Names::get().lock_of(grant.key)),
-                .traits = grant.key_type == 's' ? detail::traits_of<Simple>()
-                                                : detail::traits_of<Reentrant>(),
+                .traits = traits_of(*world_->plan),
                 .lease = grant.ttl,
                 .drift = {},
                 .lock_delay = {},
-                .max_hold = {}};
+                .max_hold = {},
+                .claim = {.weight = grant.weight}};
     }
 
     void connect(int master) {

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,9 @@ inline std::string_view tail(std::string_view token) {
 }
 
 /// What the server is asked to do.
-enum class Verb { set, acquire, extend, release, move, nest, other };
-inline constexpr std::array verb_names{"SET",  "acquire", "extend", "release",
-                                       "move", "nest",    "other"};
+enum class Verb { set, acquire, extend, release, move, nest, downgrade, other };
+inline constexpr std::array verb_names{"SET",  "acquire", "extend",    "release",
+                                       "move", "nest",    "downgrade", "other"};
 
 /// The library's scripts, as they are or with a mistake.
 class Scripts {
@@ -40,15 +41,18 @@ public:
         std::string source;
     };
 
-    static const Scripts& of(bool on_hash, Mutant mutant) {
-        static std::map<std::pair<bool, Mutant>, Scripts> all;
-        const auto at = all.find({on_hash, mutant});
+    static const Scripts& of(const Plan& plan) {
+        static std::map<std::tuple<bool, Claims, Mutant>, Scripts> all;
+        const std::tuple which{plan.on_hash, plan.claims, plan.mutant};
+        const auto at = all.find(which);
         if (at != all.end()) return at->second;
-        return all.emplace(std::pair{on_hash, mutant}, Scripts{on_hash, mutant}).first->second;
+        return all.emplace(which, Scripts{plan}).first->second;
     }
 
-    static const LockScripts& library(bool on_hash) {
-        return on_hash ? lua::on_hash() : lua::on_string();
+    static const LockScripts& library(const Plan& plan) {
+        if (plan.claims == Claims::shared) return lua::on_shared_claims();
+        if (plan.claims == Claims::permits) return lua::on_permits();
+        return plan.on_hash ? lua::on_hash() : lua::on_string();
     }
 
     /// By its hash or, where the script is sent whole, by its text.
@@ -61,15 +65,20 @@ public:
     }
 
 private:
-    Scripts(bool on_hash, Mutant mutant) {
-        const LockScripts& from = library(on_hash);
+    explicit Scripts(const Plan& plan) {
+        const LockScripts& from = library(plan);
         add(Verb::acquire, from.acquire);
         add(Verb::extend, from.extend);
         add(Verb::release, from.release);
-        add(Verb::release, from.tombstone);
+        if (!plan.has_claims()) add(Verb::release, from.tombstone);
         add(Verb::move, from.move);
-        if (on_hash) add(Verb::nest, from.nest);
-        spoil(on_hash, mutant);
+        if (plan.on_hash) add(Verb::nest, from.nest);
+        if (plan.claims == Claims::shared) add(Verb::downgrade, from.downgrade);
+        if (plan.has_claims()) {
+            spoil_claims(plan.mutant);
+        } else {
+            spoil(plan.on_hash, plan.mutant);
+        }
     }
 
     void add(Verb verb, const redlatch::Script& script) {
@@ -130,6 +139,32 @@ private:
         }
     }
 
+    void spoil_claims(Mutant mutant) {
+        switch (mutant) {
+            case Mutant::writer_beside_readers:
+                for (const Verb verb : {Verb::acquire, Verb::release}) {
+                    patch(verb, "return used == 0", "return used < all");
+                }
+                break;
+            case Mutant::one_too_many:
+                for (const Verb verb : {Verb::acquire, Verb::release}) {
+                    patch(verb, "used + its_weight <= most", "used + its_weight <= 1 + most");
+                }
+                break;
+            case Mutant::overtaken:
+                patch(Verb::acquire, "if waiting == 0 and fits(weight, limit)",
+                      "if fits(weight, limit)");
+                break;
+            case Mutant::claim_counted_on:
+                patch(Verb::release, "  drop(ours)", "  redis.call('ZREM', lock, ours)");
+                break;
+            case Mutant::released_to_nobody:
+                patch(Verb::release, "pcall(grant, nil, not forced and token)", "true");
+                break;
+            default: break;
+        }
+    }
+
     void patch_fence(std::string_view to) {
         for (const Verb verb : {Verb::acquire, Verb::release}) {
             patch(verb, "math.max(last + 1, clock())", to);
@@ -184,6 +219,10 @@ struct Command {
     /// For the lock.
     bool asks() const { return verb == Verb::set || verb == Verb::acquire; }
     bool fenced() const { return verb == Verb::acquire && number(6) == 1; }
+    bool reads() const {
+        const bool has_weight = verb == Verb::acquire && arguments().size() > 7;
+        return has_weight && number(7) == detail::ClaimTerms::reader;
+    }
     milliseconds lease() const { return milliseconds{verb == Verb::set ? number(3) : number(1)}; }
     /// How long it wants to keep a place in the queue.
     milliseconds stay() const { return milliseconds{verb == Verb::acquire ? number(2) : 0}; }

@@ -141,6 +141,13 @@ mutate(one_late_answer_ends_all renewal.hpp
     "while (!under_way_.empty() && under_way_.begin()->first <= now)"
     "under_way_.begin()->first <= now" "!told.empty() || under_way_.begin()->first <= now")
 
+# ---- Claims
+
+mutate(downgrade_not_told release.hpp
+    ".tells_count = hold.weight() == 0 || ending.downgrades" "ending.downgrades" "false")
+mutate(downgraded_at_server_only lock_table.hpp
+    "if (ending.downgrades) hold->downgrade();" "ending.downgrades" "false")
+
 foreach(header IN LISTS headers)
     file(CONFIGURE OUTPUT "${TO}/redlatch/core/${header}" CONTENT "${text_${header}}" @ONLY)
 endforeach()

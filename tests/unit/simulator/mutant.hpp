@@ -5,6 +5,7 @@ namespace redlatch::test::simulator {
 /// A mistake that a schedule's clients or scripts can be made to have, to see the checker find it.
 enum class Mutant {
     none,
+    in_machine,  ///< one of machine_mutants.cmake, of what locks without claims do
     // In the scripts
     lease_shortened,  ///< an acquire that finds the lock its own sets the ttl, whatever it is
     plain_delete,     ///< a release deletes whatever is there
@@ -42,6 +43,17 @@ enum class Mutant {
     // In the scripts, where a process may not use a command
     failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
     queue_left_without_end,  ///< an acquire that fails leaves the queue without an end
+    // In the scripts of locks with claims
+    writer_beside_readers,  ///< a writer fits in beside readers
+    one_too_many,           ///< there is one permit more than there are
+    overtaken,              ///< who fits in is let in, whoever waits
+    claim_counted_on,       ///< a release leaves the sum as it is
+    released_to_nobody,     ///< a release lets nobody in
 };
+
+/// Whether schedules with claims would show it.
+constexpr bool has_claims(Mutant mutant) {
+    return mutant == Mutant::none || mutant >= Mutant::writer_beside_readers;
+}
 
 }  // namespace redlatch::test::simulator

@@ -2,6 +2,7 @@
 
 #include "mutant.hpp"
 #include "timeline.hpp"
+#include <redlatch/core/hold.hpp>
 #include <redlatch/options.hpp>
 
 #include <algorithm>
@@ -73,13 +74,17 @@ struct ExtensionPlan {
     Lease lease;
 };
 
+/// What the claims of a schedule's locks are to; none where a lock has one holder.
+enum class Claims { none, shared, permits };
+
 /// One acquisition.
 struct AcquisitionPlan {
     Moment pause;  ///< before it
     int lock = 0;
     Wait wait = Wait::unlimited();
     Lease lease{30s};
-    Moment hold{0};  ///< how long the lock is kept; for ever where the holder hangs
+    std::int64_t weight = 0;  ///< of its claim
+    Moment hold{0};           ///< how long the lock is kept; for ever where the holder hangs
     bool fenced = false;
     bool watched = false;  ///< its lease is renewed until the release
     bool polls = false;
@@ -94,8 +99,9 @@ struct AcquisitionPlan {
     milliseconds min_hold{0};
     Replicas replicas = Replicas::none();  ///< that have to acknowledge it
     std::optional<Moment> cancelled{};
-    std::optional<Moment> delivered{};  ///< so long after it was got; of asynchronous ones only
-    bool untaken = false;               ///< by then nobody wants it any more
+    std::optional<Moment> downgraded{};  ///< so long after it was got; of writers only
+    std::optional<Moment> delivered{};   ///< so long after it was got; of asynchronous ones only
+    bool untaken = false;                ///< by then nobody wants it any more
     std::vector<ExtensionPlan> extensions{};
     std::vector<AcquisitionPlan>
         nested{};  ///< taken while this one is held; `pause` counts from there
@@ -122,6 +128,8 @@ struct Plan {
     Mutant mutant = Mutant::none;
     std::uint64_t noise = 0;
     bool on_hash = false;
+    Claims claims = Claims::none;
+    std::int64_t permits = 0;  ///< that there are of each lock
     int locks = 1;
     int masters = 1;
     int replicas = 0;  ///< of the master
@@ -139,6 +147,10 @@ struct Plan {
     std::vector<ProcessPlan> processes{};
 
     bool has_several_masters() const { return masters > 1; }
+    bool has_claims() const { return claims != Claims::none; }
+    bool reads(const AcquisitionPlan& wanted) const {
+        return claims == Claims::shared && wanted.weight == detail::ClaimTerms::reader;
+    }
 
     /// No lease is longer, nor is its end for the server.
     milliseconds longest_ttl() const { return 3 * longest_lease; }
@@ -393,6 +405,47 @@ inline void draw_replicas(Dice dice, Plan& plan) {
     }
 }
 
+/// What an acquisition takes of a lock with claims.
+inline std::int64_t draw_weight(Dice& dice, const Plan& plan, int writers) {
+    using detail::ClaimTerms;
+    if (plan.claims == Claims::permits) return dice.between(1, plan.permits + 1);
+    return dice.one_in(writers) ? ClaimTerms::writer : ClaimTerms::reader;
+}
+
+/// Of `most` at most: who reads cannot write within that.
+inline void draw_weights(Dice& dice, const Plan& plan, int writers, std::int64_t most,
+                         AcquisitionPlan& acquisition) {
+    acquisition.weight = std::min(draw_weight(dice, plan, writers), most);
+    const bool writes = acquisition.weight == detail::ClaimTerms::writer;
+    if (writes && dice.one_in(4)) acquisition.downgraded = dice.span(0ns, acquisition.hold + 1ms);
+    for (AcquisitionPlan& nested : acquisition.nested) {
+        draw_weights(dice, plan, writers, acquisition.weight, nested);
+    }
+}
+
+/// Some schedules in which locks have claims: readers' and writers', or permits. Likewise.
+inline void draw_claims(Dice dice, Plan& plan) {
+    if (!dice.one_in(4)) return;
+    const bool shared = plan.has_several_masters() || dice.one_in(2);
+    plan.claims = shared ? Claims::shared : Claims::permits;
+    plan.on_hash = false;
+    if (!shared) plan.permits = dice.pick({1, 2, 2, 3});
+    const int writers = dice.pick({1, 2, 3, 5});
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                acquisition.min_hold = 0ms;
+                if (!shared) {
+                    acquisition.is_held = true;
+                    acquisition.fenced = false;
+                    acquisition.nested.clear();
+                }
+                draw_weights(dice, plan, writers, detail::ClaimTerms::writer, acquisition);
+            }
+        }
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -441,6 +494,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     draw_min_holds(Dice{dice.seed()}, plan);
     draw_deliveries(Dice{dice.seed()}, plan);
     draw_replicas(Dice{dice.seed()}, plan);
+    if (has_claims(mutant)) draw_claims(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -457,6 +511,11 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     }
     out << (plan.hangs ? ", hangs" : ", holds ");
     if (!plan.hangs) out << ms(plan.hold);
+    if (plan.weight == detail::ClaimTerms::writer) {
+        out << ", writes";
+    } else if (plan.weight != 0) {
+        out << ", weighs " << plan.weight;
+    }
     if (plan.fenced) out << ", fenced";
     if (plan.watched) out << ", watched";
     if (plan.polls) out << ", polls";
@@ -473,6 +532,7 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
         out << ", acknowledged by " << plan.replicas.count();
     }
     if (plan.cancelled) out << ", cancelled after " << ms(*plan.cancelled);
+    if (plan.downgraded) out << ", downgraded after " << ms(*plan.downgraded);
     if (plan.delivered) out << ", delivered after " << ms(*plan.delivered);
     if (plan.untaken) out << ", untaken";
     for (const auto& [after, lease] : plan.extensions) {
@@ -487,6 +547,8 @@ inline void print(std::ostream& out, const AcquisitionPlan& plan, const std::str
 }
 
 inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
+    if (plan.claims == Claims::permits) out << plan.permits << " permits, ";
+    if (plan.claims == Claims::shared) out << "for readers and writers, ";
     out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters << " master(s), "
         << plan.replicas << " replica(s) that are " << plan.replication_delay / 1us
         << " us behind, node_timeout " << plan.node_timeout.count() << " ms, command_timeout "

@@ -5,9 +5,11 @@
 #include "support/model_redis.hpp"
 #include <redlatch/policy/lock_keys.hpp>
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,13 +57,14 @@ public:
     struct Owner {
         std::string token{};  ///< empty for nobody
         Moment end{0};
+        std::int64_t weight = 0;  ///< of its claim
     };
 
     Server(const Plan& plan, const Timeline& timeline, ModelRedis& redis, int number)
         : plan_(&plan),
           timeline_(&timeline),
           redis_(&redis),
-          scripts_(&Scripts::of(plan.on_hash, plan.mutant)),
+          scripts_(&Scripts::of(plan)),
           replication_(plan, timeline),
           on_hash_(plan.on_hash),
           one_queue_(plan.mutant == Mutant::shared_queue),
@@ -95,17 +98,20 @@ public:
 
     // ---- What there is
 
-    Owner owner(int lock) {
+    /// All who have it.
+    using Owners = std::vector<Owner>;
+
+    Owners owners(int lock) {
         follow();
         const std::string& name = Names::get().of(lock)->lock;
-        read_[0] = on_hash_ ? "HKEYS" : "GET";
-        read_[1] = name;
-        auto value = redis_->command(std::span<const std::string_view>{read_});
-        if (on_hash_ && !value.elements.empty()) value = std::move(value.elements.front());
-        if (value.type != ModelRedis::Value::Type::string) return {};
-        return {std::move(value.text), end_of(ttl(name))};
+        return plan_->has_claims() ? claims(name) : owner(name);
     }
 
+    /// Empty for one who has not got it.
+    static Owner find(const Owners& owners, std::string_view token) {
+        const auto at = std::ranges::find(owners, token, &Owner::token);
+        return at == owners.end() ? Owner{} : *at;
+    }
     /// The last fencing token; 0 without one.
     std::uint64_t fence(int lock) {
         follow();
@@ -222,6 +228,33 @@ private:
     void follow() {
         const std::int64_t now = start_us_ + timeline_->now() / 1us;
         redis_->advance(microseconds{now - redis_->now_us()});
+    }
+
+    Owners owner(const std::string& name) {
+        read_[0] = on_hash_ ? "HKEYS" : "GET";
+        read_[1] = name;
+        auto value = redis_->command(std::span<const std::string_view>{read_});
+        if (on_hash_ && !value.elements.empty()) value = std::move(value.elements.front());
+        if (value.type != ModelRedis::Value::Type::string) return {};
+        return {{.token = std::move(value.text), .end = end_of(ttl(name))}};
+    }
+
+    /// Each with the end of its lease, or of the key if that is sooner.
+    Owners claims(const std::string& name) {
+        const Moment end_of_all = end_of(ttl(name));
+        const std::array<std::string_view, 5> range{"ZRANGE", name, "1", "-1", "WITHSCORES"};
+        const auto value = redis_->command(std::span<const std::string_view>{range});
+        Owners owners;
+        for (std::size_t i = 0; i < value.elements.size(); i += 2) {
+            const std::string& claim = value.elements[i].text;
+            const Moment end = microseconds{std::stoll(value.elements[i + 1].text) - start_us_};
+            const bool for_ever = end_of_all == Moment::max();
+            if (end <= timeline_->now()) continue;
+            owners.push_back({claim.substr(claim.find(' ') + 1),
+                              for_ever ? end_of_all : std::min(end, end_of_all),
+                              std::stoll(claim)});
+        }
+        return owners;
     }
 
     /// A key lives through the whole of its last millisecond.

@@ -117,6 +117,7 @@ private:
         change([](AcquisitionPlan& plan) { return !std::exchange(plan.nested, {}).empty(); });
         change([](AcquisitionPlan& plan) { return !std::exchange(plan.extensions, {}).empty(); });
         unset(&AcquisitionPlan::cancelled);
+        unset(&AcquisitionPlan::downgraded);
         unset(&AcquisitionPlan::delivered);
         unset(&AcquisitionPlan::untaken);
         unset(&AcquisitionPlan::fenced);
