@@ -463,6 +463,9 @@ private:
         Acquiring& mine = *client.acquiring;
         const std::int64_t sent = clock_.now();
         mine.last_try = sent;
+        // The place has passed on to another one of the client, who wants another lease.
+        const bool is_passed_on = mine.stage == Stage::waiting && chance(stay < 0 ? 0.7 : 0.1);
+        if (is_passed_on) mine.lease = one_of({200, 1000, 3000});
         not_after_[mine.token] = sent + late_us;
         mine.asked = {mine.token,
                       text_of(mine.lease),
@@ -477,7 +480,12 @@ private:
         if (!reply || reply->is_error()) {
             mine.unclear = true;
         } else if (reply->elements.at(0).integer == 1) {
-            got(mine, sent, reply->elements.at(4).integer);
+            got(mine, sent, mine.lease, reply->elements.at(4).integer);
+            const State state = look();
+            const auto claim = state.claims.find(mine.token);
+            if (claim == state.claims.end() || claim->second.end < mine.valid_until) {
+                fail("a client relies on its claim for longer than the server keeps it");
+            }
         } else {
             mine.place = reply->elements.at(2).integer;
             mine.stage = Stage::waiting;
@@ -485,9 +493,9 @@ private:
         }
     }
 
-    void got(Acquiring& mine, std::int64_t since, std::int64_t fence) {
+    void got(Acquiring& mine, std::int64_t since, std::int64_t lease, std::int64_t fence) {
         mine.stage = Stage::held;
-        mine.valid_until = since + mine.lease * 990 - 2000;
+        mine.valid_until = since + lease * 990 - 2000;
         if (fenced_) {
             if (fence == 0) fail("no fencing token");
             if (mine.fence != 0 && fence != mine.fence) fail("another fencing token");
@@ -535,7 +543,8 @@ private:
         if (!mine || mine->token != grant->token) {
             to_release_.insert({clock_.now(), {grant->token, weight_of_.at(grant->token)}});
         } else if (mine->stage != Stage::held) {
-            got(*mine, grant->time.count(), static_cast<std::int64_t>(grant->fence));
+            got(*mine, grant->time.count(), grant->ttl.count(),
+                static_cast<std::int64_t>(grant->fence));
         }
     }
 
@@ -599,8 +608,8 @@ private:
         Acquiring& mine = *client.acquiring;
         if (!quiet && chance(0.03)) {
             die(client, 40'000'000, 0.7);
-        } else if (!quiet && chance(0.03)) {
-            if (chance(0.5)) ask(client, -1);
+        } else if (!quiet && chance(0.06)) {
+            if (chance(0.7)) ask(client, -1);
             if (mine.stage != Stage::held) give_up(client);
         } else if (clock_.now() >= mine.recheck || mine.place < 0) {
             ask(client, silence_ms, quiet);
@@ -678,7 +687,7 @@ private:
         release_at(sent + late_us + 51'000, old);
         if (reply && !reply->is_error() && reply->elements.at(0).integer == 1) {
             client.acquiring = next;
-            got(*client.acquiring, sent, 0);
+            got(*client.acquiring, sent, client.acquiring->lease, 0);
             return;
         }
         const bool refused = reply && !reply->is_error() && clock_.now() < old.valid_until;

@@ -58,6 +58,7 @@ constexpr ScriptBug bugs[] = {
     {"leaving_wakes_nobody", "release", "if foreign then\n  return foreign\nend",
      "if foreign or not ours then\n  return foreign or 0\nend"},
     {"last_try_wakes_nobody", "acquire", "if queue_ttl < 0 and blocked then", "if false then"},
+    {"place_keeps_its_lease", "acquire", "waiter == caller and caller_lease or ", ""},
     {"downgrade_wakes_nobody", "downgrade", "pcall(grant)\nreturn 1", "return 1"},
     {"reaping_wakes_nobody", "acquire", "  if waiting > 0 then\n    pcall(grant)",
      "  if false then\n    pcall(grant)"},

@@ -20,14 +20,12 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 14> only_on_demand{
-    "place_not_withdrawn",       "overdue_hold_taken_over",
-    "polls_with_a_place",        "repetition_forgotten",
-    "fence_stored_by_few",       "kept_by_a_closed_client",
-    "late_master_forgotten",     "asked_master_forgotten",
-    "votes_returned_by_few",     "late_masters_not_told",
-    "silent_master_did_nothing", "broken_connection_forgotten",
-    "one_late_answer_ends_all",  "never_overtakes"};
+constexpr std::array<std::string_view, 15> only_on_demand{
+    "place_not_withdrawn",      "overdue_hold_taken_over",   "polls_with_a_place",
+    "repetition_forgotten",     "fence_stored_by_few",       "kept_by_a_closed_client",
+    "late_master_forgotten",    "asked_master_forgotten",    "votes_returned_by_few",
+    "late_masters_not_told",    "silent_master_did_nothing", "broken_connection_forgotten",
+    "one_late_answer_ends_all", "never_overtakes",           "place_keeps_lease"};
 
 constexpr std::uint64_t usual_count = 20'000;
 
@@ -92,6 +90,7 @@ constexpr std::array controls{
     Control{"overtaken", Mutant::overtaken},
     Control{"claim_counted_on", Mutant::claim_counted_on},
     Control{"released_to_nobody", Mutant::released_to_nobody},
+    Control{"place_keeps_lease", Mutant::place_keeps_lease},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

@@ -88,7 +88,7 @@ local failed = had_place and queue_ttl > 0 and take_place()
 if failed then
   return failed
 end
-local left, number, blocked, unseen = grant(token)
+local left, number, blocked, unseen = grant(token, nil, lease)
 if left then
   return {1, left, redis.call('ZCARD', queue), now, number}
 end

@@ -51,12 +51,13 @@ end
 -- Lets in the first waiter, and those behind it, until one does not fit in. A waiter that does not
 -- live any more leaves the queue. One that lives, and whose client is not subscribed just now, is
 -- passed over for five seconds; one that wants more than there is of all, for as long as that
--- lasts. `caller` is let in without a message. `dead` is not let in: a late command may have put a
--- token there that is released.
+-- lasts. `caller` is let in without a message, and for the lease that it asks for now: its place may
+-- be that of one before it. `dead` is not let in: a late command may have put a token there that is
+-- released.
 --
 -- Returns the caller's lease and fencing token, nil if it was not let in; whether somebody stands
 -- in front who does not fit in; and whether there are more to be seen, and another run sees them.
-local function grant(caller, dead)
+local function grant(caller, dead, caller_lease)
   local batch = redis.call('ZRANGE', queue, 0, 0)
   local seen, kept, given = 0, 0, 0
   local my_ttl, my_number, blocked
@@ -89,7 +90,8 @@ local function grant(caller, dead)
         redis.call('ZREM', queue, waiter)
         redis.call('HDEL', waiters, waiter)
         if alive then
-          local its_ttl, its_number = let_in(waiter, tonumber(its_lease), is_fenced, its_weight)
+          local lasts = waiter == caller and caller_lease or tonumber(its_lease)
+          local its_ttl, its_number = let_in(waiter, lasts, is_fenced, its_weight)
           given = given + 1
           if waiter == caller then
             my_ttl, my_number = its_ttl, its_number

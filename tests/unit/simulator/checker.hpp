@@ -742,7 +742,10 @@ private:
         } else if (known == here.order.end()) {
             here.order.push_back({std::string{command.token()}, present_until, timeline_->now()});
         } else {
-            const auto in_front = std::distance(here.order.begin(), known);
+            const auto is_present = [now = timeline_->now()](const Queued& one) {
+                return one.present_until > now;
+            };
+            const auto in_front = std::count_if(here.order.begin(), known, is_present);
             const bool left = known->present_until <= timeline_->now();
             known->present_until = std::max(known->present_until, present_until);
             // Somebody was served, or came, when it did not count as alive: it stands behind those.

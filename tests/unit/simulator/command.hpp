@@ -158,6 +158,9 @@ private:
             case Mutant::claim_counted_on:
                 patch(Verb::release, "  drop(ours)", "  redis.call('ZREM', lock, ours)");
                 break;
+            case Mutant::place_keeps_lease:
+                patch(Verb::acquire, "waiter == caller and caller_lease or ", "");
+                break;
             case Mutant::released_to_nobody:
                 patch(Verb::release, "pcall(grant, nil, not forced and token)", "true");
                 break;

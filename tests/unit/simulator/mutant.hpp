@@ -48,6 +48,7 @@ enum class Mutant {
     one_too_many,           ///< there is one permit more than there are
     overtaken,              ///< who fits in is let in, whoever waits
     claim_counted_on,       ///< a release leaves the sum as it is
+    place_keeps_lease,      ///< who is let in has the lease of the one that had its place before
     released_to_nobody,     ///< a release lets nobody in
 };
 
