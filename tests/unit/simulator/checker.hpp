@@ -358,7 +358,7 @@ public:
         if (!plan_->has_claims()) check_min_hold(command, at, owners, refused);
         // A repetition says that what the first sending moved has ended by itself.
         const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
-        if (not_moved) token_of(command.next_token()).moved_to = false;
+        if (not_moved) token_of(command.next_token()).not_moved();
         const bool moved = command.verb == Verb::move && !refused && !not_moved;
         if (moved) token_of(command.token()).moved_away = true;
         if (plan_->has_claims()) pass_over(here);
@@ -452,6 +452,7 @@ private:
         bool owns_itself = false;
         bool granted_in_vain = false;
         bool moved_to = false;        ///< by the holder before, and nobody has begun to use it
+        bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
         bool undelivered = false;     ///< it has the lock, and its caller has not been told
         bool delivered_late = false;  ///< there was no time to renew it
@@ -462,6 +463,11 @@ private:
         TimePoint end{};                        ///< of the validity
         TimePoint first_end{};                  ///< as it began
         Moment kept_until{-1h};                 ///< by its `min_hold`
+
+        void not_moved() noexcept {
+            moved_to = false;
+            move_refused = true;
+        }
 
         /// What comes in its name now is late.
         bool is_over() const noexcept { return dead || moved_away; }
@@ -662,7 +668,7 @@ private:
         if (moved) {
             token.lock = command.lock;
             token.fenced = command.number(4) == 1;
-            token.moved_to = true;
+            token.moved_to = !token.move_refused;
         }
         token.generation = generation(command.master);
         token.given_in = generation(command.master);
