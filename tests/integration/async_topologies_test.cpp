@@ -1,12 +1,14 @@
-// Asynchronous operations where several masters decide.
+// Asynchronous operations where several masters decide, and in a Cluster.
 
 #include "async_tools.hpp"
+#include "busy_machine.hpp"
+#include "cluster_tools.hpp"
+#include "granted_tools.hpp"
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <latch>
-#include <optional>
+#include <cstddef>
+#include <string>
 #include <utility>
 
 namespace redlatch::test {
@@ -24,6 +26,13 @@ protected:
 
     int masters_with(std::string_view key) {
         return int{a_raw_.exists(key)} + int{b_raw_.exists(key)} + int{c_raw_.exists(key)};
+    }
+
+    /// On the connections on which it was asked for, so that no master hears of the release first.
+    static void give_back(Held& held) {
+        Outcome<Release> released;
+        held.async_release(released.callback());
+        EXPECT_EQ(released.get().value(), Release::released);
     }
 
     RedisServer a_;
@@ -80,6 +89,46 @@ TEST_F(AsyncMasters, stop_leaves_no_vote_behind) {
     EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
 }
 
+TEST_F(AsyncMasters, readers_share_a_lock_and_a_writer_has_it_alone) {
+    Lock<Watchdog<Fenced<Shared>>> lock{client_, "key"};
+    Lock<Watchdog<Fenced<Shared>>> theirs{other_client_, "key"};
+    const auto read_soon = [](auto& from) {
+        Outcome<Held> outcome;
+        from.async_acquire_shared({.wait = patience}, {}, outcome.callback());
+        return outcome.get();
+    };
+    Result<Held> one = read_soon(lock);
+    Result<Held> other = read_soon(theirs);
+    ASSERT_TRUE(one && other);
+    const auto before = one->fence();
+    Outcome<Held> refused;
+    theirs.async_acquire({.wait = Wait::none()}, {}, refused.callback());
+    EXPECT_EQ(code_of(refused.get()), Errc::timed_out);
+    Outcome<Held> writing;
+    theirs.async_acquire({.wait = patience}, {}, writing.callback());
+    give_back(*one);
+    EXPECT_TRUE(stays([&] { return !writing.is_there(); }, 50ms));
+    give_back(*other);
+    Result<Held> writer = writing.get();
+    ASSERT_TRUE(writer);
+    EXPECT_GT(writer->fence(), before);
+    give_back(*writer);
+    EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
+}
+
+// A thread's release uses other connections than an operation's acquisition, and two of three may be enough.
+TEST_F(AsyncMasters, release_by_a_thread_leaves_the_lock_with_no_master_that_it_has_not_reached) {
+    ClientOptions unhurried = options();
+    unhurried.command_timeout = 60s;
+    for (int i = 0; i < 60; ++i) {
+        Client client{unhurried};
+        Lock<Simple> lock{client, "key"};
+        Held held = take(lock);
+        EXPECT_TRUE(is_outcome(held.release(), Release::released));
+        EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
+    }
+}
+
 TEST_F(AsyncMasters, one_that_is_silent_holds_up_nobody) {
     c_.freeze();
     Lock<Simple> lock{client_, "key"};
@@ -90,6 +139,96 @@ TEST_F(AsyncMasters, one_that_is_silent_holds_up_nobody) {
     EXPECT_EQ(released.get().value(), Release::released);
     c_.thaw();
     EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
+}
+
+// ---- A Cluster
+
+class AsyncCluster : public testing::Test {
+protected:
+    static constexpr auto lease = 6s;
+
+    RawRedis look_at(std::size_t i) { return RawRedis{group_.server(i).tcp_uri()}; }
+
+    [[nodiscard]] bool queues(const std::string& name) {
+        RawRedis redis = look_at(0);
+        return eventually([&] { return waiters(redis, name) == 1; });
+    }
+
+    ClusterGroup group_;
+    Client client_{options_for(group_.uri(0), 10s)};
+    Client other_{options_for(group_.uri(4), 10s)};
+    const std::string name_ = name_on(0);
+};
+
+TEST_F(AsyncCluster, writer_that_waits_for_readers_goes_along_with_its_slot) {
+    Lock<Watchdog<Fenced<Shared>>> lock{client_, name_, {.lease = lease}};
+    Lock<Watchdog<Fenced<Shared>>> theirs{other_, name_, {.lease = lease}};
+    Outcome<Held> outcome;
+    lock.async_acquire_shared({}, {}, outcome.callback());
+    Result<Held> reading = outcome.get();
+    ASSERT_TRUE(reading);
+    const auto before = reading->fence();
+    Outcome<Held> writing;
+    theirs.async_acquire({.wait = patience}, {}, writing.callback());
+    ASSERT_TRUE(queues(name_));
+    move_slot_of(group_, name_, 0, 1);
+    EXPECT_TRUE(is_renewed(*reading));
+    EXPECT_FALSE(writing.is_there());
+    Outcome<Release> released;
+    reading->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+    Result<Held> writer = writing.get();
+    ASSERT_TRUE(writer);
+    EXPECT_GT(writer->fence(), before);
+    EXPECT_TRUE(look_at(1).exists(name_));
+    let_go(*writer);
+}
+
+TEST_F(AsyncCluster, permits_are_had_where_their_slot_is_now) {
+    Semaphore<> gpus{client_, name_, 3, {.lease = lease}};
+    Semaphore<> theirs{other_, name_, 3, {.lease = lease}};
+    Outcome<Held> two;
+    gpus.async_take({.permits = 2}, {}, two.callback());
+    Result<Held> held = two.get();
+    ASSERT_TRUE(held);
+    Outcome<Held> three;
+    theirs.async_take({.permits = 3, .wait = patience}, {}, three.callback());
+    ASSERT_TRUE(queues(name_));
+    move_slot_of(group_, name_, 0, 1);
+    EXPECT_TRUE(is_renewed(*held));
+    Outcome<void> extended;
+    held->async_extend(lease, extended.callback());
+    EXPECT_TRUE(extended.get());
+    let_go(*held);
+    Result<Held> all = three.get();
+    ASSERT_TRUE(all);
+    EXPECT_EQ(theirs.inspect().value().taken, 3U);
+    let_go(*all);
+}
+
+TEST_F(AsyncCluster, set_of_two_slots_is_waited_for_while_one_of_them_moves) {
+    const std::string here = name_on(0, "a");
+    const std::string there = name_on(2, "b");
+    using Set = LockSet<Watchdog<Fenced<Simple>>>;
+    Set set{client_, {here, there}, {.lease = lease}};
+    Set theirs{other_, {there, here}, {.lease = lease}};
+    Outcome<HeldSet> first;
+    set.async_acquire({}, {}, first.callback());
+    Result<HeldSet> held = first.get();
+    ASSERT_TRUE(held);
+    const auto before = held->fence(here);
+    Outcome<HeldSet> next;
+    theirs.async_acquire({.wait = patience}, {}, next.callback());
+    ASSERT_TRUE(queues(here));
+    move_slot_of(group_, here, 0, 1);
+    EXPECT_FALSE(next.is_there());
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+    Result<HeldSet> second = next.get();
+    ASSERT_TRUE(second);
+    EXPECT_GT(second->fence(here), before);
+    EXPECT_TRUE(is_outcome(second->release(), Release::released));
 }
 
 }  // namespace

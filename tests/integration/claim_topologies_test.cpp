@@ -47,14 +47,6 @@ protected:
         return eventually([&] { return waiters(redis, name) == 1; });
     }
 
-    /// From master 0 to master 1, with all its keys.
-    void move_slot_of(const std::string& name) {
-        const unsigned slot = detail::slot_of(name);
-        group_.begin_to_move(slot, 0, 1);
-        group_.move_keys(slot, 0, 1);
-        group_.finish_move(slot, 0, 1);
-    }
-
     ClusterGroup group_;
     Client client_{options_for(group_.uri(0), 10s)};
     Client other_{options_for(group_.uri(4), 10s)};
@@ -68,7 +60,7 @@ TEST_F(ClaimsInACluster, readers_and_a_writer_behind_them_go_along_with_their_sl
     Held two = others.acquire_shared().value();
     auto writer = start_writing(others);
     ASSERT_TRUE(queues(0, name_));
-    move_slot_of(name_);
+    move_slot_of(group_, name_, 0, 1);
     EXPECT_TRUE(is_renewed(one) && is_renewed(two));
     EXPECT_TRUE(succeeds(one.extend(lease)));
     EXPECT_EQ(lock.inspect().value().holders.size(), 2U);
@@ -89,7 +81,7 @@ TEST_F(ClaimsInACluster, a_writer_lets_readers_in_where_its_slot_is_now) {
     Held writing = lock.acquire().value();
     auto reader = start_reading(others);
     ASSERT_TRUE(queues(0, name_));
-    move_slot_of(name_);
+    move_slot_of(group_, name_, 0, 1);
     ASSERT_TRUE(succeeds(writing.downgrade()));
     ASSERT_TRUE(finishes(reader));
     auto reading = reader.get();
@@ -108,7 +100,7 @@ TEST_F(ClaimsInACluster, permits_and_their_number_go_along_with_their_slot) {
     Held two = gpus.take({.permits = 2}).value();
     auto waiter = start_taking(others, 2);
     ASSERT_TRUE(queues(0, name_));
-    move_slot_of(name_);
+    move_slot_of(group_, name_, 0, 1);
     EXPECT_TRUE(is_renewed(two));
     const SemaphoreInfo info = others.inspect().value();
     EXPECT_EQ(info.permits, 3U);
@@ -156,7 +148,7 @@ TEST_F(ClaimsInACluster, a_set_of_two_slots_is_held_while_one_of_them_moves) {
     HeldSet held = set.acquire().value();
     auto next = in_background([&] { return others.acquire({.wait = patience}); });
     ASSERT_TRUE(queues(0, here));
-    move_slot_of(here);
+    move_slot_of(group_, here, 0, 1);
     EXPECT_TRUE(eventually([&] { return held.remaining() < lease - 1s; }));
     EXPECT_TRUE(eventually([&] { return held.remaining() > lease - 1s; })) << "both are renewed";
     EXPECT_TRUE(succeeds(held.extend(lease)));

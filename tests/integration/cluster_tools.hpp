@@ -16,4 +16,13 @@ inline std::string name_on(std::size_t master, const std::string& stem = "job") 
     }
 }
 
+/// Moves the slot of a name from one master to another, with all its keys.
+inline void move_slot_of(ClusterGroup& group, const std::string& name, std::size_t from,
+                         std::size_t to) {
+    const unsigned slot = detail::slot_of(name);
+    group.begin_to_move(slot, from, to);
+    group.move_keys(slot, from, to);
+    group.finish_move(slot, from, to);
+}
+
 }  // namespace redlatch::test

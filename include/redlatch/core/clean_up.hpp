@@ -53,8 +53,10 @@ struct ReleaseEnd {
     bool acquire_unanswered = false;
 };
 
+/// One that was not told, as it was being connected to, hears of it by a connection of its own.
 constexpr CleanUp after_release(const ReleaseEnd& end) noexcept {
-    return {.once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};
+    return {.at_once = !end.all_told,
+            .once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};
 }
 
 /// One of several masters has not answered a release at all.

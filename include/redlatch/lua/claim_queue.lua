@@ -51,9 +51,9 @@ end
 -- Lets in the first waiter, and those behind it, until one does not fit in. A waiter that does not
 -- live any more leaves the queue. One that lives, and whose client is not subscribed just now, is
 -- passed over for five seconds; one that wants more than there is of all, for as long as that
--- lasts. `caller` is let in without a message, and for the lease that it asks for now: its place may
--- be that of one before it. `dead` is not let in: a late command may have put a token there that is
--- released.
+-- lasts. `caller` is let in without a message, and for the lease that it asks for now: its place
+-- may be that of one before it. `dead` is not let in: a late command may have put a token there
+-- that is released.
 --
 -- Returns the caller's lease and fencing token, nil if it was not let in; whether somebody stands
 -- in front who does not fit in; and whether there are more to be seen, and another run sees them.

@@ -268,6 +268,7 @@ public:
             here.order.clear();
             here.order_is_known = false;
             here.queue_may_be_older = true;
+            here.kept_until = Moment{-1h};  // the one before may go on beside it
             // Numbers rise with the clock then; not if that is behind.
             if (!keeps_keys && (jump < 0ns || clocks_go_back_)) here.fence = 0;
         }
