@@ -507,11 +507,12 @@ TEST_F(ReleaseOfSeveralMasters, that_have_all_heard_of_it_leaves_nothing) {
                  Release::released);
 }
 
-TEST_F(ReleaseOfSeveralMasters, is_sent_once_more_where_one_has_not_heard_of_it) {
+TEST_F(ReleaseOfSeveralMasters, is_sent_at_once_and_once_more_where_one_has_not_heard_of_it) {
     begin(last_at(0b10101));
-    expect_freed_and_cleaned_up(
-        machine.release_answered({.value = 1, .masters = {.told = 0b00101}}, start),
-        Release::released);
+    as<Machine::FreeHold>(
+        machine.release_answered({.value = 1, .masters = {.told = 0b00101}}, start));
+    expect_clean_up(machine.next(), Which::held, {.at_once = true, .once_more = true});
+    expect_done(machine.next(), Release::released);
 }
 
 TEST_F(ReleaseOfSeveralMasters, counts_those_that_heard_of_any_try) {

@@ -149,6 +149,31 @@ TEST(Result, assigned_to_itself_stays) {
     EXPECT_EQ(bad.error().message, "words");
 }
 
+struct Node {
+    int number = 0;
+    std::unique_ptr<Result<Node>> next{};
+};
+
+TEST(Result, takes_over_a_part_of_what_it_has) {
+    Result<Node> list = Node{1, std::make_unique<Result<Node>>(Node{2, nullptr})};
+    list = std::move(*list->next);
+    EXPECT_EQ(list->number, 2);
+}
+
+struct ThrowsWhenMoved {
+    ThrowsWhenMoved() = default;
+    ThrowsWhenMoved(ThrowsWhenMoved&& /*other*/) {}  // NOLINT: not noexcept
+    ThrowsWhenMoved& operator=(ThrowsWhenMoved&&) = delete;
+};
+
+TEST(Result, of_what_may_throw_when_it_moves_is_not_assigned_to) {
+    const Result<ThrowsWhenMoved> one{ThrowsWhenMoved{}};
+    EXPECT_TRUE(one.has_value());
+    EXPECT_TRUE(std::is_move_constructible_v<Result<ThrowsWhenMoved>>);
+    EXPECT_FALSE(std::is_nothrow_move_constructible_v<Result<ThrowsWhenMoved>>);
+    EXPECT_FALSE(std::is_move_assignable_v<Result<ThrowsWhenMoved>>);
+}
+
 TEST(Result, can_do_what_its_value_can) {
     using Moves = Result<std::unique_ptr<int>>;
     EXPECT_TRUE(std::is_copy_constructible_v<Result<std::string>>);

@@ -87,6 +87,7 @@ constexpr std::array controls{
     Control{"earlier_acknowledged", Mutant::earlier_acknowledged},
     Control{"writer_beside_readers", Mutant::writer_beside_readers},
     Control{"one_too_many", Mutant::one_too_many},
+    Control{"one_at_a_time", Mutant::one_at_a_time},
     Control{"overtaken", Mutant::overtaken},
     Control{"claim_counted_on", Mutant::claim_counted_on},
     Control{"released_to_nobody", Mutant::released_to_nobody},

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -101,9 +102,9 @@ public:
         }
         token.first_end = token.end = hold->valid_until();
         token.moved_to = false;
-        if (handed && timeline_->now() < here.kept_until)
-            fail("handed on before its min_hold was over");
-        here.kept_until = token.kept_until = moment_of_min_hold(*hold);
+        Moment& kept_until = here.kept_until[static_cast<std::size_t>(process_of(name))];
+        if (handed && timeline_->now() < kept_until) fail("handed on before its min_hold was over");
+        kept_until = token.kept_until = moment_of_min_hold(*hold);
         if (plan_->is_calm()) check_row(here, process_of(name), handed, handoffs);
         here.holds.push_back(hold);
         here.idle_since = timeline_->now();
@@ -126,7 +127,8 @@ public:
         token.undelivered = false;
         token.delivered_late = host_of(hold).clock() + 20 * plan_->latency > hold.valid_until();
         token.kept_until = moment_of_min_hold(hold);
-        locks_[static_cast<std::size_t>(lock)].kept_until = token.kept_until;
+        Lock& here = locks_[static_cast<std::size_t>(lock)];
+        here.kept_until[static_cast<std::size_t>(process_of(name))] = token.kept_until;
     }
     /// Its caller does not get it, or does not want it any more.
     void gives_back(const detail::Hold& hold) { token_of(hold.token().bytes).undelivered = false; }
@@ -268,7 +270,6 @@ public:
             here.order.clear();
             here.order_is_known = false;
             here.queue_may_be_older = true;
-            here.kept_until = Moment{-1h};  // the one before may go on beside it
             // Numbers rise with the clock then; not if that is behind.
             if (!keeps_keys && (jump < 0ns || clocks_go_back_)) here.fence = 0;
         }
@@ -364,7 +365,8 @@ public:
         if (moved) token_of(command.token()).moved_away = true;
         if (plan_->has_claims()) pass_over(here);
         // Those behind one that leaves may be let in.
-        if (command.verb == Verb::acquire && !refused && has_no_place(value)) {
+        const bool asked = command.verb == Verb::acquire && !refused;
+        if (plan_->has_claims() && asked && has_no_place(value)) {
             leave_order(here, command.token());
         }
         for (const Server::Owner& owner : owners) {
@@ -491,7 +493,8 @@ private:
         std::uint64_t fence = 0;                                 ///< the greatest
         bool fence_may_be_older = false;                         ///< that the server has
         std::vector<std::pair<Moment, std::uint64_t>> fences{};  ///< of several masters: since when
-        Moment kept_until{-1h};       ///< by the `min_hold` of who had it last
+        std::array<Moment, most_processes>
+            kept_until{};             ///< by the `min_hold` of who had it last there
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
@@ -733,6 +736,19 @@ private:
         }
     }
 
+    /// One that did not count as alive may have been removed, and stands behind those who have come since.
+    static void stand_as(Lock& here, std::vector<Queued>::iterator known,
+                         const std::vector<std::string>& queue) {
+        const Queued one = *known;
+        here.order.erase(known);
+        const auto own = std::ranges::find(queue, one.token);
+        const auto behind = std::ranges::find_if(here.order, [&](const Queued& other) {
+            return own != queue.end() &&
+                   std::find(std::next(own), queue.end(), other.token) != queue.end();
+        });
+        here.order.insert(behind, one);
+    }
+
     static bool has_no_place(const ModelRedis::Value& value) {
         return value.elements.size() < 3 || value.elements[2].integer < 0;
     }
@@ -749,16 +765,9 @@ private:
         } else if (known == here.order.end()) {
             here.order.push_back({std::string{command.token()}, present_until, timeline_->now()});
         } else {
-            const auto is_present = [now = timeline_->now()](const Queued& one) {
-                return one.present_until > now;
-            };
-            const auto in_front = std::count_if(here.order.begin(), known, is_present);
             const bool left = known->present_until <= timeline_->now();
             known->present_until = std::max(known->present_until, present_until);
-            // Somebody was served, or came, when it did not count as alive: it stands behind those.
-            if (left && value.elements[2].integer > in_front) {
-                std::rotate(known, known + 1, here.order.end());
-            }
+            if (left) stand_as(here, known, server(command.master).queue(command.lock));
         }
         if (queues && token_of(command.token()).is_over()) tidy_ = false;
     }
@@ -935,6 +944,7 @@ private:
             return;
         }
         for (const auto& hold : here.holds) {
+            if (plan_->has_claims() && valid(*hold)) continue;  // there is room beside it
             here.idle_since = std::max(here.idle_since, std::min(now, moment_of_end(*hold)));
             // Who took it by a slow command relies on it for less than the server's lease.
             for (const AtMaster& at : here.at) {

@@ -151,6 +151,11 @@ private:
                     patch(verb, "used + its_weight <= most", "used + its_weight <= 1 + most");
                 }
                 break;
+            case Mutant::one_at_a_time:
+                for (const Verb verb : {Verb::acquire, Verb::release}) {
+                    patch(verb, "used + its_weight <= most(its_limit)", "used == 0");
+                }
+                break;
             case Mutant::overtaken:
                 patch(Verb::acquire, "if waiting == 0 and fits(weight, limit)",
                       "if fits(weight, limit)");

@@ -46,6 +46,7 @@ enum class Mutant {
     // In the scripts of locks with claims
     writer_beside_readers,  ///< a writer fits in beside readers
     one_too_many,           ///< there is one permit more than there are
+    one_at_a_time,          ///< nobody fits in beside anybody
     overtaken,              ///< who fits in is let in, whoever waits
     claim_counted_on,       ///< a release leaves the sum as it is
     place_keeps_lease,      ///< who is let in has the lease of the one that had its place before

@@ -112,6 +112,17 @@ public:
         const auto at = std::ranges::find(owners, token, &Owner::token);
         return at == owners.end() ? Owner{} : *at;
     }
+    /// Who waits for a lock, the first in front.
+    std::vector<std::string> queue(int lock) {
+        follow();
+        const std::array<std::string_view, 4> range{"ZRANGE", Names::get().of(lock)->queue, "0",
+                                                    "-1"};
+        const auto value = redis_->command(std::span<const std::string_view>{range});
+        std::vector<std::string> tokens;
+        for (const auto& element : value.elements) tokens.push_back(element.text);
+        return tokens;
+    }
+
     /// The last fencing token; 0 without one.
     std::uint64_t fence(int lock) {
         follow();
