@@ -100,7 +100,10 @@ TEST_F(ClaimingProcess, that_was_killed_while_it_waited_to_write_holds_no_reader
     Config others{other, "job", {.lease = 10min}};
     Held reading = lock.acquire_shared().value();
     victim.write_line("take");
-    ASSERT_TRUE(are_queued("redlatch:queue:{job}", 1)) << "it can be told";
+    ASSERT_TRUE(queue_grows_to(redis_, 1));
+    ASSERT_TRUE(eventually([&] {
+        return redis_.command({"PUBSUB", "CHANNELS"}).elements.size() == 1;
+    })) << "it can be told";
     auto reader = in_background([&] { return others.acquire_shared({.wait = patience}); });
     ASSERT_TRUE(queue_grows_to(redis_, 2)) << "it came behind the one that lives";
     victim.kill();
