@@ -53,7 +53,7 @@ struct ReleaseEnd {
     bool acquire_unanswered = false;
 };
 
-/// One that was not told, as it was being connected to, hears of it by a connection of its own.
+/// A master that was not told, as its connection was still being made, is told at once on the renewal's.
 constexpr CleanUp after_release(const ReleaseEnd& end) noexcept {
     return {.at_once = !end.all_told,
             .once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};
