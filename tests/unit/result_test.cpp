@@ -140,13 +140,9 @@ TEST(Result, goes_from_one_side_to_the_other) {
 
 TEST(Result, assigned_to_itself_stays) {
     Result<std::string> good = std::string{"a"};
-    Result<std::string> bad = Unexpected{lost()};
     const Result<std::string>& same = good;
     good = same;
     EXPECT_EQ(*good, "a");
-    Result<std::string>& it = bad;
-    bad = std::move(it);
-    EXPECT_EQ(bad.error().message, "words");
 }
 
 struct Node {
