@@ -276,7 +276,7 @@ private:
         meter.learn_origins(std::chrono::milliseconds{100});
         crowd.stop();
         const std::vector<Passage> passages = crowd.end();
-        if (overlap(passages)) return {.figures = {}, .error = "sections overlapped"};
+        if (most_at_once(passages) > 1) return {.figures = {}, .error = "sections overlapped"};
         window.sections = count(passages, stop);
         WaitTimes waits;
         for (const Passage& passage : passages) waits.add(passage.entered - passage.asked);
@@ -344,21 +344,6 @@ std::vector<Row> all_rows(const Shape& shape, const Section& section, const std:
     return rows;
 }
 
-/// Those that this machine has; says what the others lack.
-std::vector<OtherClient> present_clients(const test::RedisServer& server) {
-    std::vector<OtherClient> present;
-    for (OtherClient& client : other_clients()) {
-        try {
-            const auto process =
-                test::start(client.program, {std::to_string(server.port()), key, "0", "0", "1000"});
-            present.push_back(std::move(client));
-        } catch (const test::Absent& absent) {
-            std::printf("%s: skipped, %s\n", client.name.c_str(), absent.what());
-        }
-    }
-    return present;
-}
-
 int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
     check_command_meter(server);
@@ -366,7 +351,8 @@ int run(const Arguments& arguments) {
     if (arguments.round_trip.count() > 0) network.emplace(server.tcp_uri(), arguments.round_trip);
     const std::string uri = network ? network->uri(0) : server.tcp_uri();
     // Programs of their own take a port.
-    const auto clients = network ? std::vector<OtherClient>{} : present_clients(server);
+    const auto clients =
+        network ? std::vector<OtherClient>{} : present_clients(other_locks(), server);
     Report report{"contention_benchmark", columns, arguments.json};
     for (const Shape& shape : shapes) {
         for (const Section& section : sections) {

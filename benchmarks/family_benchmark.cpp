@@ -5,11 +5,13 @@
 #include "harness/command_meter.hpp"
 #include "harness/crowd.hpp"
 #include "harness/leftovers.hpp"
+#include "harness/other_client_crowd.hpp"
 #include "harness/report.hpp"
 #include "harness/shared_memory.hpp"
 #include "harness/start_line.hpp"
 #include "harness/statistics.hpp"
 #include "harness/wait_times.hpp"
+#include "strategies/other_clients.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include <redlatch/redlatch.hpp>
@@ -23,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
@@ -111,7 +114,8 @@ struct Row {
     std::string name;
     Shape shape;
     std::chrono::milliseconds section;
-    std::function<std::unique_ptr<Party>(const std::string& uri)> party;
+    std::function<std::unique_ptr<Party>(const std::string& uri)> party{};
+    std::optional<test::ForeignProgram> program{};  ///< in place of a party: of one permit each
     int timed = most_threads;            ///< the waits of the first so many threads are measured
     std::chrono::milliseconds pause{0};  ///< of those between two turns
 };
@@ -306,11 +310,9 @@ Window watch(const Crowd& crowd, const Shape& shape, Field& field, CommandMeter&
     return window;
 }
 
-Figures figures(const Window& window, const CommandMeter& meter, const Field& field) {
+Figures figures(const Window& window, const CommandMeter& meter, const WaitTimes& waits) {
     double done = 0;
     for (const std::uint64_t sections : window.sections) done += static_cast<double>(sections);
-    WaitTimes waits;
-    for (const Score& score : field.scores) waits.add(score.waits);
     const auto starved = std::count(window.sections.begin(), window.sections.end(), 0U);
     const Commands commands = meter.commands();
     return {done / window.time.count(),
@@ -340,8 +342,40 @@ Sample measure(const Row& row, test::RedisServer& server, Seconds time) {
     Sample sample{.figures = {}, .error = crowd.end(patience)};
     const std::string of_keys = leftovers(redis, "family:shared");
     if (sample.error.empty()) sample.error = of_keys;
-    if (sample.error.empty()) sample.figures = figures(window, meter, *field);
+    WaitTimes waits;
+    for (const Score& score : field->scores) waits.add(score.waits);
+    if (sample.error.empty()) sample.figures = figures(window, meter, waits);
     return sample;
+}
+
+/// Tasks of other programs, each of which takes one permit.
+Sample measure_foreign(const Row& row, test::RedisServer& server, Seconds time) {
+    CommandMeter meter{server};
+    OtherClientCrowd crowd{
+        *row.program,
+        row.shape.processes,
+        row.shape.threads,
+        {std::to_string(server.port()), "family:permits", std::to_string(row.shape.threads),
+         std::to_string(row.section.count()), "30000", std::to_string(permits)}};
+    meter.start();
+    const Seconds cpu = crowd.cpu();
+    const auto start = SteadyClock::now();
+    crowd.go();
+    std::this_thread::sleep_for(time);
+    const auto stop = SteadyClock::now();
+    Window window{.time = stop - start, .client_cpu = crowd.cpu() - cpu, .sections = {}};
+    meter.stop();
+    meter.learn_origins(100ms);
+    crowd.stop();
+    const std::vector<Passage> passages = crowd.end();
+    if (most_at_once(passages) > permits) return {.figures = {}, .error = "more than the permits"};
+    window.sections.resize(static_cast<std::size_t>(row.shape.all()));
+    WaitTimes waits;
+    for (const Passage& passage : passages) {
+        if (passage.left <= stop) ++window.sections.at(passage.contender);
+        waits.add(passage.entered - passage.asked);
+    }
+    return {.figures = figures(window, meter, waits), .error = {}};
 }
 
 template <class Mutex, bool reads_share>
@@ -360,7 +394,7 @@ std::string in(const Shape& shape, std::chrono::milliseconds section) {
     return std::string{shape.name} + (section > 0ms ? "/1ms/" : "/empty/");
 }
 
-std::vector<Row> all_rows() {
+std::vector<Row> all_rows(const std::vector<OtherClient>& semaphores) {
     std::vector<Row> rows;
     const auto beside_a_mutex = [&](const std::string& name, const Shape& shape,
                                     std::chrono::milliseconds section, int cycle) {
@@ -383,6 +417,10 @@ std::vector<Row> all_rows() {
     const std::string of_four = "permits/" + in(three_processes, 1ms);
     rows.push_back({of_four + "redlatch", three_processes, 1ms, make<OnePermit>});
     rows.push_back({of_four + "four_mutexes", three_processes, 1ms, make<OneOfFour>});
+    for (const auto& [name, program] : semaphores) {
+        rows.push_back(
+            {.name = of_four + name, .shape = three_processes, .section = 1ms, .program = program});
+    }
     const std::string two_names = "two_names/" + in(three_processes, 0ms);
     rows.push_back({two_names + "redlatch", three_processes, 0ms, make<Set>});
     rows.push_back({two_names + "scoped_lock", three_processes, 0ms, make<ScopedLock>});
@@ -393,12 +431,13 @@ int run(const Arguments& arguments) {
     test::RedisServer server{{.tcp = true}};
     check_command_meter(server);
     Report report{"family_benchmark", columns, arguments.json};
-    for (const Row& row : all_rows()) {
+    for (const Row& row : all_rows(present_clients(other_semaphores(), server))) {
         if (!arguments.wants(row.name)) continue;
         std::vector<std::vector<double>> rounds(columns.size());
         std::string error;
         for (int round = 0; round < arguments.rounds && error.empty(); ++round) {
-            const Sample sample = measure(row, server, arguments.seconds);
+            const Sample sample = row.program ? measure_foreign(row, server, arguments.seconds)
+                                              : measure(row, server, arguments.seconds);
             error = sample.error;
             for (std::size_t c = 0; c < sample.figures.size(); ++c) {
                 rounds[c].push_back(sample.figures[c]);

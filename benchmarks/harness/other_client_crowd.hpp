@@ -12,6 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace redlatch::bench {
@@ -24,14 +25,19 @@ struct Passage {
     SteadyClock::time_point left;
 };
 
-/// Whether somebody entered before somebody else had left.
-inline bool overlap(std::vector<Passage> passages) {
-    std::sort(passages.begin(), passages.end(),
-              [](const Passage& a, const Passage& b) { return a.entered < b.entered; });
-    return std::adjacent_find(passages.begin(), passages.end(),
-                              [](const Passage& first, const Passage& second) {
-                                  return second.entered < first.left;
-                              }) != passages.end();
+/// How many were inside at the same time, at most.
+inline std::ptrdiff_t most_at_once(const std::vector<Passage>& passages) {
+    using Change = std::pair<SteadyClock::time_point, std::ptrdiff_t>;
+    std::vector<Change> changes;
+    for (const Passage& passage : passages) {
+        changes.emplace_back(passage.entered, 1);
+        changes.emplace_back(passage.left, -1);
+    }
+    std::sort(changes.begin(), changes.end());  // of one moment, who leaves comes first
+    std::ptrdiff_t inside = 0;
+    std::ptrdiff_t most = 0;
+    for (const auto& [when, change] : changes) most = std::max(most, inside += change);
+    return most;
 }
 
 /// Processes whose threads, or what the language has instead, take turns. Each writes "warm" when

@@ -245,7 +245,8 @@ public:
 
     /// @{
     /// The same only if `owner` holds the lock: a whole owner token, as `inspect()` shows it. `absent`
-    /// where somebody else does, or nobody. Removes a holder, never a waiter. An empty owner, or a null
+    /// where somebody else does, or nobody. Removes a holder, never a waiter. Threads of one process that read share
+    /// one owner token, and lose the lock together. An empty owner, or a null
     /// pointer, is `invalid_argument` before any I/O.
     Result<Forced> force_unlock(std::string_view owner) noexcept {
         return impl_.force_unlock(owner);

@@ -357,7 +357,7 @@ private:
         }
         const bool yes =
             reply.elements.empty() ? reply.integer == 1 : reply.elements[0].integer == 1;
-        if (!yes) return;
+        if (!yes || extends_nothing(command, reply)) return;
         if (command.name == "extend" && arguments[3] == "1" && is_shared() &&
             after.claims.at(arguments[0]).weight != 1) {
             fail("a reader that is a writer at the server");
@@ -367,6 +367,12 @@ private:
         if (keeps && ttl >= 0 && ttl < 86'400'000 + std::stoll(arguments[1])) {
             fail("a setting in use is forgotten too soon");
         }
+    }
+
+    /// A question where others wait.
+    static bool extends_nothing(const Command& command, const RawReply& reply) {
+        return command.name == "extend" && reply.elements.size() == 2 &&
+               reply.elements[1].integer > 0;
     }
 
     /// Whoever is first and fits in has been let in.
@@ -645,12 +651,14 @@ private:
         Acquiring& mine = *client.acquiring;
         const std::int64_t sent = clock_.now();
         const std::int64_t lease = mine.lease * one_of({1, 1, 4});
-        const auto reply = send(
-            {"extend", {mine.token, text_of(lease), "0", text_of(mode), chance(0.3) ? "1" : "0"}});
+        const Command command{
+            "extend", {mine.token, text_of(lease), "0", text_of(mode), chance(0.3) ? "1" : "0"}};
+        const auto reply = send(command);
         if (!reply || clock_.now() >= mine.valid_until) return;
         const bool yes =
             !reply->is_error() &&
             (reply->elements.empty() ? reply->integer == 1 : reply->elements[0].integer == 1);
+        if (yes && extends_nothing(command, *reply)) return;
         if (yes) {
             mine.valid_until = std::max(mine.valid_until, sent + lease * 990 - 2000);
         } else if (mine.deleted) {

@@ -30,6 +30,7 @@ constexpr bool no = false;
 TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
     constexpr auto nothing = ServerKeeps::nothing;
     constexpr auto lock = ServerKeeps::lock;
+    constexpr auto removed = ServerKeeps::removed;
     struct Row {
         ServerKeeps server;
         bool several;
@@ -53,6 +54,9 @@ TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
         {lock, no, acquire, now_and_later},
         {lock, no, extend, now_and_later},
         {lock, yes, both, now_and_later},
+        {removed, no, none, never},
+        {removed, no, acquire, later},
+        {removed, yes, both, now_and_later},
     };
     for (const Row& row : rows) {
         EXPECT_EQ(after_loss({.server = row.server,

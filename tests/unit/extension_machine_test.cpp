@@ -67,7 +67,7 @@ TEST_F(Extension, asks_nobody_for_a_hold_that_has_ended) {
 
 TEST_F(Extension, finds_out_that_the_hold_is_lost) {
     machine.begin(start, valid);
-    expect_lost(machine.answered(false), ServerKeeps::nothing, "somebody removed it");
+    expect_lost(machine.answered(false), ServerKeeps::removed, "somebody removed it");
 }
 
 TEST_F(Extension, that_was_answered_after_the_end_of_the_hold_is_released_at_the_server) {

@@ -46,8 +46,11 @@ struct Wish {
     std::chrono::milliseconds min_hold{0};
     detail::ClaimTerms claim{};
     std::string own_entry{};
+    bool joins = false;
 
-    detail::Acquisition acquisition() const { return {id, through, watched}; }
+    detail::Acquisition acquisition() const {
+        return {id, through, watched, claim.weight == detail::ClaimTerms::reader};
+    }
     detail::HoldTerms terms() const {
         detail::HoldTerms terms =
             terms_of({.key = key, .traits = traits, .lease = lease, .drift = drift});
@@ -55,6 +58,7 @@ struct Wish {
         terms.min_hold = min_hold;
         terms.claim = claim;
         terms.own_entry = own_entry;
+        terms.joins = joins;
         return terms;
     }
 };

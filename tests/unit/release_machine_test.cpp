@@ -165,6 +165,16 @@ TEST_F(EndOfAHold, that_has_passed_on_in_memory_sends_nothing) {
     expect_done(machine.next(), Release::released);
 }
 
+TEST_F(EndOfAHold, whose_claim_others_go_on_with_sends_nothing) {
+    const auto end_at = [this](TimePoint now) {
+        machine = {};
+        EXPECT_TRUE(as<Machine::StopRenewal>(machine.begin(ended(Kind::left), now)).whole_hold);
+        return machine.next();
+    };
+    expect_done(end_at(end_of_validity - 1ms), Release::released);
+    expect_done(end_at(end_of_validity), Release::expired);
+}
+
 TEST_F(EndOfAHold, is_sent_again_after_a_pause) {
     begin(last);
     for (const TimePoint at : {start + 5ms, start + 400ms}) {
@@ -584,7 +594,10 @@ TEST_F(AbandonedAcquisition, of_a_nest_ends_its_own_share_of_the_renewal) {
 }
 
 TEST_F(AbandonedAcquisition, that_has_passed_on_or_was_lost_leaves_nothing) {
-    EXPECT_TRUE(as<Machine::StopRenewal>(abandon(ended(Kind::handed))).whole_hold);
+    for (const Kind kind : {Kind::handed, Kind::left}) {
+        machine = {};
+        EXPECT_TRUE(as<Machine::StopRenewal>(abandon(ended(kind))).whole_hold);
+    }
     expect_end(machine.next(), Release::released);
     expect_end(abandon(ended(Kind::past)), Release::expired);
     EXPECT_FALSE(as<Machine::Done>(abandon(ended(Kind::nothing))).outcome);

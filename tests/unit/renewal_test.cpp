@@ -277,7 +277,7 @@ TEST_F(WatchedHold, that_is_not_ours_is_lost_and_not_renewed_any_more) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;
     answer(command(), 0);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::nothing));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::removed));
     EXPECT_EQ(machine_.next_due(), TimePoint::max());
     now_ += 10s;
     EXPECT_TRUE(nothing_to_send());
@@ -289,7 +289,7 @@ TEST_F(WatchedHold, whose_key_is_of_another_type_is_lost) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;
     refuse(command(), fault_of(Errc::wrong_type, false));
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::nothing));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::removed));
 }
 
 TEST_F(WatchedHold, that_the_server_confirms_after_its_validity_is_lost_and_the_server_has_it) {
@@ -381,7 +381,7 @@ TEST_F(WatchedHold, is_lost_by_an_answer_after_its_patience) {
     now_ = start_ + 850ms;
     EXPECT_TRUE(nothing_to_send());
     answer(sent, 0);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::nothing));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::removed));
 }
 
 TEST_F(WatchedHold, stays_certain_where_a_try_that_was_given_up_fails_later) {
@@ -964,7 +964,7 @@ TEST_F(RenewalOfAQuorum, is_lost_only_where_no_majority_can_have_it) {
         now_ += 1s;
         const auto sent = commands();
         for (std::size_t i = 0; i < no; ++i) answer(sent[i], 0);
-        EXPECT_EQ(told_lost(hold, ServerKeeps::nothing), no >= 3);
+        EXPECT_EQ(told_lost(hold, ServerKeeps::removed), no >= 3);
         for (std::size_t i = no; i < 5; ++i) cut_off(sent[i]);
         EXPECT_EQ(hold->state(now_), no >= 3 ? HoldState::held : HoldState::uncertain);
         machine_.dismiss(*hold);

@@ -278,6 +278,9 @@ private:
         return std::nullopt;
     }
 
+    /// Only threads join each other.
+    Next carry_out(const AskToJoin&) { return machine().not_joined(); }
+
     Next carry_out(const LetGo& let_go) {
         this->let_go();
         if (let_go.ask_again) {

@@ -33,7 +33,9 @@ private:
         complete_on_default(session_->completions(), session_->completion_threads());
         if (ending_.hold == nullptr) return finish();
         // The server hears nothing of that.
-        if (ending_.kind == LockTable::Ending::Kind::handed) return happened(started);
+        using Kind = LockTable::Ending::Kind;
+        const bool is_told_nothing = ending_.kind == Kind::handed || ending_.kind == Kind::left;
+        if (is_told_nothing) return happened(started);
         if (!session_->engine().start()) return not_started();
         happens(started);
     }

@@ -80,6 +80,11 @@ struct MakeHold {
     bool new_token;
     CleanUp clean_up;
 };
+/// Ask how many wait at the server for the lock whose claim other readers of this process have, by an extension of
+/// that claim. Then `not_joined`, `ask_failed`, or `handed` where we go on with it.
+struct AskToJoin {
+    TimePoint answer_by;
+};
 /// Send the plain `SET`; where a connection had died while it lay idle, the script instead.
 struct SendSet {
     TimePoint answer_by;
@@ -135,9 +140,9 @@ struct LetGo {
     bool ask_again;
 };
 
-using AcquisitionAction =
-    std::variant<MakeHold, SendSet, SendScript, StoreFence, AskForWaiters, TellFault, SleepUntil,
-                 ReturnVotes, PassPlaceOn, KeepHold, AcquisitionDone, AcquisitionFailed, LetGo>;
+using AcquisitionAction = std::variant<MakeHold, SendSet, SendScript, StoreFence, AskForWaiters,
+                                       TellFault, SleepUntil, ReturnVotes, PassPlaceOn, KeepHold,
+                                       AcquisitionDone, AcquisitionFailed, LetGo, AskToJoin>;
 
 /// One acquisition, from the lock table's answer to its end. The driver carries each action out and comes
 /// back with the event that it leads to.
@@ -203,6 +208,18 @@ public:
         if (is_of_use) return MakeHold{.new_token = false, .clean_up = {}};
         return make_hold();
     }
+
+    /// It is our turn, and other readers of this process have a claim that we may go on with if nobody waits.
+    AcquisitionAction may_join(TimePoint now) {
+        const auto answer_by = attempts_.time_to_ask(now);
+        return answer_by ? AskToJoin{*answer_by} : make_hold();
+    }
+
+    // ---- The server was to be asked whether anybody waits
+
+    /// It says so, or has the claim no more, or there is another reason to contend for one of our own.
+    AcquisitionAction not_joined() { return make_hold(); }
+    AcquisitionAction ask_failed(Fault fault, TimePoint now) { return met(std::move(fault), now); }
 
     // ---- A hold was to be made
 
@@ -318,10 +335,11 @@ private:
                         .prolonged = prolonged_};
     }
 
-    /// A dead token is given up before the pause, and a new one made ready.
+    /// Without a token, or with a dead one, that is given up before the pause, and a new one made ready.
     AcquisitionAction pause(const Pause& pause) {
         sleep_ = SleepUntil{.until = pause.until, .subscribe = std::exchange(may_be_told_, false)};
-        return token_.dead() ? give_token_up() : wait();
+        const bool wants_token = token_.dead() || token_.token().empty();
+        return wants_token ? give_token_up() : wait();
     }
     AcquisitionAction wait() { return *std::exchange(sleep_, std::nullopt); }
 

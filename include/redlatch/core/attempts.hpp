@@ -78,6 +78,13 @@ public:
     TimePoint deadline() const noexcept { return deadline_; }
     unsigned tries() const noexcept { return tries_; }
 
+    /// Until when a command may be waited for that is no try, and leaves time for one. Nothing where it is too late.
+    std::optional<TimePoint> time_to_ask(TimePoint now) const noexcept {
+        const TimePoint end = saturating_add(now, plan_.command_timeout);
+        if (end >= deadline_) return std::nullopt;
+        return std::min(end, plan_.answer_by);
+    }
+
     /// The acquisition may talk to the server from now on.
     AttemptAction begin(TimePoint now) { return send_try(now); }
 

@@ -2,6 +2,8 @@
 
 #include <redlatch/compilation.hpp>
 
+#include <cstdint>
+
 namespace redlatch::inline v0::detail {
 
 /// When to release, in the background, a token that nobody uses any more. Only a hold that is lost, or a
@@ -21,8 +23,12 @@ struct Unanswered {
     bool extend = false;   ///< one that makes it last longer
 };
 
-/// Whether the server may have the lock under the token of a hold that is lost.
-enum class ServerKeeps : bool { nothing, lock };
+/// What the server may have under the token of a hold that is lost.
+enum class ServerKeeps : std::uint8_t {
+    nothing,  ///< the lease is over there, too
+    lock,
+    removed,  ///< nothing, as it says, though the lease was not over: somebody has removed the lock
+};
 
 /// How a hold was lost.
 struct Loss {

@@ -62,7 +62,7 @@ public:
 
     Action answered(bool still_ours) {
         if (still_ours) return Confirm{sent_, wanted_};
-        return lost("somebody removed it", ServerKeeps::nothing);
+        return lost("somebody removed it", ServerKeeps::removed);
     }
 
     /// `in_time`: the hold had not ended when the answer came.

@@ -22,6 +22,8 @@
 
 namespace redlatch::inline v0::detail {
 
+class ReaderClaim;
+
 /// One owner's name for one acquisition, as the server stores it.
 struct Token {
     std::string bytes;
@@ -72,6 +74,7 @@ struct HoldTerms {
     std::chrono::milliseconds min_hold{0};
     ClaimTerms claim{};
     std::string own_entry{};  ///< of the lock table, for a hold that others do not exclude
+    bool joins = false;       ///< readers of this process with such terms may share one claim
 
     /// Under which name the lock table has it.
     const std::string& entry() const noexcept { return own_entry.empty() ? keys->lock : own_entry; }
@@ -217,6 +220,9 @@ public:
 
     // Guarded by the lock table's mutex.
     std::vector<Acquisition> nest;
+
+    // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
+    std::shared_ptr<ReaderClaim> claim;
 
     // Written by the acquiring thread before the hold is shared.
     OpenTries open_tries{};

@@ -7,6 +7,7 @@
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/random.hpp>
+#include <redlatch/core/reader_claim.hpp>
 #include <redlatch/error.hpp>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -285,6 +287,77 @@ public:
         turn.name_->second.told_of_tries = true;
     }
 
+    /// What a reader does, whose turn it is, about a claim that other readers of this process have.
+    struct Joining {
+        std::shared_ptr<Hold> hold{};  ///< it goes on with that: the turn is over
+        std::shared_ptr<Hold>
+            first{};  ///< the hold of the one that is, or was, alone with the claim
+        std::shared_ptr<ReaderClaim> to_ask{};  ///< first it asks the server whether anybody waits
+        bool is_over = false;  ///< nobody goes on with what the question has prolonged
+    };
+
+    /// Within some moments after the server has said that nobody waits, readers join without a command. Nothing:
+    /// it contends for a claim of its own.
+    Joining join(Turn turn, const AcquireRequest& request, TimePoint now) {
+        auto claim = claim_for(request, now);
+        if (claim == nullptr) return {};
+        if (!claim->has_news(now)) {
+            auto first = claim->only_reader();
+            return {.first = std::move(first), .to_ask = std::move(claim)};
+        }
+        if (claim->others_wait()) return {};
+        return join(turn, request, claim, now);
+    }
+
+    /// The server has been asked, by a command that was sent then: it has extended the claim, or others wait.
+    Joining join_asked(Turn turn, const AcquireRequest& request,
+                       const std::shared_ptr<ReaderClaim>& claim, bool others_wait, TimePoint sent,
+                       TimePoint now) {
+        if (claim->is_over()) return {.is_over = true};
+        claim->answered(sent, others_wait);
+        if (others_wait || claim != claim_for(request, now)) return {};
+        return join(turn, request, claim, now);
+    }
+
+    /// The question got no answer. False where nobody goes on with the claim, which it may have prolonged.
+    static bool not_answered(ReaderClaim& claim) noexcept {
+        claim.may_be_prolonged();
+        return !claim.is_over();
+    }
+
+    /// The server has the claim no more: who went on with it has lost it.
+    static std::vector<std::shared_ptr<Hold>> close_claim(ReaderClaim& claim) {
+        claim.close();
+        return claim.readers();
+    }
+    static std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
+        if (hold.claim == nullptr) return {};
+        return close_claim(*hold.claim);
+    }
+
+    /// The hold has ended, by whatever. To be called before anything is done about its token.
+    void leave_claim(Hold& hold) noexcept {
+        if (hold.claim == nullptr || hold.claim->is_over()) return;
+        hold.claim->leave(hold);
+        if (!hold.claim->is_over()) return;
+        const auto claims = claims_.find(hold.key());
+        std::erase(claims->second, hold.claim);
+        if (claims->second.empty()) claims_.erase(claims);
+    }
+
+    /// Whether the token of a hold that has ended is still used.
+    static bool is_used_by_others(const Hold& hold) noexcept {
+        return hold.claim != nullptr && !hold.claim->is_over();
+    }
+
+    /// The token of a hold that has ended may have more at the server than it should. False where others use it: then
+    /// the last one of those sees to that.
+    static bool may_clean_up(const Hold& hold) noexcept {
+        if (!is_used_by_others(hold)) return true;
+        hold.claim->may_be_prolonged();
+        return false;
+    }
+
     /// Ends the turn without a hold; the next one has it.
     void end_turn(Turn turn) { hand_turn_on(*turn.name_, false); }
 
@@ -306,6 +379,7 @@ public:
         here.handoffs.begin(others_wait, hold->refreshed_at());
         here.fault = nullptr;
         const bool kept = !closed_;
+        if (kept && hold->terms().joins && hold->in(Phase::held)) open_claim(hold, others_wait);
         if (kept) keep(here, std::move(hold));
         hand_turn_on(*turn.name_, false);
         return kept;
@@ -361,6 +435,7 @@ public:
             nested,   ///< others of the hold go on
             last,     ///< the hold has to be released at the server
             handed,   ///< the hold has passed on to the next owner here (`hand_off`)
+            left,     ///< other readers here go on with its claim
             past,     ///< the hold was lost before
         };
         Kind kind = Kind::nothing;
@@ -480,7 +555,7 @@ public:
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
         Named* const name = find(grant);
-        if (name == nullptr) return grant.is_notice();
+        if (name == nullptr) return grant.is_notice() || is_claimed(grant);
         Entry& here = name->second;
         if (here.queue_place && here.queue_place->token.bytes == grant.token) {
             if (grant.is_notice()) {
@@ -492,8 +567,9 @@ public:
             return true;
         }
         // The answer to its own question was faster than the message.
-        return grant.is_notice() ||
-               (here.current != nullptr && here.current->token().bytes == grant.token);
+        const bool is_current =
+            here.current != nullptr && here.current->token().bytes == grant.token;
+        return grant.is_notice() || is_current || is_claimed(grant);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
@@ -569,6 +645,59 @@ private:
         }
         const auto claimant = claimants_.find(grant.token);
         return claimant == claimants_.end() ? nullptr : claimant->second;
+    }
+
+    /// Whether readers go on with the claim of one that has left.
+    bool is_claimed(const Grant& grant) const {
+        const auto claims = claims_.find(grant.key);
+        if (claims == claims_.end()) return false;
+        return std::any_of(
+            claims->second.begin(), claims->second.end(),
+            [&grant](const auto& claim) { return claim->token().bytes == grant.token; });
+    }
+
+    /// The claim that the reader may go on with if nobody waits at the server; null where it contends for one of
+    /// its own. The last one that the server gave is the one that has passed nobody.
+    std::shared_ptr<ReaderClaim> claim_for(const AcquireRequest& request, TimePoint now) const {
+        const std::string& key = request.terms.keys->lock;
+        if (closed_ || !request.terms.joins) return nullptr;
+        const auto claims = claims_.find(key);
+        if (claims == claims_.end()) return nullptr;
+        if (!claims->second.back()->serves(request.terms, now)) return nullptr;
+        return has_writer(key) ? nullptr : claims->second.back();
+    }
+
+    /// Whether somebody of this process wants to write, or does: then the claim of its readers is gone.
+    bool has_writer(const std::string& key) const {
+        const auto name = entries_.find(key);
+        if (name == entries_.end()) return false;
+        const Entry& here = name->second;
+        const bool writes = here.current != nullptr && !here.current->reads();
+        return writes || here.contended || !here.queue.empty();
+    }
+
+    Joining join(Turn turn, const AcquireRequest& request,
+                 const std::shared_ptr<ReaderClaim>& claim, TimePoint now) {
+        auto hold = std::make_shared<Hold>(request.terms, claim->token(), request.owner);
+        hold->nest.push_back(request.acquisition);
+        auto first = claim->join(hold, now);
+        hold->claim = claim;
+        if (request.delivered_later) hold->deliver_later();
+        turn.name_->second.current = hold;
+        hand_turn_on(*turn.name_, false);
+        return {.hold = std::move(hold), .first = std::move(first)};
+    }
+
+    /// Without memory, nobody joins it.
+    void open_claim(const std::shared_ptr<Hold>& hold, bool others_wait) noexcept {
+        try {
+            auto claim = std::make_shared<ReaderClaim>(hold, others_wait);
+            claims_[hold->key()].push_back(claim);
+            hold->claim = std::move(claim);
+        } catch (const std::bad_alloc&) {
+            const auto claims = claims_.find(hold->key());
+            if (claims != claims_.end() && claims->second.empty()) claims_.erase(claims);
+        }
     }
 
     /// What becomes of a request that has just come.
@@ -695,7 +824,9 @@ private:
         if (name == entries_.end()) return {};
         Entry& here = name->second;
         if (const auto ended = take_acquisition(here.current.get(), matches)) {
-            return end_current(here, *ended);
+            Ending ending = end_current(here, *ended);
+            if (ending.kind == Ending::Kind::left) vacate(name);
+            return ending;
         }
         for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
             if (!take_acquisition(hold->get(), matches)) continue;
@@ -720,7 +851,7 @@ private:
         return taken;
     }
 
-    Ending end_current(const Entry& here, const Acquisition& ended) const {
+    Ending end_current(const Entry& here, const Acquisition& ended) {
         const std::shared_ptr<Hold> hold = here.current;
         Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
         if (!hold->nest.empty()) {
@@ -734,6 +865,12 @@ private:
             return ending;
         }
         if (!hold->advance(Phase::held, Phase::releasing)) return ending;
+        leave_claim(*hold);
+        if (is_used_by_others(*hold)) {
+            hold->advance(Phase::releasing, Phase::released);
+            ending.kind = Ending::Kind::left;
+            return ending;
+        }
         ending.kind = Ending::Kind::last;
         ending.can_hand_off = !closed_ && can_hand_off(here, *hold);
         return ending;
@@ -796,6 +933,8 @@ private:
     Waiter* last_woken_ = nullptr;
     Entries entries_;
     std::unordered_map<std::string, Named*> claimants_;
+    std::unordered_map<std::string, std::vector<std::shared_ptr<ReaderClaim>>>
+        claims_;  // of a lock's readers, those that are not over
     bool closed_ = false;
     Random random_;
 };

@@ -190,6 +190,9 @@ public:
             case Ended::Kind::handed:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
+            case Ended::Kind::left:
+                outcome_ = now < ended.valid_until ? Release::released : Release::expired;
+                return then(Stage::over, StopRenewal{});
             case Ended::Kind::past: return Done{Release::expired};
             case Ended::Kind::nothing: break;
         }
@@ -209,6 +212,7 @@ public:
                 outcome_ = Release::released;
                 return then(Stage::clean_up_abandoned, StopRenewal{});
             case Ended::Kind::handed:
+            case Ended::Kind::left:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
             case Ended::Kind::past: return Done{Release::expired};

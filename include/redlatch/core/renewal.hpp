@@ -349,7 +349,7 @@ private:
                     if (!renewed_) return lose(renewal, ServerKeeps::lock);
                     renewal.actions_.emplace_back(Renewed{hold_});
                     return;
-                case Verdict::no: return lose(renewal, ServerKeeps::nothing);
+                case Verdict::no: return lose(renewal, ServerKeeps::removed);
                 case Verdict::open:
                 case Verdict::unknown: break;
             }

@@ -3,7 +3,7 @@
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, lease, last_fence, weight, asks. A last_fence above 0 is a fencing token that
---       another master has given. One that `asks` is told how many wait.
+--       another master has given. One that `asks` is told how many wait, and extends nothing then.
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 local fence, permits = kind == 'shared' and KEYS[4], kind == 'permits' and KEYS[4]
 local token, lease, last_fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -27,6 +27,14 @@ if not ours or tonumber(its_end) <= clock() then
   return asks and {0, redis.call('ZCARD', queue)} or 0
 end
 
+local waiting = asks and redis.call('ZCARD', queue) or 0
+if waiting > 0 then
+  -- Who asks goes past nobody, and has no use for a claim that lasts longer.
+  if freed then
+    pcall(grant)
+  end
+  return {1, waiting}
+end
 hold(ours, lease, its_end)
 if weight == 1 and ours ~= weight .. ' ' .. token then
   -- A reader by now, and the server has not heard of it.
@@ -43,5 +51,5 @@ if fence and last_fence > 0 and last_fence > (tonumber(redis.pcall('GET', fence)
 elseif fence and redis.call('EXISTS', fence) == 1 then
   store_fencing_token(0, false, lease)
 end
-return asks and {1, redis.call('ZCARD', queue)} or 1
+return asks and {1, waiting} or 1
 --)lua"_lua

@@ -13,6 +13,9 @@ namespace redlatch::inline v0 {
 /// has a lease of its own. First come, first served: a reader that comes behind a waiting writer
 /// waits, and readers in a row get in together.
 ///
+/// Threads of one process that read at the same time share one claim. One that comes may join without a command for
+/// 5 ms after the server has said that nobody waits. Each has its own lease, and the last one ends the claim.
+///
 /// The thread that writes may read too, and goes on reading when it ends the writing; see
 /// `Lock::downgrade()`. The thread that reads cannot write: that is `Errc::deadlock`. With `Fenced` a
 /// writer gets a new fencing token, and a reader that of the last writer.

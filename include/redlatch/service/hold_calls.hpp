@@ -71,6 +71,16 @@ inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
                     {hold.token().bytes, static_cast<std::int64_t>(count), ttl});
 }
 
+/// Asks how many wait, and extends the claim where nobody does.
+inline Call ask_call(const Hold& hold) {
+    constexpr std::int64_t no_fence = 0;
+    constexpr std::int64_t asks = 1;
+    return claim_call(
+        hold, hold.scripts().extend,
+        {hold.token().bytes, hold.server_ttl(hold.terms().lease), no_fence, hold.weight(), asks},
+        ReplyShape::acquired);
+}
+
 /// With `fence`, no fencing token up to that one is given out any more.
 inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence) {
     constexpr std::int64_t asks = 0;

@@ -13,6 +13,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
@@ -134,6 +135,17 @@ public:
         bool pass_place_on(bool unclear_try) {
             return std::exchange(monitor_, nullptr)->section()->pass_place_on(turn_, unclear_try);
         }
+        LockTable::Joining join(const AcquireRequest& request) {
+            const Section table{*monitor_};
+            return joined(table->join(turn_, request, Clock::now()));
+        }
+        LockTable::Joining join_asked(const AcquireRequest& request,
+                                      const std::shared_ptr<ReaderClaim>& claim, bool others_wait,
+                                      TimePoint sent) {
+            const Section table{*monitor_};
+            return joined(
+                table->join_asked(turn_, request, claim, others_wait, sent, Clock::now()));
+        }
         bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
             return std::exchange(monitor_, nullptr)
                 ->section()
@@ -141,6 +153,12 @@ public:
         }
 
     private:
+        /// One that has joined has ended its turn.
+        LockTable::Joining joined(LockTable::Joining joining) noexcept {
+            if (joining.hold != nullptr) monitor_ = nullptr;
+            return joining;
+        }
+
         LockTableMonitor* monitor_;
         LockTable::Turn turn_;
     };
@@ -244,6 +262,23 @@ public:
     }
     bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
         return section()->adopt(std::move(hold), others_wait);
+    }
+    bool not_answered(ReaderClaim& claim) {
+        const Section table{*this};
+        return LockTable::not_answered(claim);
+    }
+    std::vector<std::shared_ptr<Hold>> close_claim(ReaderClaim& claim) {
+        const Section table{*this};
+        return LockTable::close_claim(claim);
+    }
+    std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
+        const Section table{*this};
+        return LockTable::close_claim_of(hold);
+    }
+    void leave_claim(Hold& hold) { section()->leave_claim(hold); }
+    bool may_clean_up(const Hold& hold) {
+        const Section table{*this};
+        return LockTable::may_clean_up(hold);
     }
     void lost(const std::shared_ptr<Hold>& hold) { section()->lost(hold); }
     std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {

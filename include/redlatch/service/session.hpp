@@ -131,7 +131,13 @@ public:
 
     /// From now on tells of a loss by the time validity ends, whatever the server does.
     void watch_clock(const std::shared_ptr<Hold>& hold) {
-        if (!hold->watched_by_notifier.exchange(true)) notifier_.watch(hold);
+        if (hold->watched_by_notifier.exchange(true)) return;
+        try {
+            notifier_.watch(hold);
+        } catch (const std::bad_alloc&) {
+            hold->watched_by_notifier = false;
+            throw;
+        }
     }
 
     /// Somebody wants to be told of a loss.
@@ -145,11 +151,18 @@ public:
 
     /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
     /// to know is told. The first of several calls counts. Does nothing where the hold was released
-    /// or passed on: its token belongs to somebody else by now, or to nobody.
+    /// or passed on: its token belongs to somebody else by now, or to nobody. What somebody has removed is
+    /// lost to all readers that went on with it.
     void declare_lost(const std::shared_ptr<Hold>& hold,
                       ServerKeeps server = ServerKeeps::nothing) {
         const bool first = hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) return;
+        if (!hold->in(Phase::lost)) {
+            // Its claim may be that of other readers, who do not know how long it lasts.
+            if (server == ServerKeeps::lock) static_cast<void>(locks_.may_clean_up(*hold));
+            return;
+        }
+        if (server == ServerKeeps::removed) declare_lost(locks_.close_claim_of(*hold));
+        if (first) locks_.leave_claim(*hold);
         if (first) dismiss(*hold);
         clean_up(hold, after_loss({.first = first,
                                    .server = server,
@@ -163,11 +176,17 @@ public:
         events_.lost(hold->key(), held_for);
     }
 
+    void declare_lost(const std::vector<std::shared_ptr<Hold>>& holds) {
+        for (const auto& hold : holds) {
+            if (hold->in(Phase::held)) declare_lost(hold);
+        }
+    }
+
     /// Releases what a hold's token may have at the server, in the background: the one way there is.
     /// Once the client has closed, a hold that it never had is released here, once; what it had,
     /// `close()` has seen to.
     void clean_up(const std::shared_ptr<Hold>& hold, CleanUp what) {
-        if (!what.needed()) return;
+        if (!what.needed() || !locks_.may_clean_up(*hold)) return;
         if (renewal_.clean_up(hold, what) || !what.at_once) return;
         if (!hold->in(Phase::lost) && !hold->in(Phase::released)) release_now(*hold);
     }

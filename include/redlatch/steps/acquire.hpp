@@ -118,6 +118,13 @@ private:
         return machine().votes_returned(progress.masters);
     }
 
+    Next carry_out(const AskToJoin& question) {
+        if (stop_->stop_requested()) return machine().cancelled();
+        const auto with = hold_to_ask_with();
+        const TimePoint sent = Clock::now();
+        return join_asked(with, session_->run(ask_call(*with), {question.answer_by, *stop_}), sent);
+    }
+
     Next carry_out(const LetGo& let_go) {
         this->let_go();
         result_.emplace(let_go.ask_again ? enter() : Unexpected{machine().error()});

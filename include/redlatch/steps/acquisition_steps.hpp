@@ -94,6 +94,9 @@ protected:
     /// It is our turn to contend at the server.
     AcquisitionAction contend(LockTableMonitor::Turn turn) {
         turn_.emplace(std::move(turn));
+        if (terms_.joins) {
+            if (auto joining = join(turn_->join(ask()))) return *std::move(joining);
+        }
         const bool contended = session_->contention().lately(spec_->key(), Clock::now());
         auto place = turn_->place();
         if (!place) return machine().admitted(nullptr, contended);
@@ -111,6 +114,51 @@ protected:
         hold_ = std::move(hold);
         auto unreserved = reserve_renewal();
         return machine().handed(hold_->valid(Clock::now()), std::move(unreserved));
+    }
+
+    /// Goes on with the claim of other readers of this process, or asks about it. Nothing where we contend.
+    std::optional<AcquisitionAction> join(LockTable::Joining joining) {
+        // Each of them may be the last one, and has its own end.
+        if (joining.to_ask != nullptr) {
+            if (joining.first != nullptr) session_->watch_clock(joining.first);
+            asked_claim_ = std::move(joining.to_ask);
+            return machine().may_join(Clock::now());
+        }
+        if (joining.hold == nullptr) return std::nullopt;
+        hold_ = joining.hold;
+        try {
+            session_->watch_clock(joining.hold);
+            if (joining.first != nullptr) session_->watch_clock(joining.first);
+        } catch (const std::bad_alloc&) {
+            let_go();
+            throw;
+        }
+        return take_over(std::move(joining.hold));
+    }
+
+    /// What the question is sent with.
+    std::shared_ptr<Hold> hold_to_ask_with() const {
+        return std::make_shared<Hold>(terms_, asked_claim_->token(), owner_);
+    }
+
+    AcquisitionAction join_asked(const std::shared_ptr<Hold>& with,
+                                 const Expected<Reply, Fault>& reply, TimePoint sent) {
+        const auto claim = std::exchange(asked_claim_, nullptr);
+        if (!reply) {
+            const bool is_over =
+                reply.error().maybe_executed && !session_->locks().not_answered(*claim);
+            if (is_over) session_->clean_up(with, after_abandoned_try(true, true));
+            return machine().ask_failed(reply.error(), Clock::now());
+        }
+        if (reply->view()[0].integer() == 0) {
+            session_->declare_lost(session_->locks().close_claim(*claim));
+            return machine().not_joined();
+        }
+        const bool others_wait = *reply->view()[1].integer() > 0;
+        auto joining = turn_->join_asked(ask(), claim, others_wait, sent);
+        if (joining.is_over) session_->clean_up(with, after_abandoned_try(true, false));
+        auto joined = join(std::move(joining));
+        return joined ? *std::move(joined) : machine().not_joined();
     }
 
     /// Gives up the hold that the lock table has handed to us.
@@ -422,7 +470,16 @@ private:
         const bool of_thread = spec_->traits.shared && request_.owner == Owner::thread;
         terms.own_entry = of_thread ? reader_entry(spec_->key(), request_.caller)
                                     : claim_entry("redlatch:claim:", acquisition_.id, spec_->key());
+        terms.joins = of_thread && may_join();
         return terms;
+    }
+
+    /// Where the server does not know who waits, nobody passes them. Replicas have to be asked by each one, and who
+    /// has a `min_hold` keeps the lock for itself. A hold that owns itself has a token of its own.
+    bool may_join() const {
+        return spec_->options.replicas == Replicas::none() &&
+               spec_->options.min_hold == std::chrono::milliseconds::zero() &&
+               !handoff_limit().others_poll;
     }
     bool writes_here() const {
         if (request_.caller == LockOwner{}) return false;
@@ -454,8 +511,9 @@ protected:
     std::optional<LockTableMonitor::Turn> turn_{};
     std::unique_ptr<Nesting> nesting_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition
-    std::uint64_t count_ = 0;       // where nested: the hold count wanted
-    std::shared_ptr<EventPair> waits_{};  // where the observer hears of that
+    std::shared_ptr<ReaderClaim> asked_claim_{};  // while the server is asked about it
+    std::uint64_t count_ = 0;                     // where nested: the hold count wanted
+    std::shared_ptr<EventPair> waits_{};          // where the observer hears of that
     std::optional<Result<HoldRef>> result_{};
 };
 

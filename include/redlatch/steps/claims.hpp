@@ -65,7 +65,8 @@ inline Result<Forced> force_unlock_claim(Session& session, const LockSpec& spec,
     if (!reply) return Unexpected{std::move(reply).error().error};
     const bool removed = *reply->view().integer() != 0 || (reply->repeated && was_held);
     if (!removed) return Forced::absent;
-    if (const auto now = session.holder_of(spec.key(), owner)) session.declare_lost(now);
+    if (const auto now = session.holder_of(spec.key(), owner))
+        session.declare_lost(now, ServerKeeps::removed);
     return Forced::removed;
 }
 
@@ -104,7 +105,7 @@ inline Result<void> downgrade_hold(Session& session, const std::shared_ptr<Hold>
         return failed(std::move(reply).error().error);
     }
     if (reply->view().integer() == 1) return {};
-    session.declare_lost(hold);
+    session.declare_lost(hold, ServerKeeps::removed);
     return failed({Errc::lost, {}, {}, "somebody removed it", {}});
 }
 

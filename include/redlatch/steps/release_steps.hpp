@@ -42,7 +42,8 @@ protected:
         using Kind = LockTable::Ending::Kind;
         hold_ = ending.hold;
         ended_ = ending.id;
-        ends_hold_ = ending.kind == Kind::last || ending.kind == Kind::handed;
+        ends_hold_ =
+            ending.kind == Kind::last || ending.kind == Kind::handed || ending.kind == Kind::left;
         // Another one has taken its place before anybody saw that it is over.
         if (ending.kind == Kind::past && hold_->in(Phase::held)) session_->declare_lost(hold_);
     }

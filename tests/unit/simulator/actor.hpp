@@ -1,6 +1,6 @@
 #pragma once
 
-#include "adapters.hpp"
+#include "taking_set.hpp"
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,10 @@ private:
         if (at_ == plan_->acquisitions.size()) return;
         const AcquisitionPlan& wanted = plan_->acquisitions[at_];
         ++open_;
-        client_->host().soon(wanted.pause, [this, &wanted] { acquire(wanted, own(wanted)); });
+        client_->host().soon(wanted.pause, [this, &wanted] {
+            if (!wanted.set.empty()) return acquire_set(wanted);
+            acquire(wanted, own(wanted));
+        });
     }
 
     /// Who will own what it acquires; nobody yet where that is the acquisition itself.
@@ -45,6 +48,21 @@ private:
 
     void acquire(const AcquisitionPlan& wanted, LockOwner owner) {
         make_acquiring(wanted, owner).start();
+    }
+
+    /// A thread does nothing else meanwhile.
+    void acquire_set(const AcquisitionPlan& wanted) {
+        ++acquiring_;
+        sets_.push_back(std::make_unique<TakingSet>(*client_, wanted, own(wanted),
+                                                    plan_->asynchronous ? LockOwner{} : thread_,
+                                                    [this, &wanted](const std::vector<Got>& all) {
+                                                        --acquiring_;
+                                                        if (all.empty()) return close_one();
+                                                        open_ += static_cast<int>(all.size()) - 1;
+                                                        for (const Got& got : all)
+                                                            hold(wanted, got);
+                                                    }));
+        sets_.back()->start();
     }
 
     Acquiring& make_acquiring(const AcquisitionPlan& wanted, LockOwner owner) {
@@ -143,6 +161,7 @@ private:
     int open_ = 0;
     int acquiring_ = 0;
     std::vector<std::unique_ptr<Acquiring>> acquirings_;
+    std::vector<std::unique_ptr<TakingSet>> sets_;
     std::vector<std::unique_ptr<Releasing>> releasings_;
     std::vector<std::unique_ptr<Extending>> extendings_;
 };

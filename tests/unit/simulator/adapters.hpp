@@ -227,7 +227,7 @@ private:
 
     static Coverage::Machine& endings() {
         static Coverage::Machine machine{"LockTable",
-                                         {"nothing", "nested", "last", "handed", "past"}};
+                                         {"nothing", "nested", "last", "handed", "left", "past"}};
         return machine;
     }
     static Coverage::Machine& coverage() {
@@ -301,6 +301,13 @@ public:
         client_->host().soon(client_->start_up(), [this] { look(); });
     }
 
+    void cancel() {
+        if (state_ == State::over) return;
+        stop_ = true;
+        if (asking_ != nullptr) return std::exchange(asking_, nullptr)->cancel();
+        look();
+    }
+
 private:
     using Outcome = LockTable::Outcome;
     using Woken = LockTable::Woken;
@@ -325,7 +332,8 @@ private:
                 .replicas = wanted_->replicas,
                 .min_hold = wanted_->min_hold,
                 .claim = {wanted_->weight, claim_limit(plan)},
-                .own_entry = own_entry()};
+                .own_entry = own_entry(),
+                .joins = may_join()};
     }
 
     static std::int64_t claim_limit(const Plan& plan) {
@@ -344,6 +352,11 @@ private:
         return of_thread ? detail::reader_entry(key, caller_)
                          : detail::claim_entry("redlatch:claim:", acquisition_.id, key);
     }
+    bool may_join() const {
+        const bool of_thread = reads() && !wanted_->owns_itself && caller_.thread();
+        return of_thread && !own_entry().empty() && !polls() &&
+               wanted_->replicas == Replicas::none() && wanted_->min_hold == 0ms;
+    }
     bool writes_here() const {
         const auto hold = client_->table().find(Names::get().of(wanted_->lock)->lock, caller_);
         return hold != nullptr && hold->valid(now());
@@ -355,7 +368,8 @@ private:
                              .lease = wanted_->lease,
                              .drift = plan.drift,
                              .backoff = plan.backoff,
-                             .command_timeout = plan.command_timeout},
+                             .command_timeout = plan.command_timeout,
+                             .answer_by = wanted_->answer_by},
                 .key = terms_.keys->lock,
                 .traits = terms_.traits,
                 .lock_delay = wanted_->lock_delay,
@@ -374,13 +388,6 @@ private:
     TimePoint now() const { return client_->now(); }
 
     // ---- What may happen at any time
-
-    void cancel() {
-        if (state_ == State::over) return;
-        stop_ = true;
-        if (asking_ != nullptr) return std::exchange(asking_, nullptr)->cancel();
-        look();
-    }
 
     void sleep_until(TimePoint until) {
         asleep_until_ = until;
@@ -465,6 +472,11 @@ private:
     void contend(LockTable::Turn turn) {
         handed_ = false;
         turn_ = turn;
+        if (terms_.joins && join(client_->with_table([this](LockTable& table) {
+                return table.join(turn_, *request_, now());
+            }))) {
+            return;
+        }
         const bool contended = client_->contention().lately(terms_.keys->lock, now());
         const auto& place = client_->with_table([&](LockTable & table) -> const auto& {
             return table.place(turn);
@@ -476,6 +488,27 @@ private:
                                          .weight = place->terms.claim.weight};
         hold_ = std::make_shared<Hold>(place->terms, place->token, LockOwner{});
         act("admitted with a place", machine_.admitted(&passed, contended));
+    }
+
+    /// As `AcquisitionSteps` has it. False where it contends for a claim of its own.
+    bool join(LockTable::Joining joining) {
+        if (joining.to_ask != nullptr) {
+            if (joining.first != nullptr) client_->watch_clock(joining.first);
+            asked_claim_ = std::move(joining.to_ask);
+            act("may join", machine_.may_join(now()));
+            return true;
+        }
+        if (joining.hold == nullptr) return false;
+        turn_ = {};
+        (*world_->trace)("joins ", tail(joining.hold->token().bytes));
+        world_->checker->joins(*joining.hold, wanted_->lock);
+        client_->watch_clock(joining.hold);
+        if (joining.first != nullptr) client_->watch_clock(joining.first);
+        hold_ = std::move(joining.hold);
+        reserve_renewal();
+        const bool valid = hold_->valid(now());
+        act(valid ? "joined" : "joined too late", machine_.handed(valid, std::nullopt));
+        return true;
     }
 
     // ---- What the machine says
@@ -682,6 +715,38 @@ private:
         fail(machine_.error());
     }
 
+    void carry_out(const detail::AskToJoin& question) {
+        if (stop_) return act("cancelled", machine_.cancelled());
+        sent_ = now();
+        const auto with = std::make_shared<Hold>(terms_, asked_claim_->token(), owner_);
+        const Call call = detail::ask_call(*with);
+        asking_ =
+            client_->ask(with, call, call, question.answer_by,
+                         [this, with](const Expected<Reply, Fault>& reply, const MasterSets&) {
+                             asking_ = nullptr;
+                             asked(with, reply);
+                         });
+    }
+
+    void asked(const HoldPtr& with, const Expected<Reply, Fault>& reply) {
+        const auto claim = std::exchange(asked_claim_, nullptr);
+        if (!reply) {
+            const bool is_over = reply.error().maybe_executed && !LockTable::not_answered(*claim);
+            if (is_over) client_->clean_up(with, detail::after_abandoned_try(true, true));
+            return act("asked: failed", machine_.ask_failed(reply.error(), now()));
+        }
+        if (reply->view()[0].integer() == 0) {
+            client_->declare_lost(LockTable::close_claim(*claim));
+            return act("asked: gone", machine_.not_joined());
+        }
+        const bool others_wait = *reply->view()[1].integer() > 0;
+        auto joining = client_->with_table([&](LockTable& table) {
+            return table.join_asked(turn_, *request_, claim, others_wait, sent_, now());
+        });
+        if (joining.is_over) client_->clean_up(with, detail::after_abandoned_try(true, false));
+        if (!join(std::move(joining))) act("asked: not joined", machine_.not_joined());
+    }
+
     void carry_out(const detail::LetGo& let_go) {
         client_->dismiss(*hold_);
         hold_->drop_min_hold();
@@ -786,7 +851,8 @@ private:
     }
 
     void watch_over(TimePoint refreshed) {
-        const bool early = is_delivered_later() && !world_->has(Mutant::renewed_undelivered);
+        const bool early = is_delivered_later() && wanted_->set.empty() &&
+                           !world_->has(Mutant::renewed_undelivered);
         if (hold_->renewed_by_watchdog && !early) renew_from(refreshed);
         if (client_->plan().observed) client_->watch_clock(hold_);
     }
@@ -819,11 +885,16 @@ private:
         }
         end();
         if (!is_delivered_later()) return give_out();
+        if (!wanted_->set.empty())
+            return std::exchange(done_, nullptr)(Got{hold_, acquisition_.id});
         world_->checker->awaits_delivery(*hold_);
         client_->host().soon(*wanted_->delivered, [this] { deliver(); });
     }
 
-    bool is_delivered_later() const { return wanted_->delivered && !nesting_; }
+    /// One of a set is delivered with the others.
+    bool is_delivered_later() const {
+        return (wanted_->delivered || !wanted_->set.empty()) && !nesting_;
+    }
 
     /// What `AcquireOperation` does on the executor.
     void deliver() {
@@ -943,8 +1014,8 @@ private:
             "Acquisition",
             {"MakeHold", "SendSet", "SendScript", "StoreFence", "AskForWaiters", "TellFault",
              "SleepUntil", "ReturnVotes", "PassPlaceOn", "KeepHold", "AcquisitionDone",
-             "AcquisitionFailed", "LetGo"}};
-        static_assert(std::variant_size_v<detail::AcquisitionAction> == 13);
+             "AcquisitionFailed", "LetGo", "AskToJoin"}};
+        static_assert(std::variant_size_v<detail::AcquisitionAction> == 14);
         return machine;
     }
     static Coverage::Machine& nesting_coverage() {
@@ -976,6 +1047,7 @@ private:
     std::optional<detail::AcquireRequest> request_{};
     LockTable::Turn turn_{};
     HoldPtr hold_{};
+    std::shared_ptr<detail::ReaderClaim> asked_claim_{};
     std::optional<detail::Nesting> nesting_{};
     std::unique_ptr<Releasing> abandoned_{};
     std::uint64_t count_ = 0;
@@ -998,7 +1070,7 @@ inline void downgrade(Client& client, const HoldPtr& hold) {
                [&client, hold](const Expected<Reply, Fault>& reply, const MasterSets&) {
                    if (!reply) return;
                    if (reply->view().integer() != 1) {
-                       return client.declare_lost(hold, detail::ServerKeeps::nothing);
+                       return client.declare_lost(hold, detail::ServerKeeps::removed);
                    }
                    client.world().checker->downgraded(*hold, Client::lock_of(*hold));
                });
@@ -1010,9 +1082,13 @@ public:
     using Machine = detail::ExtensionMachine;
 
     Extending(Client& client, HoldPtr hold, Lease lease)
+        : Extending(client, std::move(hold), lease, client.now() + client.command_timeout(), {}) {}
+    Extending(Client& client, HoldPtr hold, Lease lease, TimePoint give_up_at,
+              std::function<void()> done)
         : client_(&client),
           hold_(std::move(hold)),
-          give_up_at_(client.now() + client.command_timeout()),
+          give_up_at_(give_up_at),
+          done_(std::move(done)),
           started_(client.world().timeline->now()),
           machine_({.lease = lease, .last_end = hold_->last_end(), .give_up_at = give_up_at_}) {}
 
@@ -1074,6 +1150,7 @@ private:
 
     void carry_out(const Machine::Done&) {
         client_->world().checker->returned(client_->number(), started_, give_up_at_, "extend");
+        if (done_) std::exchange(done_, nullptr)();
     }
 
     static Coverage::Machine& coverage() {
@@ -1087,6 +1164,7 @@ private:
     Client* client_;
     HoldPtr hold_;
     TimePoint give_up_at_;
+    std::function<void()> done_;
     Moment started_;
     Machine machine_;
     std::shared_ptr<const std::string> server_{};

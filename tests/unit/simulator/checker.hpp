@@ -2,6 +2,7 @@
 
 #include "coverage.hpp"
 #include "server.hpp"
+#include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/options.hpp>
 
@@ -64,6 +65,7 @@ public:
         token.granted_in_vain = false;
         token.to_be_released = token.asked;
         token.taken_late = 0;
+        token.outlasts_holds = false;
         token.released_at = std::max(token.released_at, last);
     }
     /// It has the lock, as its client hears, and too few replicas know of that.
@@ -90,6 +92,7 @@ public:
         const std::string& name = hold->token().bytes;
         (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
         Token& token = token_of(name);
+        held_[hold.get()] = {.keep = hold};
         token.held_by_few = false;
         if (token.given_in == generation(0)) token.lost_by_failover = false;
         check_replicated(*hold, token);
@@ -112,10 +115,28 @@ public:
         check_exclusion(here);
     }
 
-    /// It will be delivered later: until then nobody has it.
-    void awaits_delivery(const detail::Hold& hold) {
-        token_of(hold.token().bytes).undelivered = true;
+    /// One more reader of its process goes on with its claim. What that knows of others is some moments old.
+    void joins(const detail::Hold& hold, int lock) const {
+        const std::string& name = hold.token().bytes;
+        const auto token = tokens_.find(name);
+        if (token == tokens_.end() || token->second.is_over()) {
+            fail("a reader goes on with a claim that is over: " + name);
+        }
+        const Lock& here = locks_[static_cast<std::size_t>(lock)];
+        if (!here.order_is_known || !clocks_keep_time_) return;
+        const Moment known = timeline_->now() - longest_without_news;
+        for (const Queued& one : here.order) {
+            const auto other = tokens_.find(one.token);
+            const bool is_own = process_of(one.token) == process_of(name) &&
+                                other != tokens_.end() && !other->second.reads &&
+                                !other->second.is_over();
+            if (timeline_->now() + 2ms >= one.present_until) continue;
+            if (is_own || one.since < known) fail("a reader goes past one that waits: " + name);
+        }
     }
+
+    /// It will be delivered later: until then nobody has it.
+    void awaits_delivery(const detail::Hold& hold) { held(hold).undelivered = true; }
     /// Its caller has it from now on.
     void delivers(const detail::Hold& hold, int lock) {
         const std::string& name = hold.token().bytes;
@@ -124,30 +145,28 @@ public:
             fail("delivered when its validity was over: " + name);
         }
         Token& token = token_of(name);
-        token.undelivered = false;
-        token.delivered_late = host_of(hold).clock() + 20 * plan_->latency > hold.valid_until();
+        held(hold).undelivered = false;
+        held(hold).delivered_late =
+            host_of(hold).clock() + 20 * plan_->latency > hold.valid_until();
         token.kept_until = moment_of_min_hold(hold);
         Lock& here = locks_[static_cast<std::size_t>(lock)];
         here.kept_until[static_cast<std::size_t>(process_of(name))] = token.kept_until;
     }
     /// Its caller does not get it, or does not want it any more.
-    void gives_back(const detail::Hold& hold) { token_of(hold.token().bytes).undelivered = false; }
+    void gives_back(const detail::Hold& hold) { held(hold).undelivered = false; }
 
     /// A hold that its plan says owns itself, or does not.
-    void owns_itself(const detail::Hold& hold, bool yes) {
-        token_of(hold.token().bytes).owns_itself = yes;
-    }
+    void owns_itself(const detail::Hold& hold, bool yes) { held(hold).owns_itself = yes; }
 
     /// An acquisition has succeeded that wants the hold to be renewed.
     void watches(const detail::Hold& hold, std::uint64_t acquisition) {
-        Token& token = token_of(hold.token().bytes);
-        token.watchers.push_back(acquisition);
-        ++token.early_renewals;
+        token_of(hold.token().bytes).watchers.push_back(acquisition);
+        ++held(hold).early_renewals;
     }
 
     /// Its owner has asked once more.
     void nests(const detail::Hold& hold) {
-        if (token_of(hold.token().bytes).owns_itself) fail("nested in a hold that owns itself");
+        if (held(hold).owns_itself) fail("nested in a hold that owns itself");
     }
 
     /// It is about to be kept.
@@ -166,7 +185,7 @@ public:
 
     /// A renewal was answered.
     void renewed(const detail::Hold& hold) {
-        Token& token = token_of(hold.token().bytes);
+        Held& token = held(hold);
         if (token.undelivered) fail("renewed before it was delivered: " + hold.token().bytes);
         const Moment last = std::exchange(token.renewed_at, timeline_->now());
         const Moment lease{hold.terms().lease.duration()};
@@ -215,11 +234,14 @@ public:
         const TimePoint soon =
             detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
         const bool runs_out = soon < hold.last_end() && !closing;
-        const bool has_time = hold.terms().lease.duration() > 20 * plan_->latency &&
-                              !token_of(hold.token().bytes).delivered_late;
+        const bool has_time =
+            hold.terms().lease.duration() > 20 * plan_->latency && !held(hold).delivered_late;
         if (watched && runs_out && has_time && plan_->is_calm())
             fail("a watched hold was not renewed");
-        dies(hold.token().bytes);
+        if (!has_other_readers(hold, lock)) {
+            dies(hold.token().bytes);
+            if (plan_->has_claims() && !closing) look_for_remains(hold, lock);
+        }
         token_of(hold.token().bytes).kept_until = Moment{-1h};
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
@@ -353,6 +375,7 @@ public:
         if (command.verb == Verb::release && !refused) {
             leave_order(here, command.token());
             Token& token = token_of(command.token());
+            token.outlasts_holds = false;
             token.to_be_released &= ~bit_of(command.master);
             token.taken_late &= ~bit_of(command.master);
         }
@@ -413,11 +436,16 @@ public:
                 fail("nobody releases what a late command has taken: " + name);
             if (token.held_by_few && !has_stopped(name))
                 fail("nobody gives back what too few replicas have: " + name);
+            if (token.outlasts_holds && !has_stopped(name))
+                fail("nobody releases what lasts longer than who has had it: " + name);
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
-            if (token.undelivered && !token.dead && !has_stopped(name))
-                fail("nobody gives back what nobody took: " + name);
             if (token.moved_to && !token.is_over() && !has_stopped(name))
                 fail("nobody uses or releases what a lock has moved to: " + name);
+        }
+        for (const auto& [hold, known] : held_) {
+            const std::string& name = hold->token().bytes;
+            if (!known.undelivered || has_stopped(name) || !hold->in(Phase::held)) continue;
+            fail("nobody gives back what nobody took: " + name);
         }
         // Some releases never came through.
         const bool released = std::ranges::none_of(
@@ -452,17 +480,14 @@ private:
         int given_in = -1;                   ///< and by which server
         bool fenced = false;
         bool reads = false;  ///< it is a reader's
-        bool owns_itself = false;
         bool granted_in_vain = false;
+        bool is_granted = false;      ///< by a command of somebody else
+        bool outlasts_holds = false;  ///< the claim, and nobody has released it yet
         bool moved_to = false;        ///< by the holder before, and nobody has begun to use it
         bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
-        bool undelivered = false;     ///< it has the lock, and its caller has not been told
-        bool delivered_late = false;  ///< there was no time to renew it
         std::uint64_t fence = 0;
-        Moment renewed_at{-1h};
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
-        int early_renewals = 0;                 ///< one for each watcher, as one may be under way
         TimePoint end{};                        ///< of the validity
         TimePoint first_end{};                  ///< as it began
         Moment kept_until{-1h};                 ///< by its `min_hold`
@@ -474,6 +499,15 @@ private:
 
         /// What comes in its name now is late.
         bool is_over() const noexcept { return dead || moved_away; }
+    };
+    /// What is known of a hold. Readers may share a token.
+    struct Held {
+        HoldPtr keep{};
+        bool undelivered = false;     ///< it has the lock, and its caller has not been told
+        bool delivered_late = false;  ///< there was no time to renew it
+        bool owns_itself = false;
+        Moment renewed_at{-1h};
+        int early_renewals = 0;  ///< one for each watcher, as one may be under way
     };
     struct AtMaster {
         Owners before{};
@@ -509,6 +543,8 @@ private:
     static constexpr std::int64_t all = detail::ClaimTerms::writer;  ///< nothing fits in beside it
     static constexpr milliseconds allowed_lateness{51};
     static constexpr Moment recheck_cap = 10s;
+    /// For so long readers may join without a word from the server, by whatever clock.
+    static constexpr Moment longest_without_news = detail::longest_without_news * 102 / 100;
 
     struct Hash {
         using is_transparent = void;
@@ -520,6 +556,32 @@ private:
     Token& token_of(std::string_view name) {
         const auto at = tokens_.find(name);
         return at != tokens_.end() ? at->second : tokens_[std::string{name}];
+    }
+
+    Held& held(const detail::Hold& hold) { return held_[&hold]; }
+
+    bool has_other_readers(const detail::Hold& hold, int lock) const {
+        const auto& holds = locks_[static_cast<std::size_t>(lock)].holds;
+        return std::ranges::any_of(holds, [&hold](const HoldPtr& other) {
+            return other.get() != &hold && other->in(Phase::held) &&
+                   other->token().bytes == hold.token().bytes;
+        });
+    }
+
+    /// The server keeps a claim for as long as the last one relies on it, and for the drift and a round trip more: of
+    /// a grant nobody knows when it began.
+    void look_for_remains(const detail::Hold& hold, int lock) {
+        if (!plan_->is_calm() || !promised_when_over(hold)) return;
+        const Server::Owner its = Server::find(server(0).owners(lock), hold.token().bytes);
+        const Moment end = moment_of_end(hold) + hold.terms().lock_delay +
+                           2 * Moment{plan_->drift.floor} + plan_->longest_lease / 8;
+        if (its.token.empty() || its.end < end + 10 * plan_->latency) return;
+        token_of(hold.token().bytes).outlasts_holds = true;
+    }
+    bool promised_when_over(const detail::Hold& hold) const {
+        const auto token = tokens_.find(hold.token().bytes);
+        return token != tokens_.end() && token->second.generation == generation(0) &&
+               !token->second.is_granted;
     }
 
     static unsigned bit_of(int master) { return 1U << static_cast<unsigned>(master); }
@@ -675,6 +737,7 @@ private:
             token.moved_to = !token.move_refused;
         }
         token.generation = generation(command.master);
+        token.is_granted = to != command.token();
         token.given_in = generation(command.master);
         token.given_at = server(command.master).replication().offset();
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
@@ -726,6 +789,9 @@ private:
         Token& token = token_of(command.token());
         if (!token.is_over()) return;
         (*trace_)("  a dead token has it");
+        const bool asks =
+            command.verb == Verb::extend && plan_->has_claims() && command.number(4) == 1;
+        if (asks && plan_->is_calm()) token.outlasts_holds = true;
         damaged(timeline_->now());
         if ((token.to_be_released & bit_of(command.master)) == 0) tidy_ = false;
         const bool once = plan_->rates.doubled == 0 && plan_->rates.repeated == 0;
@@ -769,7 +835,9 @@ private:
             known->present_until = std::max(known->present_until, present_until);
             if (left) stand_as(here, known, server(command.master).queue(command.lock));
         }
-        if (queues && token_of(command.token()).is_over()) tidy_ = false;
+        if (!queues || !token_of(command.token()).is_over()) return;
+        tidy_ = false;
+        damage_until(present_until);  // nobody knows of that place
     }
 
     /// Nobody who could have been told was passed over.
@@ -975,6 +1043,7 @@ private:
     std::vector<const Host*> hosts_;
     std::array<Lock, most_locks> locks_{};
     std::unordered_map<std::string, Token, Hash, std::equal_to<>> tokens_;
+    std::unordered_map<const detail::Hold*, Held> held_;
     std::vector<Awaited> awaited_;
     Moment longest_delay_{plan_->longest_lease};
     Moment disturbed_{-1h};

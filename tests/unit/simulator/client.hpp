@@ -367,7 +367,16 @@ public:
         const bool first = hold->in(Phase::held);
         if (first) world_->checker->lost(*hold, lock_of(*hold), closing);
         if (first) hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) return;
+        if (!hold->in(Phase::lost)) {
+            if (server == detail::ServerKeeps::lock) {
+                static_cast<void>(LockTable::may_clean_up(*hold));
+            }
+            return;
+        }
+        if (server == detail::ServerKeeps::removed) {
+            declare_lost(LockTable::close_claim_of(*hold));
+        }
+        if (first) table_.leave_claim(*hold);
         if (first) dismiss(*hold);
         clean_up(hold, detail::after_loss({.first = first,
                                            .server = server,
@@ -379,8 +388,14 @@ public:
         if (hold->loss_is_awaited()) host_.soon(pause, [hold] { hold->tell_lost(); });
     }
 
+    void declare_lost(const std::vector<HoldPtr>& holds) {
+        for (const auto& hold : holds) {
+            if (hold->in(Phase::held)) declare_lost(hold, detail::ServerKeeps::nothing);
+        }
+    }
+
     void clean_up(const HoldPtr& hold, CleanUp what) {
-        if (!what.needed()) return;
+        if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
         const Moment pause = what.once_more ? Moment{late_window()} : 0ns;
         world_->checker->cleans_up(hold->token().bytes, world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));

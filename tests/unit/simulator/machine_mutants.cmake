@@ -45,7 +45,7 @@ mutate(fence_not_stored acquisition.hpp
 mutate(fence_stored_by_few acquisition.hpp
     "if (stored) return acquired" "stored" "true")
 mutate(dead_token_kept acquisition.hpp
-    "return token_.dead() ? give_token_up()" "token_.dead()" "false")
+    "token_.dead() || token_.token().empty()" "token_.dead()" "false")
 mutate(never_announced acquisition.hpp
     "wants_place && !std::exchange(announced_, true)" "wants_place" "false")
 mutate(abandoned_try_left acquisition.hpp
@@ -147,6 +147,30 @@ mutate(downgrade_not_told release.hpp
     ".tells_count = hold.weight() == 0 || ending.downgrades" "ending.downgrades" "false")
 mutate(downgraded_at_server_only lock_table.hpp
     "if (ending.downgrades) hold->downgrade();" "ending.downgrades" "false")
+mutate(released_under_readers lock_table.hpp
+    "if (is_used_by_others(*hold)) {" "is_used_by_others(*hold)" "false")
+mutate(waiting_writer_passed lock_table.hpp
+    "if (claim->others_wait()) return {};" "claim->others_wait()" "false")
+mutate(never_asked lock_table.hpp
+    "if (!claim->has_news(now))" "!claim->has_news(now)" "false")
+mutate(answer_not_heeded lock_table.hpp
+    "if (others_wait || claim != claim_for" "others_wait" "false")
+mutate(own_writer_passed lock_table.hpp
+    "return has_writer(key) ? nullptr" "has_writer(key)" "false")
+mutate(prolonged_for_nobody lock_table.hpp
+    "if (claim->is_over()) return {.is_over = true};" "claim->is_over()" "false")
+mutate(whole_lease_for_who_joins reader_claim.hpp
+    "hold->taken(now, refreshed_);" "refreshed_" "now")
+mutate(longer_claim_forgotten reader_claim.hpp
+    "if (is_over() && lasts_longer)" "lasts_longer" "false")
+
+# ---- Sets
+
+mutate(lost_member_refreshed set_acquisition.hpp
+    "if (all_held) return Done{};" "all_held" "true")
+mutate(whole_wait_for_each set_acquisition.hpp
+    "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
+    "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "wait.duration()")
 
 foreach(header IN LISTS headers)
     file(CONFIGURE OUTPUT "${TO}/redlatch/core/${header}" CONTENT "${text_${header}}" @ONLY)

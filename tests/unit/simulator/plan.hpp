@@ -102,6 +102,9 @@ struct AcquisitionPlan {
     std::optional<Moment> downgraded{};  ///< so long after it was got; of writers only
     std::optional<Moment> delivered{};   ///< so long after it was got; of asynchronous ones only
     bool untaken = false;                ///< by then nobody wants it any more
+    std::vector<int>
+        set{};  ///< the locks, of one that takes several or none; then `lock` is nothing
+    TimePoint answer_by = TimePoint::max();  ///< of one of a set: no try waits any longer
     std::vector<ExtensionPlan> extensions{};
     std::vector<AcquisitionPlan>
         nested{};  ///< taken while this one is held; `pause` counts from there
@@ -446,6 +449,62 @@ inline void draw_claims(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which some acquisitions take several locks, or none, with leases that last for that. Likewise.
+inline void draw_sets(Dice dice, Plan& plan) {
+    if (plan.has_claims() || plan.locks < 2 || !dice.one_in(2)) return;
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                const bool lasts = acquisition.lease.duration() >
+                                   (plan.has_several_masters() ? 60 : 12) * plan.latency;
+                if (dice.one_in(2) || !lasts) continue;
+                for (int lock = 0; lock < plan.locks; ++lock) acquisition.set.push_back(lock);
+                acquisition.is_held = true;
+                acquisition.delivered.reset();
+                acquisition.untaken = false;
+                acquisition.extensions.clear();
+                acquisition.nested.clear();
+            }
+        }
+    }
+}
+
+/// Some schedules in which a process has many readers on equal terms that come close together, so that they go on with
+/// each other's claims. Likewise.
+inline void draw_reader_crowds(Dice dice, Plan& plan) {
+    if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
+    const Lease lease{plan.longest_lease};
+    const bool fenced = dice.one_in(3);
+    const Moment close = dice.pick<Moment>({2ms, 8ms, 30ms});
+    for (ProcessPlan& process : plan.processes) {
+        for (int i = dice.pick({0, 2, 3, 4}); i > 0; --i) {
+            ActorPlan reader{.asynchronous = dice.one_in(4)};
+            for (int j = dice.pick({1, 3, 6}); j > 0; --j) {
+                reader.acquisitions.push_back(
+                    {.pause = dice.span(0ns, close),
+                     .lock = static_cast<int>(dice.between(0, plan.locks)),
+                     .wait = draw_wait(dice),
+                     .lease = lease,
+                     .weight = detail::ClaimTerms::reader,
+                     .hold = dice.one_in(6) ? dice.span(0ns, 2 * plan.longest_lease)
+                                            : dice.span(0ns, close),
+                     .fenced = fenced,
+                     .watched = dice.one_in(6),
+                     .owns_itself = dice.one_in(6),
+                     .sends_release = dice.one_in(3),
+                     .is_held = true,
+                     .awaits_loss = dice.one_in(3),
+                     .hangs = dice.one_in(20)});
+                if (dice.one_in(8)) {
+                    reader.acquisitions.back().extensions.push_back(
+                        {short_or_long(dice, plan.longest_lease / 8, plan.longest_lease), lease});
+                }
+            }
+            process.actors.push_back(std::move(reader));
+        }
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -495,6 +554,8 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     draw_deliveries(Dice{dice.seed()}, plan);
     draw_replicas(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_claims(Dice{dice.seed()}, plan);
+    if (has_claims(mutant)) draw_reader_crowds(Dice{dice.seed()}, plan);
+    if (has_claims(mutant)) draw_sets(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -535,6 +596,7 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     if (plan.downgraded) out << ", downgraded after " << ms(*plan.downgraded);
     if (plan.delivered) out << ", delivered after " << ms(*plan.delivered);
     if (plan.untaken) out << ", untaken";
+    if (!plan.set.empty()) out << ", with all other locks or not at all";
     for (const auto& [after, lease] : plan.extensions) {
         out << ", extended after " << ms(after) << " by " << lease.duration().count();
     }

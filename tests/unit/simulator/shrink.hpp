@@ -120,6 +120,7 @@ private:
         unset(&AcquisitionPlan::downgraded);
         unset(&AcquisitionPlan::delivered);
         unset(&AcquisitionPlan::untaken);
+        unset(&AcquisitionPlan::set);
         unset(&AcquisitionPlan::fenced);
         unset(&AcquisitionPlan::watched);
         unset(&AcquisitionPlan::polls);

@@ -1,0 +1,307 @@
+// Readers of one process that go on with one claim: who may, when the server is asked, and who releases it.
+
+#include "lock_table_tools.hpp"
+#include <redlatch/policy/shared.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace redlatch::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::ClaimTerms;
+using detail::Hold;
+using detail::LockOwner;
+using detail::LockTable;
+using detail::Phase;
+using detail::TimePoint;
+using Kind = LockTable::Ending::Kind;
+using HoldPtr = std::shared_ptr<Hold>;
+
+constexpr bool others_wait = true;
+
+class ReadersAtLockTable : public ::testing::Test {
+protected:
+    static LockOwner thread(std::uint64_t number) {
+        return LockOwner::thread(detail::ThreadSerial{number});
+    }
+    static Wish reading(std::uint64_t number) {
+        return {.traits = detail::traits_of<Shared>(),
+                .owner = thread(number),
+                .id = number,
+                .lease = 10s,
+                .claim = {ClaimTerms::reader, 0},
+                .own_entry = "thread " + std::to_string(number),
+                .joins = true};
+    }
+    static Wish writing(std::uint64_t number) {
+        Wish wish = reading(number);
+        wish.claim.weight = ClaimTerms::writer;
+        wish.own_entry.clear();
+        wish.joins = false;
+        return wish;
+    }
+
+    /// The server gives a claim to a reader of its own.
+    HoldPtr take(std::uint64_t number, bool others = !others_wait) {
+        const Wish wish = reading(number);
+        const Asker& asker = locks_.enter(wish);
+        auto hold = std::make_shared<Hold>(
+            wish.terms(), detail::Token{"token " + std::to_string(number)}, wish.owner);
+        hold->nest.push_back(wish.acquisition());
+        hold->taken(locks_.now);
+        EXPECT_TRUE(locks_.table.finish(asker.turn(), hold, others));
+        return hold;
+    }
+
+    LockTable::Joining join(const Wish& wish) {
+        asker_ = &locks_.enter(wish);
+        return locks_.table.join(asker_->turn(), asker_->request, locks_.now);
+    }
+    LockTable::Joining join(std::uint64_t number) { return join(reading(number)); }
+
+    LockTable::Joining answered(const std::shared_ptr<detail::ReaderClaim>& claim, bool others) {
+        return locks_.table.join_asked(asker_->turn(), asker_->request, claim, others, locks_.now,
+                                       locks_.now);
+    }
+
+    Kind end(const Hold& hold) { return locks_.end(hold, hold.nest.front().id); }
+    void lose(const HoldPtr& hold) {
+        hold->advance(Phase::held, Phase::lost);
+        locks_.table.leave_claim(*hold);
+        locks_.table.lost(hold);
+    }
+
+    Locks locks_;
+    Asker* asker_ = nullptr;
+};
+
+TEST_F(ReadersAtLockTable, join_for_some_moments_without_a_command) {
+    const HoldPtr first = take(1);
+    locks_.now += 4ms;
+    const auto second = join(2);
+    ASSERT_NE(second.hold, nullptr);
+    EXPECT_EQ(second.hold->token().bytes, first->token().bytes);
+    EXPECT_EQ(second.hold->owner(), thread(2));
+    EXPECT_EQ(second.hold->valid_until(), first->valid_until()) << "the lease runs since then";
+    EXPECT_EQ(second.first, first) << "alone until now";
+    const auto third = join(3);
+    ASSERT_NE(third.hold, nullptr);
+    EXPECT_EQ(third.first, nullptr);
+    EXPECT_EQ(locks_.table.size(), 3U);
+}
+
+TEST_F(ReadersAtLockTable, ask_the_server_after_that) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto asks = join(2);
+    EXPECT_EQ(asks.hold, nullptr);
+    ASSERT_NE(asks.to_ask, nullptr);
+    EXPECT_EQ(asks.to_ask->token().bytes, first->token().bytes);
+    const auto joined = answered(asks.to_ask, !others_wait);
+    ASSERT_NE(joined.hold, nullptr);
+    EXPECT_EQ(joined.hold->valid_until(), first->valid_until() + 5ms);
+    locks_.now += 4ms;
+    EXPECT_NE(join(3).hold, nullptr) << "that was news";
+}
+
+TEST_F(ReadersAtLockTable, go_past_nobody_who_waits) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto asks = join(2);
+    EXPECT_EQ(answered(asks.to_ask, others_wait).hold, nullptr);
+    const auto next = join(3);
+    EXPECT_EQ(next.hold, nullptr);
+    EXPECT_EQ(next.to_ask, nullptr) << "it is known that somebody waits";
+    locks_.now += 5ms;
+    EXPECT_NE(join(4).to_ask, nullptr) << "maybe not any more";
+    lose(first);
+    EXPECT_FALSE(first->may_be_prolonged) << "such a question has extended nothing";
+}
+
+TEST_F(ReadersAtLockTable, that_are_alone_are_watched_before_somebody_asks) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    EXPECT_EQ(join(2).first, first);
+}
+
+TEST_F(ReadersAtLockTable, go_past_no_writer_of_their_process_that_holds_the_lock) {
+    take(1);
+    const Wish wish = writing(2);
+    const Asker& writer = locks_.enter(wish);
+    auto hold = std::make_shared<Hold>(wish.terms(), detail::Token{"writer"}, wish.owner);
+    hold->nest.push_back(wish.acquisition());
+    hold->taken(locks_.now);
+    ASSERT_TRUE(locks_.table.finish(writer.turn(), hold, !others_wait));
+    EXPECT_EQ(join(3).hold, nullptr) << "the claim was removed, as it seems";
+    ASSERT_TRUE(locks_.table.downgrade(*hold, locks_.now));
+    EXPECT_NE(join(4).hold, nullptr);
+}
+
+TEST_F(ReadersAtLockTable, join_no_claim_that_came_when_others_waited) {
+    take(1, others_wait);
+    EXPECT_EQ(join(2).hold, nullptr);
+}
+
+TEST_F(ReadersAtLockTable, go_past_no_writer_of_their_process) {
+    take(1);
+    const Asker& writer = locks_.enter(writing(2));
+    const auto while_it_waits = join(3);
+    EXPECT_EQ(while_it_waits.hold, nullptr);
+    EXPECT_EQ(while_it_waits.to_ask, nullptr);
+    locks_.table.end_turn(writer.turn());
+    EXPECT_NE(join(4).hold, nullptr);
+}
+
+TEST_F(ReadersAtLockTable, join_on_equal_terms_only) {
+    take(1);
+    Wish longer = reading(2);
+    longer.lease = 20s;
+    EXPECT_EQ(join(longer).hold, nullptr);
+    Wish alone = reading(3);
+    alone.joins = false;
+    EXPECT_EQ(join(alone).hold, nullptr);
+    Wish elsewhere = reading(4);
+    elsewhere.key = "another";
+    EXPECT_EQ(join(elsewhere).hold, nullptr);
+}
+
+TEST_F(ReadersAtLockTable, join_the_last_claim_that_the_server_gave) {
+    take(1);
+    locks_.now += 5ms;
+    const HoldPtr later = take(2);
+    EXPECT_EQ(join(3).hold->token().bytes, later->token().bytes);
+}
+
+TEST_F(ReadersAtLockTable, release_the_claim_with_the_last_of_them) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    const HoldPtr third = join(3).hold;
+    EXPECT_EQ(end(*first), Kind::left);
+    EXPECT_TRUE(first->in(Phase::released));
+    EXPECT_EQ(end(*third), Kind::left);
+    EXPECT_TRUE(LockTable::is_used_by_others(*third));
+    EXPECT_EQ(end(*second), Kind::last);
+    EXPECT_FALSE(LockTable::is_used_by_others(*second));
+    EXPECT_FALSE(LockTable::is_used_by_others(*third)) << "nobody uses it any more";
+    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_EQ(join(4).hold, nullptr) << "it is released";
+}
+
+TEST_F(ReadersAtLockTable, join_no_claim_that_was_released_while_they_asked) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto asks = join(2);
+    EXPECT_EQ(end(*first), Kind::last);
+    const auto joining = answered(asks.to_ask, !others_wait);
+    EXPECT_EQ(joining.hold, nullptr);
+    EXPECT_TRUE(joining.is_over) << "the question may have prolonged it for nobody";
+}
+
+TEST_F(ReadersAtLockTable, that_are_lost_leave_the_claim_to_the_others) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    lose(first);
+    EXPECT_TRUE(LockTable::is_used_by_others(*first));
+    lose(second);
+    EXPECT_FALSE(LockTable::is_used_by_others(*second));
+    EXPECT_FALSE(second->may_be_prolonged) << "both had the same end";
+}
+
+TEST_F(ReadersAtLockTable, leave_what_is_to_be_cleaned_up_to_the_last_of_them) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    lose(first);
+    EXPECT_FALSE(LockTable::may_clean_up(*first));
+    lose(second);
+    EXPECT_TRUE(LockTable::may_clean_up(*second));
+    EXPECT_TRUE(second->may_be_prolonged);
+    EXPECT_TRUE(LockTable::may_clean_up(*first)) << "nobody uses it any more";
+}
+
+TEST_F(ReadersAtLockTable, know_at_last_what_the_server_keeps_for_longer) {
+    const HoldPtr first = take(1);
+    locks_.now += 5s;
+    const auto asks = join(2);
+    const HoldPtr second = answered(asks.to_ask, !others_wait).hold;
+    EXPECT_EQ(end(*second), Kind::left);
+    EXPECT_FALSE(first->may_be_prolonged);
+    lose(first);
+    EXPECT_TRUE(first->may_be_prolonged) << "the question has extended the claim";
+}
+
+TEST_F(ReadersAtLockTable, know_at_last_of_a_question_without_an_answer) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto claim = join(2).to_ask;
+    EXPECT_TRUE(LockTable::not_answered(*claim));
+    lose(first);
+    EXPECT_TRUE(first->may_be_prolonged);
+    EXPECT_FALSE(LockTable::not_answered(*claim)) << "nobody goes on with it";
+}
+
+TEST_F(ReadersAtLockTable, alone_have_nothing_to_see_to) {
+    const HoldPtr only = take(1);
+    lose(only);
+    EXPECT_FALSE(only->may_be_prolonged);
+}
+
+TEST_F(ReadersAtLockTable, all_lose_a_claim_that_was_removed) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    EXPECT_EQ(LockTable::close_claim_of(*first), (std::vector{first, second}));
+    EXPECT_EQ(join(3).hold, nullptr);
+    EXPECT_TRUE(LockTable::close_claim_of(*locks_.taken()).empty()) << "of no reader";
+}
+
+TEST_F(ReadersAtLockTable, are_told_of_a_grant_when_the_first_of_them_has_left) {
+    detail::Grant late{};
+    late.key = "key";
+    late.token = "token 1";
+    late.weight = ClaimTerms::reader;
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    end(*first);
+    EXPECT_TRUE(locks_.table.deliver(late)) << "else the client would give the claim back";
+    end(*second);
+    EXPECT_FALSE(locks_.table.deliver(late));
+}
+
+TEST_F(ReadersAtLockTable, are_told_of_a_grant_when_the_first_of_them_is_lost_and_not_returned) {
+    const Wish wish = reading(1);
+    const Asker& asker = locks_.enter(wish);
+    auto first = std::make_shared<Hold>(wish.terms(), detail::Token{"token 1"}, wish.owner);
+    locks_.table.announce(asker.turn(), *first);
+    first->nest.push_back(wish.acquisition());
+    first->taken(locks_.now);
+    ASSERT_TRUE(locks_.table.finish(asker.turn(), first, !others_wait));
+    const HoldPtr second = join(2).hold;
+    lose(first);
+    detail::Grant late{};
+    late.key = "key";
+    late.token = "token 1";
+    late.weight = ClaimTerms::reader;
+    EXPECT_TRUE(locks_.table.deliver(late)) << "else the client would give the claim back";
+    end(*second);
+    EXPECT_FALSE(locks_.table.deliver(late));
+}
+
+TEST_F(ReadersAtLockTable, are_all_there_at_the_end_of_the_client) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    EXPECT_EQ(locks_.table.close().holds.size(), 2U);
+    lose(first);
+    lose(second);
+    EXPECT_EQ(locks_.table.size(), 2U) << "until they are returned";
+    EXPECT_EQ(end(*first), Kind::past);
+    EXPECT_EQ(end(*second), Kind::past);
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
+}  // namespace
+}  // namespace redlatch::test
