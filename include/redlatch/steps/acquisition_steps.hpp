@@ -95,7 +95,7 @@ protected:
     AcquisitionAction contend(LockTableMonitor::Turn turn) {
         turn_.emplace(std::move(turn));
         if (terms_.joins) {
-            if (auto joining = join(turn_->join(ask()))) return *std::move(joining);
+            if (auto joining = join(turn_->join(ask()))) return *joining;
         }
         const bool contended = session_->contention().lately(spec_->key(), Clock::now());
         auto place = turn_->place();
@@ -158,7 +158,7 @@ protected:
         auto joining = turn_->join_asked(ask(), claim, others_wait, sent);
         if (joining.is_over) session_->clean_up(with, after_abandoned_try(true, false));
         auto joined = join(std::move(joining));
-        return joined ? *std::move(joined) : machine().not_joined();
+        return joined ? *joined : machine().not_joined();
     }
 
     /// Gives up the hold that the lock table has handed to us.
