@@ -1,4 +1,4 @@
-# bad_input: each row of docs/bad-input.md is shown by tests that exist, or says why there is none, or with
+# robustness: each row of docs/robustness.md is shown by tests that exist, or says why there is none, or with
 # what it will come. Called with TABLE and TESTS_DIR.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB_RECURSE sources "${TESTS_DIR}/*_test.cpp")
@@ -36,5 +36,5 @@ if(rows EQUAL 0)
     string(APPEND failures "\n  no row found in ${TABLE}")
 endif()
 if(failures)
-    message(FATAL_ERROR "docs/bad-input.md and the tests disagree:${failures}")
+    message(FATAL_ERROR "docs/robustness.md and the tests disagree:${failures}")
 endif()
