@@ -137,11 +137,13 @@ set(REDLATCH_HEADERS
     include/redlatch/client.hpp
     # steps: what a lock does with a client
     include/redlatch/steps/lock_spec.hpp
+    include/redlatch/steps/read_through.hpp
     include/redlatch/steps/check_lock.hpp
     include/redlatch/steps/hold_ref.hpp
     include/redlatch/steps/release_steps.hpp
     include/redlatch/steps/releasing.hpp
     include/redlatch/steps/thread_serial.hpp
+    include/redlatch/steps/reading.hpp
     include/redlatch/steps/acquisition_steps.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp

@@ -4,13 +4,11 @@
 #include <redlatch/compilation.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/steps/read_through.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -24,6 +22,7 @@
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
+#include <redlatch/steps/reading.hpp>
 #include <redlatch/steps/releasing.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 #include <redlatch/steps/transferring.hpp>
@@ -82,13 +81,10 @@ private:
     Result<HoldRef> acquire_ref_shared(const AcquireOptions& options, const void* through);
     Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
                                 const void* through);
-    bool reads_here() const noexcept;
-    void forget_reading();
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
-    std::mutex mutex_;
-    std::set<std::string> read_through_;  // entries of the lock table; guarded by the mutex
+    ReadThrough read_through_;
 };
 
 #if REDLATCH_DEFINITIONS
@@ -99,8 +95,7 @@ REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
                            .keys = Access::keys(client, std::move(name)),
                            .traits = traits,
                            .options = options,
-                           .claim = {.weight = traits.shared ? ClaimTerms::writer : 0,
-                                     .limit = traits.shared ? ClaimTerms::writer - 1 : 0}})
+                           .claim = writing_claim(traits)})
                 .value()) {}
 
 REDLATCH_INLINE LockImpl::~LockImpl() {
@@ -109,9 +104,7 @@ REDLATCH_INLINE LockImpl::~LockImpl() {
     const ReleaseMode mode = spec_.options.release_mode;
     const TimePoint by = saturating_add(Clock::now(), session->command_timeout());
     end_all_through(*session, spec_.key(), this, mode, by);
-    for (const std::string& entry : read_through_) {
-        end_all_through(*session, entry, this, mode, by);
-    }
+    end_all_read_through(*session, read_through_, this, mode, by);
 }
 
 REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
@@ -121,11 +114,7 @@ REDLATCH_INLINE void LockImpl::take(const AcquireOptions& options) {
 
 REDLATCH_INLINE bool LockImpl::try_take(const AcquireOptions& options) {
     auto ref = acquire_ref(options, this);
-    const bool upgrades =
-        !ref && ref.error().code == Errc::deadlock && !options.wait.is_unlimited();
-    if (!ref && !upgrades && ref.error().code != Errc::timed_out) {
-        throw LockError{std::move(ref).error()};
-    }
+    if (!ref && !is_refusal(ref.error(), options.wait)) throw LockError{std::move(ref).error()};
     return ref.has_value();
 }
 
@@ -146,18 +135,6 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
     return Access::held(spec_.client, *std::move(ref), spec_.options.release_mode);
 }
 
-/// Ends the innermost acquisition that a thread made for reading, or while it writes: what it has now, before what
-/// it has lost.
-inline LockTable::Ending end_reading(Session& session, const std::string& key, LockOwner thread) {
-    const auto main = session.locks().find(key, thread);
-    std::array entries{reader_entry(key, thread), key};
-    if (main != nullptr && main->valid(Clock::now())) std::swap(entries[0], entries[1]);
-    constexpr bool reads = true;
-    auto ending = session.locks().end_innermost(entries[0], thread, reads);
-    if (ending.kind != LockTable::Ending::Kind::nothing) return ending;
-    return session.locks().end_innermost(entries[1], thread, reads);
-}
-
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
     Session& session = spec_.client->session();
     const auto ending = end_reading(session, spec_.key(), this_thread());
@@ -165,7 +142,7 @@ REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
         Releasing{session}.tell_not_held(spec_.key());
     } else {
         Releasing{session}.end(ending, spec_.options.release_mode);
-        forget_reading();
+        forget_reading(session, spec_.key(), read_through_);
     }
 }
 
@@ -176,17 +153,8 @@ REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
         return Releasing{session}.tell_not_held(spec_.key());
     }
     auto outcome = Releasing{session}.end(ending);
-    forget_reading();
+    forget_reading(session, spec_.key(), read_through_);
     return outcome;
-}
-
-/// Where the calling thread reads no more, nothing is left to end with this handle.
-REDLATCH_INLINE void LockImpl::forget_reading() {
-    const LockOwner me = this_thread();
-    const std::string entry = reader_entry(spec_.key(), me);
-    if (spec_.client->session().locks().find(entry, me) != nullptr) return;
-    const std::scoped_lock section{mutex_};
-    read_through_.erase(entry);
 }
 
 REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
@@ -293,22 +261,16 @@ REDLATCH_INLINE Result<Held> LockImpl::adopt(const Ticket& ticket, Owner owner) 
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const AcquireOptions& options,
                                                       const void* through) {
-    const bool waits_for_itself = options.owner == Owner::thread || options.wait.is_unlimited();
-    if (spec_.traits.shared && waits_for_itself && reads_here()) {
-        return Unexpected{
-            Error{Errc::deadlock, spec_.key(), {}, "the thread that reads cannot write", {}}};
-    }
     return acquire_ref(spec_, options, through);
 }
 
 REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref_shared(const AcquireOptions& options,
                                                              const void* through) {
-    if (through != nullptr) {
-        const std::scoped_lock section{mutex_};
-        read_through_.insert(reader_entry(spec_.key(), this_thread()));
-    }
+    if (through != nullptr) read_through_.add(reader_entry(spec_.key(), this_thread()));
     auto ref = acquire_ref(spec_.reading(), options, through);
-    if (!ref && through != nullptr) forget_reading();
+    if (!ref && through != nullptr) {
+        forget_reading(spec_.client->session(), spec_.key(), read_through_);
+    }
     return ref;
 }
 
@@ -318,12 +280,6 @@ REDLATCH_INLINE Result<HoldRef> LockImpl::acquire_ref(const LockSpec& spec,
     auto lease = check_lease(spec, options.lease.value_or(spec.options.lease));
     if (!lease) return Unexpected{std::move(lease).error()};
     return Acquiring{spec.client->session(), spec, *lease, options, through}.run();
-}
-
-/// Whether the calling thread holds it for reading, and not for writing.
-REDLATCH_INLINE bool LockImpl::reads_here() const noexcept {
-    const auto hold = my_hold();
-    return hold != nullptr && hold->reads() && hold->valid(Clock::now());
 }
 
 REDLATCH_INLINE std::shared_ptr<Hold> LockImpl::my_hold() const noexcept {

@@ -13,6 +13,7 @@
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/steps/lock_spec.hpp>
+#include <redlatch/steps/read_through.hpp>
 #include <redlatch/types.hpp>
 
 #include <chrono>
@@ -36,6 +37,7 @@
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire_set.hpp>
+#include <redlatch/steps/reading.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
 #include <algorithm>
@@ -47,6 +49,7 @@ namespace detail {
 class HeldSetOperation;
 class LockSetImpl;
 class HoldsOfSet;
+class Session;
 }  // namespace detail
 
 /// The name of a lock in a `LockSet`: bytes of any kind.
@@ -176,8 +179,28 @@ public:
     std::shared_ptr<AsyncCallFor<HeldSet>> acquire_call(const AsyncOptions& options,
                                                         std::stop_token stop) const;
 
+    void take_shared(const AcquireOptions& options);
+    bool try_take_shared(const AcquireOptions& options);
+    void unlock_shared() noexcept;
+    Result<HeldSet> acquire_shared(const AcquireOptions& options) noexcept;
+    std::shared_ptr<AsyncCallFor<HeldSet>> acquire_shared_call(const AsyncOptions& options,
+                                                               std::stop_token stop) const;
+
 private:
-    std::vector<LockSpec> specs_;  // in the order of their names' bytes
+    using Specs = std::vector<LockSpec>;
+
+    static Specs reading(Specs specs);
+    Result<std::vector<HoldRef>> take(const Specs& specs, const AcquireOptions& options,
+                                      const void* through);
+    Result<std::vector<HoldRef>> take_to_read(const AcquireOptions& options);
+    Result<HeldSet> acquire(const Specs& specs, const AcquireOptions& options);
+    template <class EndOf>
+    void end_each(EndOf end_of) noexcept;
+    void forget_reading();
+    Session& session() const;
+
+    Specs specs_;  // in the order of their names' bytes
+    ReadThrough read_through_;
 };
 
 }  // namespace detail
@@ -188,12 +211,13 @@ private:
 /// for, those before are renewed; if one is lost meanwhile, all are given back, and the set begins anew within
 /// its wait. In the end all have their whole lease.
 ///
-/// Models Lockable and TimedLockable. What `lock()` and `try_lock()` took belongs to the calling thread, and
+/// Models Lockable and TimedLockable, so the standard guards work on it, and `std::shared_lock` where its policy is
+/// shared: then all are read, or none. What `lock()` and `try_lock()` took belongs to the calling thread, and
 /// is ended by its `unlock()`, or when the set is destroyed. All members may be called from any thread.
 template <LockPolicy Policy = Watchdog<Simple>>
 class LockSet {
-    static_assert(Policy::key_type != KeyType::sorted_set,
-                  "a LockSet takes locks that one alone may hold");
+    static_assert(Policy::key_type != KeyType::sorted_set || is_shared<Policy>,
+                  "permits are a Semaphore's");
 
 public:
     /// The policy of all its locks.
@@ -243,6 +267,47 @@ public:
     /// `command_timeout` in all. The outcomes go to the observer.
     void unlock() noexcept { impl_.unlock(); }
 
+    /// Takes all for reading, in the same order and with the same rules; only with a policy that is shared, such as
+    /// `Shared`. Waits without limit, and throws as `lock()` does. Of those that the calling thread holds, it gets one
+    /// more hold at once.
+    void lock_shared() requires is_shared<Policy> { impl_.take_shared({}); }
+
+    /// The same with this acquisition's lease.
+    void lock_shared(Lease lease) requires is_shared<Policy> {
+        impl_.take_shared({.lease = lease});
+    }
+
+    /// Tries each once, as `try_lock()` does. False only where somebody writes one of them, or waits in front.
+    [[nodiscard]] bool try_lock_shared() requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = Wait::none()});
+    }
+
+    /// The same, but waits for all together for at most `wait`, and 50 ms for the answer to a last try.
+    [[nodiscard]] bool try_lock_shared_for(Wait wait) requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = wait});
+    }
+
+    /// The same with this acquisition's lease.
+    [[nodiscard]] bool try_lock_shared(Wait wait, Lease lease) requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = wait, .lease = lease});
+    }
+
+    /// The same until a point in time of any clock.
+    template <class AnyClock, class Duration>
+    [[nodiscard]] bool try_lock_shared_until(
+        const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
+        return impl_.try_take_shared({.wait = detail::time_left(deadline)});
+    }
+
+    /// Ends the calling thread's innermost reading of each, otherwise as `unlock()` does.
+    void unlock_shared() noexcept requires is_shared<Policy> { impl_.unlock_shared(); }
+
+    /// Takes all for reading, as one object. Never throws; otherwise as `acquire()`.
+    [[nodiscard]] Result<HeldSet> acquire_shared(
+        const AcquireOptions& options = {}) noexcept requires is_shared<Policy> {
+        return impl_.acquire_shared(options);
+    }
+
     /// Takes all as one object. Never throws.
     [[nodiscard]] Result<HeldSet> acquire(const AcquireOptions& options = {}) noexcept {
         return impl_.acquire(options);
@@ -262,6 +327,21 @@ public:
     void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
                        Executor* executor = nullptr) {
         detail::AsyncAccess::call_back(impl_.acquire_call(options, std::move(stop)),
+                                       std::move(done), executor);
+    }
+
+    /// As `acquire_shared()`, without a thread that waits; all else is as of `async_acquire()`.
+    [[nodiscard]] AsyncResult<HeldSet> async_acquire_shared(
+        const AsyncOptions& options = {}, std::stop_token stop = {}) requires is_shared<Policy> {
+        return detail::AsyncAccess::awaitable(impl_.acquire_shared_call(options, std::move(stop)));
+    }
+
+    /// The same; begins at once, and calls `done(Result<HeldSet>)` on `executor`, where there is
+    /// one.
+    template <CompletionOf<HeldSet> Done>
+    void async_acquire_shared(const AsyncOptions& options, std::stop_token stop, Done done,
+                              Executor* executor = nullptr) requires is_shared<Policy> {
+        detail::AsyncAccess::call_back(impl_.acquire_shared_call(options, std::move(stop)),
                                        std::move(done), executor);
     }
 
@@ -362,7 +442,8 @@ REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::
         specs_.push_back(check(LockSpec{.client = Access::shared(client),
                                         .keys = Access::keys(client, std::move(name)),
                                         .traits = traits,
-                                        .options = options})
+                                        .options = options,
+                                        .claim = writing_claim(traits)})
                              .value());
     }
 }
@@ -372,47 +453,120 @@ REDLATCH_INLINE LockSetImpl::~LockSetImpl() {
     Session* const session = specs_.front().client->existing_session();
     if (session == nullptr) return;
     const TimePoint end = saturating_add(Clock::now(), session->command_timeout());
+    const ReleaseMode mode = specs_.front().options.release_mode;
     std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
-        end_all_through(*session, spec.key(), this, spec.options.release_mode, end);
+        end_all_through(*session, spec.key(), this, mode, end);
     });
+    end_all_read_through(*session, read_through_, this, mode, end);
 }
 
 REDLATCH_INLINE void LockSetImpl::take(const AcquireOptions& options) {
-    auto refs = AcquiringSet{specs_.front().client->session(), specs_, options, this}.run();
+    auto refs = take(specs_, options, this);
     if (!refs) throw LockError{std::move(refs).error()};
 }
 
 REDLATCH_INLINE bool LockSetImpl::try_take(const AcquireOptions& options) {
-    auto refs = AcquiringSet{specs_.front().client->session(), specs_, options, this}.run();
-    if (!refs && refs.error().code != Errc::timed_out) throw LockError{std::move(refs).error()};
+    auto refs = take(specs_, options, this);
+    if (!refs && !is_refusal(refs.error(), options.wait)) throw LockError{std::move(refs).error()};
+    return refs.has_value();
+}
+
+REDLATCH_INLINE void LockSetImpl::take_shared(const AcquireOptions& options) {
+    auto refs = take_to_read(options);
+    if (!refs) throw LockError{std::move(refs).error()};
+}
+
+REDLATCH_INLINE bool LockSetImpl::try_take_shared(const AcquireOptions& options) {
+    auto refs = take_to_read(options);
+    if (!refs && !is_refusal(refs.error(), options.wait)) throw LockError{std::move(refs).error()};
     return refs.has_value();
 }
 
 REDLATCH_INLINE void LockSetImpl::unlock() noexcept {
-    Session& session = specs_.front().client->session();
-    const TimePoint end = saturating_add(Clock::now(), session.command_timeout());
-    std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
-        const auto ending = session.locks().end_innermost(spec.key(), this_thread());
-        if (ending.kind == LockTable::Ending::Kind::nothing) {
-            Releasing{session}.tell_not_held(spec.key());
-        } else {
-            Releasing{session, end}.end(ending, spec.options.release_mode);
-        }
+    end_each([&locks = session().locks()](const std::string& key) {
+        return locks.end_innermost(key, this_thread());
     });
 }
 
+REDLATCH_INLINE void LockSetImpl::unlock_shared() noexcept {
+    end_each([&session = session()](const std::string& key) {
+        return end_reading(session, key, this_thread());
+    });
+    forget_reading();
+}
+
 REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire(const AcquireOptions& options) noexcept {
-    const LockSpec& first = specs_.front();
-    auto refs = AcquiringSet{first.client->session(), specs_, options, nullptr}.run();
-    if (!refs) return Unexpected{std::move(refs).error()};
-    constexpr bool posts_release = false;
-    return HeldSet{std::make_shared<HoldsOfSet>(first.client, *std::move(refs),
-                                                first.options.release_mode, posts_release)};
+    return acquire(specs_, options);
+}
+
+REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire_shared(
+    const AcquireOptions& options) noexcept {
+    return acquire(reading(specs_), options);
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_call(
     const AsyncOptions& options, std::stop_token stop) const {
     return std::make_shared<HeldSetOperation>(specs_, options, std::move(stop));
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_shared_call(
+    const AsyncOptions& options, std::stop_token stop) const {
+    return std::make_shared<HeldSetOperation>(reading(specs_), options, std::move(stop));
+}
+
+REDLATCH_INLINE Session& LockSetImpl::session() const {
+    return specs_.front().client->session();
+}
+
+REDLATCH_INLINE LockSetImpl::Specs LockSetImpl::reading(Specs specs) {
+    for (LockSpec& spec : specs) spec = spec.reading();
+    return specs;
+}
+
+REDLATCH_INLINE Result<std::vector<HoldRef>> LockSetImpl::take(const Specs& specs,
+                                                               const AcquireOptions& options,
+                                                               const void* through) {
+    return AcquiringSet{session(), specs, options, through}.run();
+}
+
+REDLATCH_INLINE Result<std::vector<HoldRef>> LockSetImpl::take_to_read(
+    const AcquireOptions& options) {
+    for (const LockSpec& spec : specs_) {
+        read_through_.add(reader_entry(spec.key(), this_thread()));
+    }
+    auto refs = take(reading(specs_), options, this);
+    if (!refs) forget_reading();
+    return refs;
+}
+
+REDLATCH_INLINE void LockSetImpl::forget_reading() {
+    for (const LockSpec& spec : specs_) {
+        detail::forget_reading(session(), spec.key(), read_through_);
+    }
+}
+
+REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire(const Specs& specs,
+                                                     const AcquireOptions& options) {
+    auto refs = take(specs, options, nullptr);
+    if (!refs) return Unexpected{std::move(refs).error()};
+    const LockSpec& first = specs_.front();
+    constexpr bool posts_release = false;
+    return HeldSet{std::make_shared<HoldsOfSet>(first.client, *std::move(refs),
+                                                first.options.release_mode, posts_release)};
+}
+
+/// `end_of`: takes the calling thread's innermost hold of that name out of the lock table.
+template <class EndOf>
+void LockSetImpl::end_each(EndOf end_of) noexcept {
+    const TimePoint end = saturating_add(Clock::now(), session().command_timeout());
+    std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
+        const LockTable::Ending ending = end_of(spec.key());
+        if (ending.kind == LockTable::Ending::Kind::nothing) {
+            Releasing{session()}.tell_not_held(spec.key());
+        } else {
+            Releasing{session(), end}.end(ending, spec.options.release_mode);
+        }
+    });
 }
 
 }  // namespace detail

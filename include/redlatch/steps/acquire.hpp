@@ -27,7 +27,13 @@ public:
         restart_clock();
     }
 
-    Result<HoldRef> run() { return told(enter()); }
+    Result<HoldRef> run() {
+        if (would_wait_for_its_reading()) {
+            return told(Unexpected{
+                Error{Errc::deadlock, {}, {}, "the thread that reads cannot write", {}}});
+        }
+        return told(enter());
+    }
 
     /// One more acquisition of `hold`, whoever owns it.
     Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
@@ -145,5 +151,11 @@ private:
 
     const std::stop_token* stop_;
 };
+
+/// Whether a try with that wait answers "no" for the error: somebody has the lock, the caller too, who reads.
+inline bool is_refusal(const Error& error, Wait wait) noexcept {
+    const bool upgrades = error.code == Errc::deadlock && !wait.is_unlimited();
+    return upgrades || error.code == Errc::timed_out;
+}
 
 }  // namespace redlatch::inline v0::detail

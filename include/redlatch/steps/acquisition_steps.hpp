@@ -65,6 +65,17 @@ protected:
         return ref;
     }
 
+    /// It is to write, and the calling thread reads.
+    bool would_wait_for_its_reading() const {
+        if (!spec_->traits.shared || acquisition_.reads) return false;
+        if (request_.owner != Owner::thread && !request_.wait.is_unlimited()) return false;
+        const TimePoint now = Clock::now();
+        const auto main = session_->locks().find(spec_->key(), caller_);
+        if (main != nullptr && main->valid(now)) return main->reads();
+        const auto reading = session_->locks().find(reader_entry(spec_->key(), caller_), caller_);
+        return reading != nullptr && reading->valid(now);
+    }
+
     /// It has to wait, and the observer hears of that once. Without memory for that it does not: others may refer to
     /// this by then.
     void begin_to_wait() noexcept {

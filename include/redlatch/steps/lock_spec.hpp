@@ -31,6 +31,12 @@ struct LockSpec {
     }
 };
 
+/// What a writer takes of a shared lock; nothing of another.
+inline ClaimTerms writing_claim(const PolicyTraits& traits) noexcept {
+    if (!traits.shared) return {};
+    return {.weight = ClaimTerms::writer, .limit = ClaimTerms::writer - 1};
+}
+
 /// Where the lock table has a claim that excludes nobody here, under a number of its own. Begins as no lock's name may.
 inline std::string claim_entry(const char* kind, std::uint64_t number, const std::string& key) {
     return kind + std::to_string(number) + ':' + key;

@@ -451,7 +451,7 @@ inline void draw_claims(Dice dice, Plan& plan) {
 
 /// Some schedules in which some acquisitions take several locks, or none, with leases that last for that. Likewise.
 inline void draw_sets(Dice dice, Plan& plan) {
-    if (plan.has_claims() || plan.locks < 2 || !dice.one_in(2)) return;
+    if (plan.claims == Claims::permits || plan.locks < 2 || !dice.one_in(2)) return;
     for (ProcessPlan& process : plan.processes) {
         for (ActorPlan& actor : process.actors) {
             for (AcquisitionPlan& acquisition : actor.acquisitions) {

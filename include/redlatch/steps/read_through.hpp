@@ -1,0 +1,31 @@
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Where the lock table has what threads read through one handle, whose end ends what they have not. Thread-safe.
+class ReadThrough {
+public:
+    void add(std::string entry) {
+        const std::scoped_lock section{mutex_};
+        entries_.insert(std::move(entry));
+    }
+    void remove(const std::string& entry) {
+        const std::scoped_lock section{mutex_};
+        entries_.erase(entry);
+    }
+    std::set<std::string> take() {
+        const std::scoped_lock section{mutex_};
+        return std::exchange(entries_, {});
+    }
+
+private:
+    std::mutex mutex_;
+    std::set<std::string> entries_;
+};
+
+}  // namespace redlatch::inline v0::detail
