@@ -81,6 +81,29 @@ TEST(MapInformants, begin_with_the_one_that_knew_the_map_last) {
         << "one that serves no slot any more";
 }
 
+TEST(MapInformants, begin_behind_the_one_that_has_misled) {
+    const bool misled = true;
+    EXPECT_EQ(map_informants({a, b}, {c, d}, a, misled), (Addresses{b, c, d, a}));
+    EXPECT_EQ(map_informants({a, b}, {c, d}, b, misled), (Addresses{c, d, a, b}))
+        << "in turn, so that none stays out";
+    EXPECT_EQ(map_informants({a, b}, {c}, c, misled), (Addresses{a, b, c}));
+    EXPECT_EQ(map_informants({a}, {}, a, misled), (Addresses{a})) << "there is no other";
+    EXPECT_EQ(map_informants({a, b}, {}, std::nullopt, misled), (Addresses{a, b}));
+}
+
+TEST(SlotMapRefresh, was_misled_where_a_command_failed_by_the_map_until_another_one_is_learned) {
+    SlotMapRefresh refresh;
+    EXPECT_FALSE(refresh.was_misled());
+    refresh.suspect();
+    EXPECT_TRUE(refresh.was_misled());
+    refresh.wanted(start);
+    refresh.ended(Outcome::nobody_knows, start);
+    EXPECT_TRUE(refresh.was_misled());
+    refresh.wanted(start + 1s);
+    refresh.ended(Outcome::learned, start + 1s);
+    EXPECT_FALSE(refresh.was_misled());
+}
+
 TEST(SlotMapInquiry, asks_all_in_turn_and_keeps_a_part_of_the_time) {
     SlotMapInquiry inquiry{{a, b}, start + 300ms};
     auto ask = inquiry.next(start);

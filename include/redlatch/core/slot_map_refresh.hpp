@@ -40,6 +40,7 @@ public:
 
     void ended(Outcome outcome, TimePoint now) {
         under_way_ = false;
+        if (outcome == Outcome::learned) misled_ = false;
         outcome_ = outcome;
         if (outcome != Outcome::cut_short) ended_at_ = now;
     }
@@ -52,7 +53,10 @@ public:
     }
 
     /// A command has met a fault that it could not follow up.
-    void suspect() noexcept { suspect_ = true; }
+    void suspect() noexcept { suspect_ = misled_ = true; }
+
+    /// Whether the map that was learned last has led to such a fault: then another node may know better.
+    bool was_misled() const noexcept { return misled_; }
 
     /// Whether the map is to be asked for before a command. Says so to one caller only.
     bool take_suspicion() noexcept { return std::exchange(suspect_, false); }
@@ -61,22 +65,30 @@ private:
     static constexpr std::chrono::milliseconds least_age{100};
 
     bool suspect_ = true;  // nothing is known at first
+    bool misled_ = false;
     bool under_way_ = false;
     Outcome outcome_ = Outcome::learned;
     std::optional<TimePoint> ended_at_;
 };
 
 /// Whom to ask for the map, each once: the addresses of the URI, then all masters, but first of all the
-/// one that knew it last.
+/// one that knew it `last`. Where that one has `misled`, it may be cut off from the others and know no better for long:
+/// then those behind it come first.
 inline std::vector<ServerAddress> map_informants(std::vector<ServerAddress> seeds,
                                                  const std::vector<ServerAddress>& masters,
-                                                 const std::optional<ServerAddress>& last) {
+                                                 const std::optional<ServerAddress>& last,
+                                                 bool misled = false) {
     std::vector<ServerAddress> all = std::move(seeds);
     for (const ServerAddress& master : masters) {
         if (std::find(all.begin(), all.end(), master) == all.end()) all.push_back(master);
     }
-    const auto first = last ? std::find(all.begin(), all.end(), *last) : all.end();
-    if (first != all.end()) std::rotate(all.begin(), first, first + 1);
+    const auto found = last ? std::find(all.begin(), all.end(), *last) : all.end();
+    if (found == all.end()) return all;
+    if (misled) {
+        std::rotate(all.begin(), found + 1, all.end());
+    } else {
+        std::rotate(all.begin(), found, found + 1);
+    }
     return all;
 }
 

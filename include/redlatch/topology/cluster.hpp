@@ -109,10 +109,10 @@ public:
             turn = refreshes_.waited(Clock::now());
         }
         if (turn == Turn::skip) return;
-        const std::vector<ServerAddress> serving = map_.serving();
-        const std::optional<ServerAddress> last = informant_;
+        std::vector<ServerAddress> informants =
+            map_informants(seeds_, map_.serving(), informant_, refreshes_.was_misled());
         lock.unlock();
-        const auto outcome = ask_for_map({map_informants(seeds_, serving, last), limit.at}, limit);
+        const auto outcome = ask_for_map({std::move(informants), limit.at}, limit);
         lock.lock();
         refreshes_.ended(outcome, Clock::now());
         lock.unlock();
@@ -126,7 +126,9 @@ public:
 
     void failed(Node& node, const Fault& fault, const Limit& limit) override {
         note_move(fault, node);
-        if (puts_map_in_doubt(fault)) refresh(limit);
+        if (!puts_map_in_doubt(fault)) return;
+        suspect_map();
+        refresh(limit);
     }
 
 private:
