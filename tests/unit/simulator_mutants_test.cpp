@@ -20,13 +20,13 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 16> only_on_demand{
+constexpr std::array<std::string_view, 17> only_on_demand{
     "place_not_withdrawn",      "overdue_hold_taken_over",   "polls_with_a_place",
     "repetition_forgotten",     "fence_stored_by_few",       "kept_by_a_closed_client",
     "late_master_forgotten",    "asked_master_forgotten",    "votes_returned_by_few",
     "late_masters_not_told",    "silent_master_did_nothing", "broken_connection_forgotten",
     "one_late_answer_ends_all", "never_overtakes",           "place_keeps_lease",
-    "prolonged_for_nobody"};
+    "prolonged_for_nobody",     "unclear_hop_forgotten"};
 
 constexpr std::uint64_t usual_count = 20'000;
 
@@ -104,19 +104,30 @@ TEST_P(Mutants, are_found) {
 INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
                          [](const auto& instance) { return std::string{instance.param.name}; });
 
-/// Mistakes in what machines do only for locks with claims, or for sets of locks.
-constexpr std::array<std::string_view, 12> of_claims{"downgrade_not_told",
-                                                     "downgraded_at_server_only",
-                                                     "released_under_readers",
-                                                     "waiting_writer_passed",
-                                                     "never_asked",
-                                                     "answer_not_heeded",
-                                                     "own_writer_passed",
-                                                     "prolonged_for_nobody",
-                                                     "whole_lease_for_who_joins",
-                                                     "longer_claim_forgotten",
-                                                     "lost_member_refreshed",
-                                                     "whole_wait_for_each"};
+/// Mistakes in what machines do only for locks with claims, for sets of locks, or where the master is one of several
+/// nodes.
+constexpr std::array<std::string_view, 22> in_some_schedules{"downgrade_not_told",
+                                                             "downgraded_at_server_only",
+                                                             "released_under_readers",
+                                                             "waiting_writer_passed",
+                                                             "never_asked",
+                                                             "answer_not_heeded",
+                                                             "own_writer_passed",
+                                                             "prolonged_for_nobody",
+                                                             "whole_lease_for_who_joins",
+                                                             "longer_claim_forgotten",
+                                                             "lost_member_refreshed",
+                                                             "whole_wait_for_each",
+                                                             "sent_on_without_limit",
+                                                             "unclear_hop_forgotten",
+                                                             "ask_taken_for_moved",
+                                                             "map_never_refreshed",
+                                                             "refresh_never_ends",
+                                                             "old_map_believed",
+                                                             "refused_renewal_is_a_loss",
+                                                             "old_sentinel_believed",
+                                                             "one_sentinel_asked",
+                                                             "new_master_not_noticed"};
 
 /// A number of `machine_mutants`, from 1.
 class MachineMutants : public ::testing::TestWithParam<int> {
@@ -127,8 +138,8 @@ protected:
 TEST_P(MachineMutants, are_found) {
     redlatch_mutant = GetParam();
     const std::string_view name = machine_mutants[GetParam() - 1];
-    const bool with_claims = std::ranges::find(of_claims, name) != of_claims.end();
-    expect_found(name, with_claims ? Mutant::none : Mutant::in_machine);
+    const bool in_some = std::ranges::find(in_some_schedules, name) != in_some_schedules.end();
+    expect_found(name, in_some ? Mutant::none : Mutant::in_machine);
 }
 
 INSTANTIATE_TEST_SUITE_P(Simulator, MachineMutants,

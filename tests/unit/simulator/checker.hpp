@@ -413,6 +413,50 @@ public:
         token_of(name).acknowledged_by = replicas;
     }
 
+    // ---- Its nodes
+
+    /// A command was sent to one node after the other, or Sentinels were asked, so often.
+    void sent_on(int times) const {
+        constexpr int most = 10;
+        if (times > most) fail("sent on from node to node without end");
+    }
+
+    /// A node has sent a command on to another one, which is to take it this once.
+    void follows_ask(bool asking) const {
+        if (!asking) fail("an ASK is followed without ASKING");
+    }
+
+    /// A new command goes to one node, and the client has last heard of another master.
+    void asks(int node, int known) const {
+        if (node != known) fail("asks a server that it knows to be no master");
+    }
+
+    /// A command was carried out by a master that is none any more: what it says is outside the promise.
+    void went_to_deposed(const Command& command) {
+        for (const std::string_view name :
+             {command.token(),
+              command.verb == Verb::move ? command.next_token() : command.token()}) {
+            Token& token = token_of(name);
+            token.lock = command.lock;
+            token.generation = -1;
+            token.lost_by_failover = true;
+        }
+        tidy_ = false;
+    }
+
+    /// A new master has taken over with all keys, by the same clock.
+    void survived() {
+        for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
+            const Owners owners = server(0).owners(static_cast<int>(lock));
+            locks_[lock].at[0].owners = owners;
+            for (const Server::Owner& owner : owners) {
+                if (is_tombstone(owner.token)) continue;
+                Token& token = token_of(owner.token);
+                if (token.generation == generation(0) - 1) token.generation = generation(0);
+            }
+        }
+    }
+
     // ---- What must be true
 
     /// At a moment at which nothing has happened yet.
@@ -1022,6 +1066,8 @@ private:
         }
         Moment retry = plan_->backoff.max + Moment{50ms} + 10 * plan_->latency;
         if (several()) retry = 40 * (retry + plan_->node_timeout);  // votes may split
+        // One node or Sentinel after the other is asked for the master, and most may be old.
+        if (plan_->has_nodes()) retry = 4 * (retry + plan_->command_timeout);
         Moment limit = here.idle_since + 2 * retry;
         limit = std::max(limit, disturbed_ + 2 * plan_->command_timeout + 600ms + 2 * retry);
         limit = std::max(limit, damaged_ + 2 * plan_->command_timeout + 600ms + 2 * retry);

@@ -4,12 +4,16 @@
 #include "coverage.hpp"
 #include "network.hpp"
 #include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/cluster_redirection.hpp>
 #include <redlatch/core/command.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/lock_table.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
+#include <redlatch/core/sentinel_lookup.hpp>
+#include <redlatch/core/slot_map.hpp>
+#include <redlatch/core/slot_map_refresh.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/permits.hpp>
 #include <redlatch/policy/reentrant.hpp>
@@ -95,8 +99,8 @@ public:
           command_(use),
           done_(std::move(done)) {}
 
-    /// Without a connection, it makes one.
-    void start(int master, std::shared_ptr<Connection> connection);
+    /// Without a connection, it makes one. `asking`: behind ASKING.
+    void start(int place, std::shared_ptr<Connection> connection, bool asking = false);
 
     void cancel() override {
         if (!done_) return;
@@ -132,7 +136,8 @@ private:
     TimePoint answer_by_;
     detail::Command command_;
     Done done_;
-    int master_ = 0;
+    int place_ = 0;
+    bool asking_ = false;
     std::shared_ptr<Connection> connection_{};
     TimePoint sent_{};
     std::optional<Reply> taken_{};  // while replicas are waited for
@@ -174,24 +179,38 @@ private:
     using Renewal = detail::Renewal;
     using Try = Renewal::Try;
 
+    /// How a command is written.
+    struct Form {
+        bool whole = false;
+        bool asking = false;
+    };
+    struct Waiting {
+        std::shared_ptr<Try> attempt;
+        bool asking = false;
+    };
     struct Link {
         std::shared_ptr<Connection> connection{};
         bool connecting = false;
         TimePoint answered_at = TimePoint::min();
-        std::vector<std::shared_ptr<Try>> waiting{};
+        std::vector<Waiting> waiting{};
         std::vector<std::shared_ptr<Try>> pending{};
     };
 
     void run();
+    std::vector<detail::MasterIndex> masters();
+    void post(int master, Waiting what);
     void perform_actions();
     void perform(const Renewal::Send& send);
     void perform(const Renewal::Renewed& renewed);
     void perform(const Renewal::Lost& lost);
     void perform(const Renewal::Silent& silent);
     void connect(int master);
-    void write(int master, const std::shared_ptr<Try>& attempt, bool whole);
+    void look_around(const Fault& fault);
+    void connected(int master, std::shared_ptr<Connection> made);
+    void write(int master, const std::shared_ptr<Try>& attempt, const Form& form);
     void arrived(int master, const std::shared_ptr<Connection>& connection,
-                 const std::shared_ptr<Try>& attempt, bool whole, Arrived arrived);
+                 const std::shared_ptr<Try>& attempt, const Form& form, Arrived arrived);
+    bool redirect(int master, const std::shared_ptr<Try>& attempt, const Fault& fault);
     void break_off(int master);
     void look_for_silence(int master, const std::shared_ptr<Connection>& connection,
                           TimePoint since);
@@ -202,12 +221,127 @@ private:
         return machine;
     }
 
+    static Coverage::Machine& redirections() {
+        static Coverage::Machine machine{"Renewal", {"sent on", "given up"}};
+        return machine;
+    }
+    static constexpr milliseconds time_to_look_around{200};
+
     Client* client_;
     Renewal renewal_;
     std::array<Link, most_masters> links_{};
     TimePoint wakes_at_ = TimePoint::max();
     const char* event_ = "due";
     bool closed_ = false;
+};
+
+/// Of a Cluster, the map as its client has it: carries out what the machines of the map say, as `Cluster` does.
+class ClusterMap {
+public:
+    explicit ClusterMap(Client& client) : client_(&client) {}
+
+    struct Master {
+        int node;
+        bool is_certain;  ///< no need to ask for the map first
+    };
+    /// Of the slot that matters.
+    Master master() const {
+        const auto number = map_.master_of(slot());
+        if (!number) return {anybody_, false};
+        return {node_at(map_.masters()[*number]), true};
+    }
+    Master master_for_new_command() {
+        const bool suspect = refreshes_.take_suspicion();
+        const Master known = master();
+        return {known.node, known.is_certain && !suspect};
+    }
+    void suspect() { refreshes_.suspect(); }
+
+    /// Calls `settled` once the map has been asked for, or need not be, or at `until`.
+    void refresh(TimePoint until, std::function<void()> settled);
+
+    /// A fault may say that the slot has moved for good.
+    void note_move(const Fault& fault) {
+        const auto to = detail::redirection_of(fault);
+        if (to && !to->once) map_.moved(to->slot, {to->host, to->port});
+    }
+    void failed(const Fault& fault, TimePoint until) {
+        note_move(fault);
+        if (!detail::puts_map_in_doubt(fault)) return;
+        suspect();
+        refresh(until, [] {});
+    }
+
+private:
+    using Turn = detail::SlotMapRefresh::Turn;
+    using Outcome = detail::SlotMapRefresh::Outcome;
+
+    static unsigned slot() {
+        static const unsigned slot = detail::slot_of(Names::get().of(0)->lock);
+        return slot;
+    }
+    /// What a node tells that takes `master` for the master of the slot.
+    static std::optional<detail::SlotMap> told(int master, int by);
+
+    struct Waiter {
+        TimePoint until;
+        std::function<void()> settled;
+    };
+
+    void take(const char* event, Turn turn, Waiter waiter);
+    void ask_next(const std::shared_ptr<detail::SlotMapInquiry>& inquiry,
+                  const std::function<void()>& settled);
+    void end(Outcome outcome, const std::function<void()>& settled);
+
+    static Coverage::Machine& turns() {
+        static Coverage::Machine machine{"SlotMapRefresh", {"ask", "wait", "skip"}};
+        return machine;
+    }
+    static Coverage::Machine& inquiries() {
+        static Coverage::Machine machine{"SlotMapInquiry",
+                                         {"learned", "nobody_knows", "cut_short"}};
+        return machine;
+    }
+
+    Client* client_;
+    detail::SlotMap map_{};
+    detail::SlotMapRefresh refreshes_{};
+    std::optional<detail::ServerAddress> informant_{};
+    int anybody_ = 0;
+    std::vector<std::shared_ptr<Waiter>> waiting_{};
+};
+
+/// A connection to the master that Sentinels name: carries out what `SentinelLookup` says, as `SentinelDialer`
+/// does.
+class Dialling : public std::enable_shared_from_this<Dialling> {
+public:
+    using Wanted = std::function<bool()>;
+    using Done = std::function<void(Expected<std::shared_ptr<Connection>, Fault>)>;
+
+    /// `wanted`: whether somebody still waits for it.
+    Dialling(Client& client, TimePoint deadline, Wanted wanted, Done done);
+    void start();
+
+private:
+    using Lookup = detail::SentinelLookup;
+
+    void act(const char* event, Lookup::Action action);
+    void carry_out(const Lookup::Ask& ask);
+    void carry_out(const Lookup::TryMaster& attempt);
+    void carry_out(const Lookup::GiveUp& end);
+    void connect(const detail::ServerAddress& master);
+
+    static Coverage::Machine& coverage() {
+        static Coverage::Machine machine{"SentinelLookup", {"Ask", "TryMaster", "GiveUp"}};
+        static_assert(std::variant_size_v<Lookup::Action> == 3);
+        return machine;
+    }
+
+    Client* client_;
+    Lookup lookup_;
+    Wanted wanted_;
+    Done done_;
+    int asked_ = 0;
 };
 
 /// One client in a process of its own: its lock table, its connections, its renewal and its
@@ -221,6 +355,7 @@ public:
           noise_(plan.noise),
           host_(*world.timeline, plan.clock, plan.rate_ppm),
           table_(plan.noise),
+          service_("service", static_cast<std::size_t>(std::max(world.plan->nodes.sentinels, 1))),
           renewal_(*this, {.several_masters = world.plan->masters > 1,
                            .command_timeout = world.plan->command_timeout,
                            .late_window = late_window()}) {}
@@ -286,29 +421,33 @@ public:
     /// Nobody waits for the answer. False where it was not sent, as on a connection that does not know
     /// the script.
     bool post(HoldPtr hold, const Call& call, TimePoint answer_by, Request::Done done) {
-        constexpr int master = 0;
-        auto connection = take_idle(master);
+        const int place = place_of_master();
+        auto connection = take_idle(place);
         if (connection == nullptr) return false;
         auto asking = std::make_shared<Asking>(*this, std::move(hold), call, call, answer_by,
                                                detail::ReplyUse::left, std::move(done));
-        asking->start(master, std::move(connection));
+        asking->start(place, std::move(connection));
         return asking->was_posted();
     }
 
-    std::shared_ptr<Connection> take_idle(int master) {
-        return take_idle(master, [](const Connection&) { return true; });
+    std::shared_ptr<Connection> take_idle(int place) {
+        return take_idle(place, [](const Connection&) { return true; });
     }
     /// The last one that was given back and fits; null where none does.
     template <class Fits>
-    std::shared_ptr<Connection> take_idle(int master, Fits fits) {
-        auto& idle = idle_[static_cast<std::size_t>(master)];
-        std::erase_if(idle, [](const auto& connection) { return !connection->alive; });
+    std::shared_ptr<Connection> take_idle(int place, Fits fits) {
+        auto& idle = idle_[static_cast<std::size_t>(place)];
+        std::erase_if(idle, [this](const auto& connection) {
+            return !connection->alive || !is_current(*connection);
+        });
         const auto found =
             std::find_if(idle.rbegin(), idle.rend(), [&](const auto& one) { return fits(*one); });
         if (found == idle.rend()) return nullptr;
         auto connection = std::move(*found);
         idle.erase(std::next(found).base());
         connection->reused = !std::exchange(connection->fresh, false);
+        const auto& known = service_.master();
+        if (known) world_->checker->asks(connection->node, node_at(*known));
         return connection;
     }
 
@@ -346,7 +485,56 @@ public:
         }
     }
     void give_back(std::shared_ptr<Connection> connection) {
-        idle_[static_cast<std::size_t>(connection->master)].push_back(std::move(connection));
+        const int place = world_->plan->has_sentinels() ? 0 : connection->place();
+        idle_[static_cast<std::size_t>(place)].push_back(std::move(connection));
+    }
+
+    // ---- Of one that is one of several nodes
+
+    ClusterMap& map() { return map_; }
+    detail::SentinelService& service() { return service_; }
+
+    /// As far as is known; of Sentinels', whoever it is.
+    int place_of_master() const { return world_->plan->is_cluster() ? map_.master().node : 0; }
+
+    /// A connection to the master, wherever that is, or to a node of a Cluster. Nothing happens any more once it is
+    /// not wanted.
+    void dial(int place, TimePoint deadline, Dialling::Wanted wanted, Dialling::Done done) {
+        if (world_->plan->has_sentinels()) {
+            return std::make_shared<Dialling>(*this, deadline, std::move(wanted), std::move(done))
+                ->start();
+        }
+        const Moment way = 2 * world_->network->latency(noise_);
+        host_.soon(way, [this, place, wanted = std::move(wanted), done = std::move(done)] {
+            if (!wanted()) return;
+            auto made = world_->network->connect(host_, noise_, place);
+            if (made == nullptr) return done(Unexpected{refused()});
+            done(std::move(made));
+        });
+    }
+    static Fault refused() {
+        return {.error = {Errc::unavailable, {}, {}, "connection refused", {}}};
+    }
+
+    /// Whether a new connection would lead to the same server, as far as is known.
+    bool is_current(const Connection& connection) const { return connection.epoch == epoch_; }
+    unsigned epoch() const { return epoch_; }
+
+    /// The server at its other end is a replica.
+    void leave(const Connection& connection) {
+        if (connection.epoch == epoch_ && world_->plan->has_sentinels()) begin_epoch();
+    }
+    /// The master is there, by the word of a Sentinel.
+    void found(const detail::ServerAddress& master) {
+        using Arrival = detail::SentinelService::Arrival;
+        const Arrival arrival = service_.arrive(master);
+        arrivals().took("arrive", static_cast<std::size_t>(arrival));
+        if (arrival == Arrival::moved) begin_epoch();
+    }
+    /// A Sentinel tells of another master.
+    void hear_of_master(const std::string& message) {
+        if (closed_) return;
+        if (const auto master = service_.switched(message)) found(*master);
     }
 
     /// When a command that is given up at `answer_by` must do nothing any more. The clocks' rates
@@ -442,10 +630,15 @@ public:
     bool listening() const { return listening_; }
 
     void subscribe() {
-        if (subscribed_ || plan_->deaf || closed_) return;
+        if (plan_->deaf || closed_) return;
+        const bool elsewhere = world_->plan->is_cluster() && listens_at_ != place_of_master();
+        if (subscribed_ && !elsewhere) return;
         subscribed_ = true;
+        listens_at_ = place_of_master();
+        connected_ = listening_ = false;
         resubscribe(world_->network->latency(noise_));
     }
+    int listens_at() const { return listens_at_; }
 
     /// From now on messages get lost; the client finds out, and so does the server, sometime before
     /// the client is back.
@@ -461,7 +654,9 @@ public:
     bool connected() const { return connected_; }
 
     void hear(const std::string& message) {
-        if (closed_) return;
+        // Every node of a Cluster passes messages on.
+        const bool from_master = !world_->plan->is_cluster() || listens_at_ == place_of_master();
+        if (closed_ || !from_master) return;
         const auto grant = detail::parse_grant(message);
         if (!grant) world_->checker->fail("a message that is none: " + message);
         (*world_->trace)("hears of ", tail(grant->token), " lease ", grant->ttl.count());
@@ -541,8 +736,19 @@ private:
         for (const auto& wake : std::exchange(there.waiting, {})) wake();
     }
 
+    void begin_epoch() {
+        ++epoch_;
+        lose_subscription(1us);
+    }
+
+    static Coverage::Machine& arrivals() {
+        static Coverage::Machine machine{"SentinelService", {"first", "same", "moved"}};
+        return machine;
+    }
+
     void tell_server(bool subscribed) {
-        world_->network->server(0).set_subscribed(number_, subscribed);
+        world_->network->server(0).set_subscribed(number_,
+                                                  subscribed ? listens_at_ : Server::nobody);
     }
 
     void while_cut_off(Moment for_how_long, std::function<void()> task) {
@@ -556,13 +762,29 @@ private:
         const int connection = ++connection_;
         host_.soon(pause, [this, connection] {
             if (connection != connection_) return;
-            connected_ = true;
-            tell_server(true);
-            host_.soon(2 * world_->network->latency(noise_), [this, connection] {
-                if (connection != connection_) return;
-                listening_ = true;
-                with_table([this](LockTable& table) { table.recheck_all(now()); });
-            });
+            if (!world_->plan->has_nodes()) return subscribed(connection);
+            dial(
+                listens_at_, now() + command_timeout(),
+                [this, connection] { return connection == connection_; },
+                [this, connection](const auto& made) {
+                    // Nobody needs it, or not there: who waits again begins anew.
+                    const bool elsewhere =
+                        world_->plan->is_cluster() && listens_at_ != place_of_master();
+                    if (!made) subscribed_ = table_.size() != 0 && !elsewhere;
+                    if (!subscribed_) return;
+                    if (!made) return resubscribe(resubscribe_pause);
+                    listens_at_ = (*made)->node;
+                    subscribed(connection);
+                });
+        });
+    }
+    void subscribed(int connection) {
+        connected_ = true;
+        tell_server(true);
+        host_.soon(2 * world_->network->latency(noise_), [this, connection] {
+            if (connection != connection_) return;
+            listening_ = true;
+            with_table([this](LockTable& table) { table.recheck_all(now()); });
         });
     }
 
@@ -574,15 +796,20 @@ private:
     LockTable table_;
     detail::Contention contention_{};
     static constexpr milliseconds connect_pause{100};  // `Master::retry_pause`
+    static constexpr Moment resubscribe_pause = 100ms;
 
     std::array<std::vector<std::shared_ptr<Connection>>, most_masters> idle_{};
     std::array<MasterLink, most_masters> links_{};
+    ClusterMap map_{*this};
+    detail::SentinelService service_;
+    unsigned epoch_ = 0;
     RenewalDriver renewal_;
     std::uint64_t tokens_ = 0;
     std::uint64_t ids_ = 0;
     bool subscribed_ = false;
     bool listening_ = false;
     bool connected_ = false;
+    int listens_at_ = 0;
     int connection_ = 0;
     bool closed_ = false;
 };
@@ -648,24 +875,24 @@ inline detail::CommandStep judge(detail::Command& command, Expected<Reply, Fault
     return step;
 }
 
-inline void Asking::start(int master, std::shared_ptr<Connection> connection) {
-    master_ = master;
+inline void Asking::start(int place, std::shared_ptr<Connection> connection, bool asking) {
+    place_ = place;
+    asking_ = asking;
     const Moment patience = client_->host().moment_of(answer_by_);
     client_->host().later(patience, [self = shared_from_this()] { self->out_of_time(); });
     if (connection != nullptr) return use(std::move(connection));
     connect();
 }
 
-/// Making a connection takes a round trip.
+/// Making a connection takes a round trip, or more.
 inline void Asking::connect() {
-    const Moment way = 2 * client_->world().network->latency(client_->noise());
-    client_->host().soon(way, [self = shared_from_this()] {
-        if (!self->done_) return;
-        Client& client = *self->client_;
-        auto made = client.world().network->connect(client.host(), client.noise(), self->master_);
-        if (made != nullptr) return self->use(std::move(made));
-        self->failed({}, {.error = {Errc::unavailable, {}, {}, "connection refused", {}}});
-    });
+    const auto self = shared_from_this();
+    client_->dial(
+        place_, answer_by_, [self] { return self->done_ != nullptr; },
+        [self](Expected<std::shared_ptr<Connection>, Fault> made) {
+            if (made) return self->use(*std::move(made));
+            self->failed({}, std::move(made).error());
+        });
 }
 
 inline void Asking::use(std::shared_ptr<Connection> connection) {
@@ -686,12 +913,14 @@ inline void Asking::send() {
     sent_ = client.now();
     sent_any_ = true;
     ++sendings_;
-    client.world().network->send(client.host(), client.noise(), connection_, call,
-                                 encode(command_, *connection_, sent_, answer_by_), client.number(),
-                                 client.too_late(answer_by_),
-                                 [self = shared_from_this(), number = sendings_](Arrived what) {
-                                     self->arrived(number, std::move(what));
-                                 });
+    client.world().network->send(
+        client.host(), client.noise(), connection_, call,
+        encode(command_, *connection_, sent_, answer_by_), client.number(),
+        client.too_late(answer_by_),
+        [self = shared_from_this(), number = sendings_](Arrived what) {
+            self->arrived(number, std::move(what));
+        },
+        asking_);
 }
 
 inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
@@ -703,6 +932,7 @@ inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
     const Call& call = command_.reconnected() ? again_ : call_;
     auto reply = decode(*client_, call, *connection_, sent_, *arrived.value);
     const detail::CommandStep step = judge(command_, reply);
+    if (step.leave_server) client_->leave(*connection_);
     if (step.next == detail::CommandStep::Next::send) return send();
     if (reply && call.replicas() != Replicas::none() && reply->view().is_taken(call.shape())) {
         taken_ = *std::move(reply);
@@ -804,12 +1034,8 @@ inline void RenewalDriver::run() {
     if (closed_) return;
     const TimePoint now = client_->now();
     for (const auto& attempt : renewal_.take_due(now)) {
-        std::vector<detail::MasterIndex> masters;
-        for (int i = 0; i < client_->world().plan->masters; ++i) {
-            masters.push_back(static_cast<detail::MasterIndex>(i));
-        }
         event_ = attempt->lease() ? "renewal due" : "clean-up due";
-        renewal_.begin(attempt, std::move(masters), now);
+        renewal_.begin(attempt, masters(), now);
         perform_actions();
     }
     event_ = "time has passed";
@@ -822,6 +1048,14 @@ inline void RenewalDriver::run() {
     wake_in_time();
 }
 
+inline std::vector<detail::MasterIndex> RenewalDriver::masters() {
+    const Plan& plan = *client_->world().plan;
+    if (plan.has_nodes()) return {static_cast<detail::MasterIndex>(client_->place_of_master())};
+    std::vector<detail::MasterIndex> masters;
+    for (int i = 0; i < plan.masters; ++i) masters.push_back(static_cast<detail::MasterIndex>(i));
+    return masters;
+}
+
 inline void RenewalDriver::perform_actions() {
     const auto actions = renewal_.take_actions();
     if (actions.empty()) coverage().took(event_, 4);
@@ -832,13 +1066,33 @@ inline void RenewalDriver::perform_actions() {
 }
 
 inline void RenewalDriver::perform(const Renewal::Send& send) {
-    const int master = static_cast<int>(send.master);
-    Link& link = links_[send.master];
-    if (link.connection != nullptr && link.connection->alive) {
-        return write(master, send.attempt, false);
+    post(static_cast<int>(send.master), {send.attempt});
+}
+
+inline void RenewalDriver::post(int master, Waiting what) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    const bool current = link.connection != nullptr && client_->is_current(*link.connection);
+    if (link.connection != nullptr && !current) break_off(master);
+    if (current && link.connection->alive) {
+        return write(master, what.attempt, {.asking = what.asking});
     }
-    link.waiting.push_back(send.attempt);
+    link.waiting.push_back(std::move(what));
     connect(master);
+}
+
+/// Another server has what this one was asked for.
+inline bool RenewalDriver::redirect(int master, const std::shared_ptr<Try>& attempt,
+                                    const Fault& fault) {
+    const auto to = detail::redirection_of(fault);
+    if (!to) return false;
+    client_->map().note_move(fault);
+    const int next = to->once ? node_at({to->host, to->port}) : client_->map().master().node;
+    if (next == master) return false;
+    const bool sent_on = renewal_.redirect(*attempt, static_cast<detail::MasterIndex>(master),
+                                           static_cast<detail::MasterIndex>(next));
+    redirections().took("redirect", sent_on ? 0 : 1);
+    if (sent_on) post(next, {attempt, to->once});
+    return sent_on;
 }
 
 inline void RenewalDriver::perform(const Renewal::Renewed& renewed) {
@@ -862,56 +1116,70 @@ inline void RenewalDriver::perform(const Renewal::Silent& silent) {
 inline void RenewalDriver::connect(int master) {
     Link& link = links_[static_cast<std::size_t>(master)];
     if (std::exchange(link.connecting, true)) return;
-    const Moment way = 2 * client_->world().network->latency(client_->noise());
-    client_->host().soon(way, [this, master] {
-        Link& here = links_[static_cast<std::size_t>(master)];
-        here.connecting = false;
-        if (closed_) return;
-        auto made = client_->world().network->connect(client_->host(), client_->noise(), master);
-        auto waiting = std::exchange(here.waiting, {});
-        std::erase_if(waiting, [](const auto& attempt) { return attempt->is_over(); });
-        if (made == nullptr) {
-            event_ = "no connection";
-            for (const auto& attempt : waiting) {
-                renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
-            }
-        } else {
-            if (here.connection != nullptr) {
-                here.connection->close();
-                for (auto& attempt : std::exchange(here.pending, {})) {
-                    if (!attempt->is_over()) waiting.push_back(std::move(attempt));
-                }
-            }
-            here.connection = std::move(made);
-            for (const auto& attempt : waiting) write(master, attempt, false);
-        }
-        perform_actions();
-        wake_in_time();
-    });
+    const TimePoint deadline = client_->now() + client_->command_timeout();
+    client_->dial(
+        master, deadline, [this] { return !closed_; },
+        [this, master](Expected<std::shared_ptr<Connection>, Fault> made) {
+            links_[static_cast<std::size_t>(master)].connecting = false;
+            if (!made) look_around(made.error());
+            connected(master, made ? *std::move(made) : nullptr);
+        });
 }
 
-inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt, bool whole) {
+/// The map of a Cluster may be wrong.
+inline void RenewalDriver::look_around(const Fault& fault) {
+    if (!client_->world().plan->is_cluster()) return;
+    client_->map().failed(fault, client_->now() + time_to_look_around);
+}
+
+inline void RenewalDriver::connected(int master, std::shared_ptr<Connection> made) {
+    Link& here = links_[static_cast<std::size_t>(master)];
+    auto waiting = std::exchange(here.waiting, {});
+    std::erase_if(waiting, [](const Waiting& one) { return one.attempt->is_over(); });
+    if (made == nullptr) {
+        event_ = "no connection";
+        for (const auto& [attempt, asking] : waiting) {
+            renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
+        }
+    } else {
+        if (here.connection != nullptr) {
+            here.connection->close();
+            for (auto& attempt : std::exchange(here.pending, {})) {
+                if (!attempt->is_over()) waiting.push_back({std::move(attempt)});
+            }
+        }
+        here.connection = std::move(made);
+        for (const auto& [attempt, asking] : waiting) write(master, attempt, {.asking = asking});
+    }
+    perform_actions();
+    wake_in_time();
+}
+
+inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt,
+                                 const Form& form) {
     Link& link = links_[static_cast<std::size_t>(master)];
     const auto index = static_cast<std::size_t>(master);
     if (!renewal_.send(*attempt, index, client_->now())) return;
     const auto lease = attempt->lease();
-    if (lease && !whole) client_->world().checker->prolongs(attempt->hold());
+    if (lease && !form.whole) client_->world().checker->prolongs(attempt->hold());
     const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
                             : detail::release_call(attempt->hold(), client_->now());
-    detail::EncodeOptions options{.form = {.whole = whole}};
+    detail::EncodeOptions options{.form = {.whole = form.whole}};
     options.server = *link.connection->server;
     link.pending.push_back(attempt);
     Network& network = *client_->world().network;
-    network.send(client_->host(), client_->noise(), link.connection, call, options,
-                 client_->number(), Moment::max(),
-                 [this, master, connection = link.connection, attempt, whole](Arrived what) {
-                     this->arrived(master, connection, attempt, whole, std::move(what));
-                 });
+    network.send(
+        client_->host(), client_->noise(), link.connection, call, options, client_->number(),
+        Moment::max(),
+        [this, master, connection = link.connection, attempt, form](Arrived what) {
+            this->arrived(master, connection, attempt, form, std::move(what));
+        },
+        form.asking);
     look_for_silence(master, link.connection, client_->now());
 }
 
 inline void RenewalDriver::arrived(int master, const std::shared_ptr<Connection>& connection,
-                                   const std::shared_ptr<Try>& attempt, bool whole,
+                                   const std::shared_ptr<Try>& attempt, const Form& form,
                                    Arrived arrived) {
     Link& link = links_[static_cast<std::size_t>(master)];
     if (link.connection != connection || closed_) return;
@@ -924,8 +1192,13 @@ inline void RenewalDriver::arrived(int master, const std::shared_ptr<Connection>
         const auto meaning = detail::classify_server_error(arrived.value->text);
         const Fault fault{.error = {meaning.code, {}, {}, arrived.value->text, {}},
                           .transient = meaning.transient};
-        if (detail::kind_of(fault) == detail::ReplyKind::unknown_script && !whole)
-            return write(master, attempt, true);
+        const detail::ReplyKind kind = detail::kind_of(fault);
+        if (kind == detail::ReplyKind::unknown_script && !form.whole)
+            return write(master, attempt, {.whole = true, .asking = form.asking});
+        if (kind == detail::ReplyKind::not_master) client_->leave(*connection);
+        if (kind == detail::ReplyKind::redirected && redirect(master, attempt, fault)) {
+            return perform_actions();
+        }
         event_ = "refused";
         renewal_.refused(*attempt, index, fault, client_->now());
     } else {
@@ -940,6 +1213,7 @@ inline void RenewalDriver::break_off(int master) {
     Link& link = links_[static_cast<std::size_t>(master)];
     if (link.connection != nullptr) link.connection->close();
     link.connection = nullptr;
+    look_around(Client::refused());
     event_ = "connection ended";
     for (const auto& attempt : std::exchange(link.pending, {})) {
         renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());

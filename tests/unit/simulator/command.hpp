@@ -203,6 +203,8 @@ struct Command {
     int lock = 0;
     int process = 0;
     int master = 0;
+    int node = 0;                                 ///< of the master's
+    bool asking = false;                          ///< behind ASKING
     std::shared_ptr<const std::string> server{};  ///< the run id of whom the connection leads to
     Moment too_late{Moment::max()};  ///< when it must do nothing any more, whatever the clocks say
     bool whole = false;              ///< EVAL, not EVALSHA

@@ -172,6 +172,29 @@ mutate(whole_wait_for_each set_acquisition.hpp
     "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
     "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "wait.duration()")
 
+# ---- Where the master is
+
+mutate(sent_on_without_limit cluster_redirection.hpp
+    "if (!may_go_on || sent_again_ == most_hops" "sent_again_ == most_hops" "false")
+mutate(unclear_hop_forgotten cluster_redirection.hpp
+    "fault.maybe_executed = unclear_;" "unclear_" "fault.maybe_executed")
+mutate(ask_taken_for_moved redirection.hpp
+    "to.once = true;" "true" "false")
+mutate(map_never_refreshed slot_map_refresh.hpp
+    "if (brand_new) return Turn::skip;" "brand_new" "true")
+mutate(refresh_never_ends slot_map_refresh.hpp
+    "under_way_ = false;\n        if (outcome" "under_way_ = false" "under_way_ = true")
+mutate(old_map_believed slot_map_refresh.hpp
+    "if (misled) {" "misled" "false")
+mutate(refused_renewal_is_a_loss renewal.hpp
+    "fault.error.code == Errc::wrong_type ? Vote::no" "fault.error.code == Errc::wrong_type" "true")
+mutate(old_sentinel_believed sentinel_lookup.hpp
+    "if (fault.error.code == Errc::unavailable) first_" "fault.error.code == Errc::unavailable" "false")
+mutate(one_sentinel_asked sentinel_lookup.hpp
+    "if (asked_ == count_) return GiveUp" "asked_ == count_" "asked_ == 1")
+mutate(new_master_not_noticed sentinel_lookup.hpp
+    "return *before == master ?" "*before == master" "true")
+
 foreach(header IN LISTS headers)
     file(CONFIGURE OUTPUT "${TO}/redlatch/core/${header}" CONTENT "${text_${header}}" @ONLY)
 endforeach()

@@ -11,6 +11,7 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <bitset>
 #include <cstdint>
@@ -80,6 +81,8 @@ private:
 /// The way of one client to one master, in order both ways.
 struct Connection {
     int master = 0;
+    int node = 0;                                 ///< of the master's
+    unsigned epoch = 0;                           ///< of a master that Sentinels name
     std::shared_ptr<const std::string> server{};  ///< the run id of whom it leads to
     detail::ServerClock clock{};
     std::bitset<8> scripts{};  ///< that have run on it
@@ -100,6 +103,9 @@ struct Connection {
             return !answer->settled() && (about == nullptr || answer->about() == about);
         });
     }
+    /// The number of what it leads to: several masters have one node each.
+    int place() const { return master + node; }
+
     /// When the first of them was left.
     detail::TimePoint left_since() const {
         const auto first =
@@ -133,21 +139,28 @@ public:
 
     Server& server(int master) { return *(*servers_)[static_cast<std::size_t>(master)]; }
 
+    /// Where commands go to a master that another one has taken over from, and that has not noticed.
+    void deposed(Server* old) { deposed_ = old; }
+
     Moment latency(Dice& noise) { return noise.span(10us, plan_->latency); }
     bool fault(Dice& noise, int one_in) {
         return timeline_->now() < plan_->faults_until && noise.one_in(one_in);
     }
 
-    /// A new connection; null where there is none.
-    std::shared_ptr<Connection> connect(Host& host, Dice& noise, int master) {
+    /// A new connection to a master, or a node of the only one; null where there is none.
+    std::shared_ptr<Connection> connect(Host& host, Dice& noise, int place) {
+        const int master = plan_->has_several_masters() ? place : 0;
+        const int node = place - master;
         Server& there = server(master);
-        if (fault(noise, plan_->rates.refused) || there.awake_at() > timeline_->now()) {
-            checker_->disturbed(there.awake_at());
+        if (!there.nodes().is_there(node)) return nullptr;
+        if (fault(noise, plan_->rates.refused) || there.awake_at(node) > timeline_->now()) {
+            checker_->disturbed(there.awake_at(node));
             return nullptr;
         }
         auto connection = std::make_shared<Connection>();
         connection->master = master;
-        connection->server = there.id();
+        connection->node = node;
+        connection->server = there.id(node);
         // By an answer to its first command, which tells the time.
         const Moment way = latency(noise);
         connection->clock.answered(host.clock() - way, there.time(), host.clock() + way);
@@ -158,12 +171,14 @@ public:
     /// Sends what `call` is on a connection that is alive. `arrived` is called once, or never.
     void send(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
               const detail::Call& call, const detail::EncodeOptions& options, int process,
-              Moment too_late, OnArrival arrived) {
+              Moment too_late, OnArrival arrived, bool asking = false) {
         Server& there = server(connection->master);
         auto made = parse(call.wire(options), there.scripts());
         made->lock = Names::get().lock_of(call.key());
         made->process = process;
         made->master = connection->master;
+        made->node = connection->node;
+        made->asking = asking;
         made->server = connection->server;
         made->too_late = too_late;
         const std::shared_ptr<const Command> command = std::move(made);
@@ -217,6 +232,35 @@ public:
             });
     }
 
+    /// Asks a node for the map of its Cluster, or a Sentinel for the master, over a connection of its own: `told` is
+    /// called with the node that it takes for the master; nothing where the one that is asked cannot be reached. Never,
+    /// where that is silent.
+    void ask_node(Host& host, Dice& noise, int node, std::function<void(std::optional<int>)> told) {
+        const Nodes& nodes = server(0).nodes();
+        const bool silent = nodes.awake_at(node) > timeline_->now();
+        const bool there = nodes.is_there(node);
+        ask_way(host, noise, silent, [&nodes, node, there, told = std::move(told)] {
+            told(there ? std::optional{nodes.believed_by_node(node)} : std::nullopt);
+        });
+    }
+    void ask_sentinel(Host& host, Dice& noise, int sentinel, std::function<void(int)> told) {
+        const bool silent = deaf_until_[static_cast<std::size_t>(sentinel)] > timeline_->now();
+        ask_way(host, noise, silent,
+                [&nodes = server(0).nodes(), sentinel, told = std::move(told)] {
+                    told(nodes.believed_by_sentinel(sentinel));
+                });
+    }
+    /// What it says of itself.
+    bool is_replica(const Connection& connection) {
+        const Nodes& nodes = server(connection.master).nodes();
+        const bool is_master = connection.node == nodes.serving() && !nodes.is_down();
+        return !is_master && !nodes.lingers(connection.node);
+    }
+    void deafen(int sentinel, Moment until) {
+        Moment& deaf = deaf_until_[static_cast<std::size_t>(sentinel)];
+        deaf = std::max(deaf, until);
+    }
+
     /// A message from a master, which `hear` gets at `host`.
     void publish(Host& host, Dice& noise, std::string message,
                  std::function<void(std::string)> hear) {
@@ -250,9 +294,20 @@ private:
         OnAnswer answered;
     };
 
+    void ask_way(Host& host, Dice& noise, bool silent, std::function<void()> answered) {
+        const bool unanswered = fault(noise, plan_->rates.unanswered);
+        if (unanswered) checker_->disturbed(timeline_->now());
+        if (silent || unanswered) return;
+        host.soon(4 * latency(noise), std::move(answered));
+    }
+
+    bool leads_to_master(const Connection& connection) {
+        return connection.server == server(connection.master).id();
+    }
+
     void await(Awaited wait) {
         Server& master = server(wait.connection->master);
-        if (wait.connection->server != master.id()) return wait.answered({});
+        if (!leads_to_master(*wait.connection)) return wait.answered({});
         const Moment now = timeline_->now();
         Moment next = master.awake_at();
         if (next <= now) {
@@ -278,7 +333,7 @@ private:
     void ask(Host& host, Dice& noise, const std::shared_ptr<Connection>& connection,
              OnArrival arrived, CarryOut carry_out) {
         const Moment now = timeline_->now();
-        const Moment awake = std::max(now, server(connection->master).awake_at());
+        const Moment awake = std::max(now, server(connection->master).awake_at(connection->node));
         const bool lost = connection->lost || fault(noise, plan_->rates.lost);
         const bool unanswered = lost || fault(noise, plan_->rates.unanswered);
         const bool slow = fault(noise, plan_->rates.slow);
@@ -305,8 +360,7 @@ private:
                     if (connection->alive) arrived({.value = value});
                 });
             };
-            const bool there = connection->server == server(connection->master).id();
-            return there ? carry_out(answered) : answered({});
+            return leads_to_master(*connection) ? carry_out(answered) : answered({});
         });
     }
 
@@ -324,7 +378,7 @@ private:
         const bool lost = connection->lost || fault(noise, plan_->rates.lost);
         const bool unanswered = lost || fault(noise, plan_->rates.unanswered);
         const bool slow = fault(noise, plan_->rates.slow);
-        const Moment awake = std::max(now, there.awake_at());
+        const Moment awake = std::max(now, there.awake_at(connection->node));
         const Moment out =
             std::max(connection->there, awake + (slow ? lateness(noise) : latency(noise)));
         const Moment back =
@@ -341,13 +395,13 @@ private:
         timeline_->at(out, [this, &host, command, connection, back, unanswered,
                             arrived = std::move(arrived)]() mutable {
             Server& master = server(command->master);
-            if (command->server != master.id()) {
+            if (command->server != master.id(command->node)) {
                 checker_->disturbed(back);
                 return end(host, connection, back, arrived);
             }
             const Replication& replication = master.replication();
             const std::uint64_t before = replication.offset();
-            ModelRedis::Value value = carry_out(*command);
+            ModelRedis::Value value = answer_of(*command, back);
             // Only what the connection itself has written counts for its WAIT.
             if (replication.offset() != before) {
                 connection->written_before =
@@ -374,10 +428,29 @@ private:
         const Moment when = timeline_->now() + lateness(noise);
         checker_->disturbed(when);
         timeline_->at(when, [this, command] {
-            if (command->server != server(command->master).id()) return;
+            Server& master = server(command->master);
+            if (command->server != master.id(command->node) ||
+                master.nodes().lingers(command->node)) {
+                return;
+            }
             (*trace_)("once more:");
-            carry_out(*command);
+            static_cast<void>(answer_of(*command, timeline_->now()));
         });
+    }
+
+    /// Of the node that it has come to.
+    ModelRedis::Value answer_of(const Command& command, Moment back) {
+        Server& master = server(command.master);
+        if (deposed_ != nullptr && master.nodes().lingers(command.node)) {
+            (*trace_)("the old master: ", command);
+            checker_->went_to_deposed(command);
+            checker_->disturbed(back);
+            return deposed_->run(command);
+        }
+        auto refusal = master.refusal(command.node, command, command.asking);
+        if (!refusal) return carry_out(command);
+        (*trace_)("node ", command.node, ": ", command, ": ", *refusal);
+        return ModelRedis::Value::error(*refusal);
     }
 
     ModelRedis::Value carry_out(const Command& command) {
@@ -394,6 +467,8 @@ private:
     Trace* trace_;
     std::vector<std::unique_ptr<Server>>* servers_;
     Checker* checker_;
+    Server* deposed_ = nullptr;
+    std::array<Moment, most_sentinels> deaf_until_{};
 };
 
 }  // namespace redlatch::test::simulator

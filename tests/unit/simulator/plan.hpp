@@ -16,6 +16,8 @@
 namespace redlatch::test::simulator {
 
 inline constexpr std::size_t most_masters = 3;
+inline constexpr std::size_t most_nodes = most_masters;  // that one after the other are one master
+inline constexpr std::size_t most_sentinels = 3;
 
 /// How often things go wrong: once in so many; never for 0.
 struct Rates {
@@ -57,10 +59,12 @@ struct Trouble {
         clock_step,  ///< of a server: outside the promise
         promotion,   ///< a replica takes over, with what it has got by then
         cut,         ///< a replica is cut off from its master
+        migration,   ///< of a Cluster: the slot moves to another node
+        deafness,    ///< a Sentinel answers nobody
     };
-    static constexpr const char* names[] = {"outage",     "crash",      "freeze",  "close",
-                                            "failover",   "forgetting", "silence", "restart",
-                                            "clock_step", "promotion",  "cut"};
+    static constexpr const char* names[] = {
+        "outage",  "crash",      "freeze",    "close", "failover",  "forgetting", "silence",
+        "restart", "clock_step", "promotion", "cut",   "migration", "deafness"};
 
     Kind kind;
     Moment when;
@@ -76,6 +80,23 @@ struct ExtensionPlan {
 
 /// What the claims of a schedule's locks are to; none where a lock has one holder.
 enum class Claims { none, shared, permits };
+
+/// How clients find the master.
+enum class Finding { by_address, by_cluster, by_sentinels };
+
+/// The nodes of which one is the master, and how they and the Sentinels hear of another one.
+struct NodesPlan {
+    Finding finding = Finding::by_address;
+    int count = 1;
+    int sentinels = 0;
+    std::array<Moment, most_nodes> node_lags{};  ///< each hears so much later
+    std::array<Moment, most_sentinels> sentinel_lags{};
+    Moment outage{0};              ///< how long there is no master when another one takes over
+    Moment lingering{0};           ///< how long the old one still believes that it is the master
+    Moment hand_over{0};           ///< how long no node has a slot at the end of its migration
+    bool back_as_replica = false;  ///< the old one, else it is gone
+    bool says_down = false;        ///< CLUSTERDOWN while there is no master
+};
 
 /// One acquisition.
 struct AcquisitionPlan {
@@ -137,6 +158,7 @@ struct Plan {
     int masters = 1;
     int replicas = 0;  ///< of the master
     Moment replication_delay{0};
+    NodesPlan nodes{};
     std::array<microseconds, most_masters> server_clocks{};  ///< ahead of the first one's
     milliseconds node_timeout{100};
     Drift drift{};
@@ -151,6 +173,9 @@ struct Plan {
 
     bool has_several_masters() const { return masters > 1; }
     bool has_claims() const { return claims != Claims::none; }
+    bool has_nodes() const { return nodes.finding != Finding::by_address; }
+    bool has_sentinels() const { return nodes.finding == Finding::by_sentinels; }
+    bool is_cluster() const { return nodes.finding == Finding::by_cluster; }
     bool reads(const AcquisitionPlan& wanted) const {
         return claims == Claims::shared && wanted.weight == detail::ClaimTerms::reader;
     }
@@ -505,6 +530,52 @@ inline void draw_reader_crowds(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which the master is one of several nodes, which clients find by a Cluster's map or by Sentinels.
+/// Likewise.
+inline void draw_nodes(Dice dice, Plan& plan) {
+    using Kind = Trouble::Kind;
+    if (plan.has_several_masters() || !dice.one_in(4)) return;
+    NodesPlan& nodes = plan.nodes;
+    nodes.finding = dice.one_in(2) ? Finding::by_cluster : Finding::by_sentinels;
+    nodes.count = dice.pick({2, 3, 3});
+    for (Moment& lag : nodes.node_lags) lag = dice.pick<Moment>({0ms, 2ms, 50ms, 1s, 100s});
+    nodes.outage = dice.pick<Moment>({0ms, 5ms, 100ms, 1s});
+    nodes.hand_over = dice.pick<Moment>({0ms, 1ms, 40ms, 300ms});
+    nodes.back_as_replica = dice.one_in(2);
+    nodes.says_down = dice.one_in(2);
+    const auto add = [&](Kind kind, int whom, Moment length) {
+        plan.troubles.push_back({kind, dice.span(0ns, plan.faults_until), whom, length});
+    };
+    if (plan.is_cluster() && plan.replicas == 0) {
+        for (int i = dice.pick({0, 1, 1, 2, 4}); i > 0; --i) {
+            add(Kind::migration, dice.pick({0, 1}),
+                dice.span(0ns, dice.pick<Moment>({5ms, 100ms, 1s})));
+        }
+    }
+    if (plan.has_sentinels()) {
+        nodes.sentinels = dice.pick({1, 2, 3, 3});
+        for (Moment& lag : nodes.sentinel_lags) {
+            lag = dice.pick<Moment>({0ms, 5ms, 300ms, 100s});
+        }
+        // One of them is up to date.
+        const auto best = static_cast<std::size_t>(dice.between(0, nodes.sentinels));
+        nodes.sentinel_lags[best] = dice.span(0ns, 50ms);
+        if (dice.one_in(3)) nodes.lingering = dice.span(1ms, dice.pick<Moment>({20ms, 1s}));
+        for (int i = dice.pick({0, 1, 2}); i > 0; --i) {
+            const auto whom = static_cast<std::size_t>(dice.between(0, nodes.sentinels));
+            const bool may_be_for_good = whom != best && dice.one_in(2);
+            add(Kind::deafness, static_cast<int>(whom),
+                may_be_for_good ? 1h : dice.span(1ms, 50ms));
+        }
+    }
+    if (dice.one_in(3)) return;
+    const auto replicas = std::max(plan.replicas, 1);
+    const Kind kind = plan.replicas > 0 ? Kind::promotion
+                      : dice.one_in(4)  ? Kind::forgetting
+                                        : Kind::failover;
+    add(kind, static_cast<int>(dice.between(0, replicas)), 0ns);
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
@@ -556,6 +627,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_claims(mutant)) draw_claims(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_reader_crowds(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_sets(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_nodes(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -608,6 +680,25 @@ inline void print(std::ostream& out, const AcquisitionPlan& plan, const std::str
     for (const auto& nested : plan.nested) print(out, nested, indent + "  nested: ");
 }
 
+inline std::ostream& operator<<(std::ostream& out, const NodesPlan& plan) {
+    const auto us = [](Moment moment) { return moment / 1us; };
+    out << "\n"
+        << (plan.finding == Finding::by_cluster ? "a Cluster of " : "watched by Sentinels: ")
+        << plan.count << " nodes, which hear of each other after";
+    for (int i = 0; i < plan.count; ++i) {
+        out << ' ' << us(plan.node_lags[static_cast<std::size_t>(i)]);
+    }
+    out << " us";
+    for (int i = 0; i < plan.sentinels; ++i) {
+        out << (i == 0 ? ", Sentinels after " : " ")
+            << us(plan.sentinel_lags[static_cast<std::size_t>(i)]);
+    }
+    return out << ", no master for " << us(plan.outage) << ", the old one lingers for "
+               << us(plan.lingering) << (plan.back_as_replica ? " and is a replica" : "")
+               << ", hand-over " << us(plan.hand_over)
+               << (plan.says_down ? ", says that it is down" : "") << "\n";
+}
+
 inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
     if (plan.claims == Claims::permits) out << plan.permits << " permits, ";
     if (plan.claims == Claims::shared) out << "for readers and writers, ";
@@ -617,6 +708,7 @@ inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
         << plan.command_timeout.count() << " ms, latency " << plan.latency / 1us << " us, back-off "
         << plan.backoff.min.count() << " to " << plan.backoff.max.count() << " ms\nuntil "
         << plan.faults_until / 1us << " us, once in:";
+    if (plan.has_nodes()) out << plan.nodes;
     for (std::size_t i = 0; i < std::size(Rates::all); ++i) {
         const int rate = plan.rates.*Rates::all[i];
         if (rate != 0) out << ' ' << Rates::names[i] << ' ' << rate;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "client.hpp"
+#include "finding.hpp"
 #include <redlatch/core/command_order.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/topology/quorum_reply.hpp>
@@ -273,10 +273,16 @@ inline std::shared_ptr<Request> Client::ask(HoldPtr hold, const Call& call, cons
         asking->start();
         return asking;
     }
-    constexpr int master = 0;
+    if (world_->plan->is_cluster()) {
+        auto asking = std::make_shared<ClusterAsking>(*this, std::move(hold), call, again,
+                                                      answer_by, std::move(done));
+        asking->start();
+        return asking;
+    }
+    const int place = place_of_master();
     auto asking = std::make_shared<Asking>(*this, std::move(hold), call, again, answer_by,
                                            detail::ReplyUse::awaited, std::move(done));
-    asking->start(master, take_idle(master));
+    asking->start(place, take_idle(place));
     return asking;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "command.hpp"
+#include "nodes.hpp"
 #include "replication.hpp"
 #include "support/model_redis.hpp"
 #include <redlatch/policy/lock_keys.hpp>
@@ -11,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,6 +68,7 @@ public:
           redis_(&redis),
           scripts_(&Scripts::of(plan)),
           replication_(plan, timeline),
+          nodes_(plan, timeline, number),
           on_hash_(plan.on_hash),
           one_queue_(plan.mutant == Mutant::shared_queue),
           number_(number),
@@ -73,10 +76,11 @@ public:
                     plan.server_clocks[static_cast<std::size_t>(number)].count()) {
         for (const Trouble& trouble : plan.troubles) {
             const bool promotes = trouble.kind == Trouble::Kind::promotion;
-            if (promotes) last_promotion_ = std::max(last_promotion_, trouble.when);
+            if (!promotes) continue;
+            last_promotion_ = std::max(last_promotion_, trouble.when + plan.nodes.outage);
         }
         redis.flush();
-        rename();
+        subscribed_at_.fill(nobody);
         follow();
     }
 
@@ -144,11 +148,15 @@ public:
         return redis_->keys();
     }
 
-    void set_subscribed(int process, bool yes) {
-        subscribed_[static_cast<std::size_t>(process)] = yes;
-        redis_->set_subscribers(channel_of(process), yes ? 1 : 0);
+    /// `node`: where it listens; nobody where it does not.
+    void set_subscribed(int process, int node) {
+        subscribed_at_[static_cast<std::size_t>(process)] = node;
+        redis_->set_subscribers(channel_of(process), subscribed(process) ? 1 : 0);
     }
-    bool subscribed(int process) const { return subscribed_[static_cast<std::size_t>(process)]; }
+    bool subscribed(int process) const {
+        return subscribed_at_[static_cast<std::size_t>(process)] == nodes_.serving();
+    }
+    static constexpr int nobody = -1;
 
     Replication& replication() { return replication_; }
     const Replication& replication() const { return replication_; }
@@ -181,26 +189,114 @@ public:
     }
     /// Its connections are gone, and its scripts.
     void restart() {
-        known_scripts_.reset();
         started_at_ = timeline_->now();
         ++generation_;
-        rename();
+        nodes_.restart(nodes_.serving());
     }
-    void be_silent_until(Moment until) { silent_until_ = std::max(silent_until_, until); }
-    /// When it will carry out what arrives now.
-    Moment awake_at() const { return std::max(silent_until_, timeline_->now()); }
+    void be_silent_until(Moment until) { nodes_.be_silent_until(until); }
+    /// When node `node` will carry out what arrives now.
+    Moment awake_at(int node) const { return nodes_.awake_at(node); }
+    Moment awake_at() const { return awake_at(nodes_.serving()); }
+
+    // ---- Its nodes
+
+    const Nodes& nodes() const { return nodes_; }
+    Nodes& nodes() { return nodes_; }
+
+    /// Another node serves from now on.
+    void serve_at(int node) {
+        nodes_.serve(node);
+        for (std::size_t i = 0; i < plan_->processes.size(); ++i) {
+            set_subscribed(static_cast<int>(i), subscribed_at_[i]);
+        }
+    }
+
+    /// Has what another one has, and its clock.
+    void copy(const Server& other) {
+        start_us_ = other.start_us_;
+        follow();
+        redis_->flush();
+        redis_->restore(*other.redis_->snapshot());
+    }
+
+    const Migration& migration() const { return migration_; }
+    void begin_migration(int target) { migration_.begin(target); }
+    void move_keys(Dice& noise) {
+        for (const std::string& key : all_keys()) {
+            if (!migration_.has_moved(key) && noise.one_in(2)) migration_.move(key);
+        }
+    }
+    void hand_over() { migration_.hand_over(); }
+    void end_migration() {
+        migration_.end();
+        serve_at(migration_.target());
+    }
+
+    /// What a node says to a command that it does not carry out; nothing where it does. `asking`: behind ASKING.
+    std::optional<std::string> refusal(int node, const Command& command, bool asking) {
+        if (!plan_->has_nodes()) return std::nullopt;
+        if (plan_->has_sentinels()) {
+            const bool is_master = node == nodes_.serving() && !nodes_.is_down();
+            if (is_master || nodes_.lingers(node)) return std::nullopt;
+            return "READONLY You can't write against a read only replica.";
+        }
+        using Phase = Migration::Phase;
+        const bool is_target = migration_.phase() != Phase::none && node == migration_.target();
+        if (is_target && migration_.phase() == Phase::moving && asking) {
+            const Keys keys = count_keys(command, true);
+            if (command.keys().size() > 1 && keys.missing > 0) return try_again();
+            for (const std::string_view key : command.keys()) migration_.move(std::string{key});
+            return std::nullopt;
+        }
+        if (is_target) return send_on("MOVED ", nodes_.serving());
+        if (node == nodes_.serving() && !nodes_.is_down()) {
+            if (migration_.phase() == Phase::none) return std::nullopt;
+            if (migration_.phase() == Phase::handing_over) {
+                return send_on("MOVED ", migration_.target());
+            }
+            const Keys keys = count_keys(command, false);
+            if (keys.missing == 0) return std::nullopt;
+            return keys.existing > 0 ? try_again() : send_on("ASK ", migration_.target());
+        }
+        const int believed = nodes_.believed_by_node(node);
+        const bool knows_none = believed == node || (nodes_.is_down() && plan_->nodes.says_down);
+        if (knows_none) return "CLUSTERDOWN The cluster is down";
+        return send_on("MOVED ", believed);
+    }
 
     std::chrono::seconds uptime() const {
         return std::chrono::floor<std::chrono::seconds>(timeline_->now() - started_at_);
     }
     Moment forgot_at() const { return forgot_at_; }
 
-    const std::shared_ptr<const std::string>& id() const { return id_; }
+    const std::shared_ptr<const std::string>& id() const { return nodes_.id(nodes_.serving()); }
+    const std::shared_ptr<const std::string>& id(int node) const { return nodes_.id(node); }
     int number() const { return number_; }
     int generation() const { return generation_; }
     microseconds time() const { return microseconds{start_us_} + timeline_->now() / 1us * 1us; }
 
 private:
+    /// A command's keys that a node has, or has not.
+    struct Keys {
+        int existing = 0;
+        int missing = 0;
+    };
+    Keys count_keys(const Command& command, bool at_target) {
+        Keys count;
+        for (const std::string_view key : command.keys()) {
+            const std::string name{key};
+            const bool here = migration_.has_moved(name) == at_target && ttl(name) != -2;
+            ++(here ? count.existing : count.missing);
+        }
+        return count;
+    }
+    static std::string try_again() { return "TRYAGAIN Multiple keys request during rehashing"; }
+    static std::string send_on(const char* how, int node) {
+        const auto [host, port] = address_of(node);
+        return how + std::to_string(detail::slot_of(Names::get().of(0)->lock)) + ' ' + host + ':' +
+               std::to_string(port);
+    }
+
     ModelRedis::Value run_by_acl(const Command& command) {
         const auto process = static_cast<std::size_t>(command.process);
         const std::string_view denied = plan_->processes[process].denied;
@@ -215,8 +311,9 @@ private:
         if (command.script == nullptr)
             return redis_->command(std::span<const std::string_view>{command.words});
         const auto known = static_cast<std::size_t>(command.verb);
-        if (command.whole) known_scripts_.set(known);
-        if (!known_scripts_.test(known)) {
+        std::bitset<8>& scripts = nodes_.scripts(nodes_.serving());
+        if (command.whole) scripts.set(known);
+        if (!scripts.test(known)) {
             return ModelRedis::Value::error("NOSCRIPT No matching script. Please use EVAL.");
         }
         if (!one_queue_) {
@@ -229,11 +326,6 @@ private:
         }
         return redis_->eval(command.script->source, std::span<const std::string_view>{keys},
                             command.arguments());
-    }
-
-    void rename() {
-        id_ = std::make_shared<const std::string>("server" + std::to_string(number_) + "." +
-                                                  std::to_string(generation_));
     }
 
     void follow() {
@@ -279,18 +371,17 @@ private:
     ModelRedis* redis_;
     const Scripts* scripts_;
     Replication replication_;
+    Nodes nodes_;
+    Migration migration_{};
     Moment last_promotion_{-1h};
     bool on_hash_;
     bool one_queue_;
     int number_;
     std::int64_t start_us_;
-    std::array<bool, most_processes> subscribed_{};
-    std::bitset<8> known_scripts_{};
-    Moment silent_until_{0};
+    std::array<int, most_processes> subscribed_at_{};
     Moment started_at_{-1h};
     Moment forgot_at_{-1h};
     int generation_ = 0;
-    std::shared_ptr<const std::string> id_{};
     std::array<std::string_view, 2> read_{};
 };
 

@@ -82,12 +82,21 @@ private:
         for (std::size_t i = plan_.troubles.size(); i-- > 0;) {
             try_with([i](Plan& plan) { erase(plan.troubles, i); });
         }
+        if (plan_.has_nodes()) try_with([](Plan& plan) { have_one_node(plan); });
         if (plan_.replication_delay != 0ns) {
             try_with([](Plan& plan) { plan.replication_delay = 0ns; });
         }
         for (int Rates::*const rate : Rates::all) {
             if (plan_.rates.*rate != 0) try_with([rate](Plan& plan) { plan.rates.*rate = 0; });
         }
+    }
+
+    static void have_one_node(Plan& plan) {
+        using Kind = Trouble::Kind;
+        plan.nodes = {};
+        std::erase_if(plan.troubles, [](const Trouble& trouble) {
+            return trouble.kind == Kind::migration || trouble.kind == Kind::deafness;
+        });
     }
 
     void make_plain() {

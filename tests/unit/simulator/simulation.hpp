@@ -2,7 +2,9 @@
 
 #include "actor.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +26,9 @@ public:
             model.on_publish([this](std::string_view channel, std::string_view message) {
                 publish(channel, message);
             });
+        }
+        if (plan.nodes.lingering != 0ns) {
+            deposed_ = std::make_unique<Server>(plan, timeline_, *models[1], 1);
         }
         for (const ProcessPlan& process : plan.processes) add(process);
     }
@@ -64,7 +69,7 @@ private:
         clients_.push_back(std::make_unique<Client>(world_, number, plan));
         Client& client = *clients_.back();
         checker_.add(client.host());
-        for (const auto& server : servers_) server->set_subscribed(number, false);
+        for (const auto& server : servers_) server->set_subscribed(number, Server::nobody);
         for (const ActorPlan& actor : plan.actors) {
             actors_.push_back({&client, std::make_unique<Actor>(client, actor, ++serials_)});
         }
@@ -103,7 +108,9 @@ private:
     void publish(std::string_view channel, std::string_view message) {
         const int number = process_of(channel.substr(channel.rfind(':') + 1));
         Client& client = *clients_[static_cast<std::size_t>(number)];
-        if (!client.connected()) return trace_("  message to a dead connection");
+        const bool elsewhere =
+            plan_->has_sentinels() && client.listens_at() != servers_.front()->nodes().serving();
+        if (!client.connected() || elsewhere) return trace_("  message to a dead connection");
         network_.publish(client.host(), client.noise(), std::string{message},
                          [&client](const std::string& text) { client.hear(text); });
     }
@@ -122,8 +129,12 @@ private:
                                                     [this, whom] { clients_[whom]->close(); });
             case Kind::forgetting:
                 if (plan_->has_several_masters()) return forget(*servers_[whom], trouble.length);
-                return fail_over(*servers_[whom], trouble);
-            case Kind::failover: return fail_over(*servers_[whom], trouble);
+                return fail_over(trouble);
+            case Kind::failover: return fail_over(trouble);
+            case Kind::migration: return migrate(trouble);
+            case Kind::deafness:
+                trace_("Sentinel ", whom, " answers nobody for ", trouble.length / 1us, "us");
+                return network_.deafen(trouble.whom, timeline_.now() + trouble.length);
             case Kind::silence: return silence(*servers_[whom], trouble.length);
             case Kind::restart: return restart(*servers_[whom], trouble.length);
             case Kind::promotion: return promote(trouble);
@@ -142,22 +153,130 @@ private:
         checker_.damaged(until);
     }
 
-    void fail_over(Server& server, const Trouble& trouble) {
-        const bool keeps_keys = trouble.kind == Trouble::Kind::failover;
-        trace_("failover, ", keeps_keys ? "with" : "without", " keys, clock ", trouble.length / 1us,
-               "us");
-        server.fail_over(keeps_keys, trouble.length / 1us * 1us);
-        checker_.failed_over(keeps_keys, trouble.length);
+    void fail_over(const Trouble& trouble) {
+        replace_master([this, &trouble] {
+            const bool keeps_keys = trouble.kind == Trouble::Kind::failover;
+            trace_("failover, ", keeps_keys ? "with" : "without", " keys, clock ",
+                   trouble.length / 1us, "us");
+            servers_.front()->fail_over(keeps_keys, trouble.length / 1us * 1us);
+            checker_.failed_over(keeps_keys, trouble.length);
+            if (keeps_keys && plan_->has_nodes() && trouble.length == 0ns) checker_.survived();
+        });
     }
 
     void promote(const Trouble& trouble) {
+        replace_master([this, &trouble] {
+            const Moment ahead = trouble.length / 1us * 1us;
+            trace_("replica ", trouble.whom, " takes over, clock ", ahead / 1us, "us");
+            checker_.promotes(trouble.whom, ahead);
+            servers_.front()->promote(static_cast<std::size_t>(trouble.whom),
+                                      trouble.length / 1us * 1us);
+            checker_.promoted(ahead);
+            for (const auto& client : clients_) client->lose_subscription(1ms);
+        });
+    }
+
+    /// Another server is the master, which `take_over` sees to: at the same address or, somewhat later, at another one.
+    void replace_master(std::function<void()> take_over) {
+        if (!plan_->has_nodes()) return take_over();
         Server& server = *servers_.front();
-        const Moment ahead = trouble.length / 1us * 1us;
-        trace_("replica ", trouble.whom, " takes over, clock ", ahead / 1us, "us");
-        checker_.promotes(trouble.whom, ahead);
-        server.promote(static_cast<std::size_t>(trouble.whom), trouble.length / 1us * 1us);
-        checker_.promoted(ahead);
-        for (const auto& client : clients_) client->lose_subscription(1ms);
+        if (server.nodes().is_down()) return;  // one at a time
+        if (server.migration().phase() != Migration::Phase::none) server.end_migration();
+        end_lingering();
+        const NodesPlan& nodes = plan_->nodes;
+        const bool lingers = nodes.lingering != 0ns;
+        trace_("node ", server.nodes().serving(), lingers ? " is cut off" : " is gone");
+        server.nodes().go_down(lingers);
+        const Moment then = timeline_.now() + nodes.outage;
+        checker_.damaged(then);
+        if (!lingers) {
+            for (const auto& client : clients_) client->lose_subscription(1ms);
+        }
+        timeline_.at(then, [this, lingers, take_over = std::move(take_over)] {
+            if (lingers) deposed_->copy(*servers_.front());
+            serve_elsewhere();
+            take_over();
+            if (!lingers) return;
+            network_.deposed(deposed_.get());
+            checker_.damaged(timeline_.now() + plan_->nodes.lingering);
+            timeline_.at(timeline_.now() + plan_->nodes.lingering, [this] { end_lingering(); });
+        });
+    }
+
+    void serve_elsewhere() {
+        Server& server = *servers_.front();
+        server.serve_at(server.nodes().next_after(0));
+        const int node = server.nodes().serving();
+        trace_("node ", node, " is the master");
+        for (int i = 0; i < plan_->nodes.sentinels; ++i) tell_clients(i, node);
+        const auto& lags = plan_->nodes.sentinel_lags;
+        if (plan_->has_sentinels()) {
+            checker_.damaged(
+                timeline_.now() +
+                *std::min_element(lags.begin(), lags.begin() + plan_->nodes.sentinels));
+        }
+    }
+
+    /// A Sentinel that has heard of another master tells those that listen to it.
+    void tell_clients(int sentinel, int node) {
+        const Moment lag = plan_->nodes.sentinel_lags[static_cast<std::size_t>(sentinel)];
+        for (const auto& client : clients_) {
+            const int listens_to = client->number() % plan_->nodes.sentinels;
+            if (listens_to != sentinel || network_.fault(client->noise(), 3)) continue;
+            const auto [host, port] = address_of(node);
+            client->host().soon(
+                lag + network_.latency(client->noise()),
+                [&client, message = "service old 1 " + host + ' ' + std::to_string(port)] {
+                    client->hear_of_master(message);
+                });
+        }
+    }
+
+    /// The old master has noticed that it is none any more.
+    void end_lingering() {
+        network_.deposed(nullptr);
+        servers_.front()->nodes().stop_lingering();
+        checker_.damaged(timeline_.now());
+        for (const auto& client : clients_) {
+            if (client->listens_at() != servers_.front()->nodes().serving()) {
+                client->lose_subscription(1ms);
+            }
+        }
+    }
+
+    void migrate(const Trouble& trouble) {
+        Server& server = *servers_.front();
+        if (server.nodes().is_down() || server.migration().phase() != Migration::Phase::none) {
+            return;
+        }
+        const int target = server.nodes().next_after(trouble.whom);
+        trace_("the slot begins to move to node ", target);
+        server.begin_migration(target);
+        const Moment end = timeline_.now() + trouble.length;
+        checker_.disturbed(end + plan_->nodes.hand_over);
+        const int steps = 3;
+        for (int i = 1; i <= steps; ++i) {
+            migration_step(timeline_.now() + trouble.length * i / (steps + 1),
+                           [this, &server] { server.move_keys(noise_); });
+        }
+        migration_step(end, [this, &server] {
+            trace_("the slot is handed over");
+            server.hand_over();
+        });
+        migration_step(end + plan_->nodes.hand_over, [this, &server] {
+            trace_("the slot has moved");
+            server.end_migration();
+            checker_.damaged(timeline_.now());
+        });
+    }
+
+    /// Where it was not broken off meanwhile.
+    void migration_step(Moment when, std::function<void()> step) {
+        const Migration& migration = servers_.front()->migration();
+        timeline_.at(when, [&migration, step = std::move(step), number = migration.number()] {
+            const bool goes_on = migration.phase() != Migration::Phase::none;
+            if (goes_on && migration.number() == number) step();
+        });
     }
 
     void cut(const Trouble& trouble) {
@@ -193,6 +312,8 @@ private:
     Trace trace_;
     const std::vector<std::unique_ptr<ModelRedis>>* models_;
     std::vector<std::unique_ptr<Server>> servers_;
+    std::unique_ptr<Server> deposed_{};  // that lingers
+    Dice noise_{plan_->noise + 1};
     Checker checker_{*plan_, timeline_, trace_, servers_};
     Network network_{*plan_, timeline_, trace_, servers_, checker_};
     World world_{plan_, &timeline_, &trace_, &network_, &checker_};
