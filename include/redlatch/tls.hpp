@@ -257,9 +257,9 @@ public:
             ::ERR_clear_error();
             const int result = ::SSL_connect(ssl_.get());
             if (result == 1) return {};
-            if (outcome(result) == 0) return Unexpected{closed()};
+            if (outcome(result, read_awaits_) == 0) return Unexpected{closed()};
             if (errno != EAGAIN) return Unexpected{fault_};
-            if (auto ready = wait_ready(socket_.fd(), awaited_, limit); !ready) {
+            if (auto ready = wait_ready(socket_.fd(), read_awaits_, limit); !ready) {
                 if (limit.over()) ready.error().error.message = no_handshake;
                 return ready;
             }
@@ -268,23 +268,26 @@ public:
 
     ssize_t write(std::string_view bytes) override {
         ::ERR_clear_error();
+        write_awaits_ = POLLOUT;
         std::size_t written = 0;
         const int result = ::SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &written);
         if (result == 1) return static_cast<ssize_t>(written);
-        if (outcome(result) == 0) fail(closed());
+        if (outcome(result, write_awaits_) == 0) fail(closed());
         return -1;
     }
 
     ssize_t read(std::span<char> buffer, bool block) override {
         ::ERR_clear_error();
         socket_.block = block;
+        read_awaits_ = POLLIN;
         std::size_t count = 0;
         const int result = ::SSL_read_ex(ssl_.get(), buffer.data(), buffer.size(), &count);
         socket_.block = false;
-        return result == 1 ? static_cast<ssize_t>(count) : outcome(result);
+        return result == 1 ? static_cast<ssize_t>(count) : outcome(result, read_awaits_);
     }
 
-    short awaited() const override { return awaited_; }
+    short read_awaits() const override { return read_awaits_; }
+    short write_awaits() const override { return write_awaits_; }
     Fault fault() const override { return fault_; }
 
 private:
@@ -303,11 +306,12 @@ private:
                SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
     }
 
-    /// What an operation that did not succeed means: 0 at the end, otherwise -1 and `errno`.
-    ssize_t outcome(int result) {
+    /// What an operation that did not succeed means: 0 at the end, otherwise -1 and `errno`. With EAGAIN,
+    /// `awaits` says what it needs.
+    ssize_t outcome(int result, short& awaits) {
         switch (::SSL_get_error(ssl_.get(), result)) {
-            case SSL_ERROR_WANT_READ: return again(POLLIN);
-            case SSL_ERROR_WANT_WRITE: return again(POLLOUT);
+            case SSL_ERROR_WANT_READ: return again(awaits, POLLIN);
+            case SSL_ERROR_WANT_WRITE: return again(awaits, POLLOUT);
             case SSL_ERROR_ZERO_RETURN: return 0;
             case SSL_ERROR_SYSCALL:
                 if (socket_.error == 0) return 0;
@@ -316,8 +320,8 @@ private:
         }
     }
 
-    ssize_t again(short events) {
-        awaited_ = events;
+    static ssize_t again(short& awaits, short events) {
+        awaits = events;
         errno = EAGAIN;
         return -1;
     }
@@ -355,7 +359,8 @@ private:
     std::shared_ptr<const TlsContext> context_;
     TlsSocket socket_;
     std::unique_ptr<SSL, Free> ssl_;
-    short awaited_ = POLLIN;
+    short read_awaits_ = POLLIN;
+    short write_awaits_ = POLLOUT;
     Fault fault_;
 };
 

@@ -1,5 +1,6 @@
 // rediss+sentinel:// and rediss+cluster://: TLS to the Sentinels and to every server they lead to.
 
+#include "async_tools.hpp"
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "support/authority.hpp"
@@ -34,6 +35,12 @@ protected:
     Authority authority_;
 };
 
+bool extends(Held& held) {
+    Outcome<void> extended;
+    held.async_extend(40s, extended.callback());
+    return extended.get().has_value();
+}
+
 /// Two clients take turns: by a grant, and so by messages.
 void take_turns(Client& client, Client& other, const std::string& name, RawRedis redis) {
     Held held = Lock<Watchdog<Reentrant>>{client, name}.acquire({.wait = 30s}).value();
@@ -46,17 +53,34 @@ void take_turns(Client& client, Client& other, const std::string& name, RawRedis
     EXPECT_TRUE(succeeds(waiter.get()));
 }
 
+/// The same without a thread that waits.
+void take_turns_without_threads(Client& client, Client& other, const std::string& name) {
+    Lock<Watchdog<Reentrant>> lock{client, name};
+    Lock<Watchdog<Reentrant>> theirs{other, name};
+    Held held = take(lock);
+    Outcome<Held> waiting;
+    theirs.async_acquire({.wait = 60s}, {}, waiting.callback());
+    Outcome<Release> released;
+    held.async_release(released.callback());
+    EXPECT_TRUE(is_outcome(released.get(), Release::released));
+    Result<Held> next = waiting.get();
+    ASSERT_TRUE(succeeds(next));
+    EXPECT_TRUE(extends(*next));
+}
+
 TEST_F(TlsTopology, a_failover_under_sentinel_is_followed) {
     SentinelGroup group{{.tls = with(), .sentinels = 1}};
     Client client{options(group.uri())};
     Client other{options(group.uri())};
     take_turns(client, other, "job", RawRedis{group.first()});
+    take_turns_without_threads(client, other, "job");
     Held held = Lock<Watchdog<Simple>>{client, "kept", {.replicas = 1}}.acquire().value();
     group.first().kill();
     ASSERT_TRUE(group.master_becomes(group.second().port()));
     EXPECT_TRUE(eventually([&] { return held.extend(30s).has_value(); }));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
     take_turns(client, other, "job", RawRedis{group.second()});
+    take_turns_without_threads(client, other, "job");
 }
 
 TEST_F(TlsTopology, sentinels_may_want_a_user_of_their_own) {
@@ -114,6 +138,8 @@ TEST_F(TlsTopology, several_masters_each_show_their_certificate) {
     Client other{all};
     Held held = Lock<Watchdog<Simple>>{client, "job"}.acquire({.wait = 30s}).value();
     EXPECT_TRUE(fails_with(Lock<Simple>{other, "job"}.acquire({.wait = 0s}), Errc::timed_out));
+    EXPECT_TRUE(extends(held));
+    take_turns_without_threads(client, other, "another");
     Authority stranger;
     ClientOptions wrong = all;
     wrong.tls = tls({.ca_file = stranger.file()});
@@ -135,6 +161,7 @@ TEST_F(TlsTopology, locks_of_a_cluster_are_found_and_followed) {
     };
     for (const std::string name : {"a", "b", "c", "d", "e"}) {
         take_turns(client, other, name, RawRedis{group.server(owner(name))});
+        take_turns_without_threads(client, other, name);
     }
 
     const std::string name = "moved";
@@ -145,7 +172,9 @@ TEST_F(TlsTopology, locks_of_a_cluster_are_found_and_followed) {
     group.begin_to_move(slot, from, to);
     group.move_keys(slot, from, to);
     EXPECT_TRUE(succeeds(held.extend(40s))) << "by ASK";
+    EXPECT_TRUE(extends(held)) << "by ASK";
     group.finish_move(slot, from, to);
+    EXPECT_TRUE(extends(held)) << "by MOVED";
     EXPECT_TRUE(succeeds(held.extend(40s))) << "by MOVED";
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
 }

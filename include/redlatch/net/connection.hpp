@@ -150,12 +150,18 @@ public:
     /// Writes what the socket takes at once, and says how many bytes that were. What is left has to
     /// be given again as it is.
     Expected<std::size_t, Fault> send_if_possible(std::string_view bytes) {
-        for (;;) {
-            const ssize_t n = write_some(bytes);
-            if (n >= 0) return static_cast<std::size_t>(n);
-            if (errno == EAGAIN || errno == EWOULDBLOCK) return std::size_t{0};
-            if (errno != EINTR) return close(last_words(failed("send: ")), true);
+        std::size_t taken = 0;  // a stream takes no more than a record at a time
+        while (taken != bytes.size()) {
+            const ssize_t n = write_some(bytes.substr(taken));
+            if (n >= 0) {
+                taken += static_cast<std::size_t>(n);
+            } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+                break;
+            } else if (errno != EINTR) {
+                return close(last_words(failed("send: ")), true);
+            }
         }
+        return taken;
     }
 
     /// A script that the server knows now, and lets us run.
@@ -199,9 +205,11 @@ public:
         return true;
     }
 
-    /// What to wait for before there can be more of a reply.
-    pollfd more_to_come() const noexcept {
-        return {.fd = context_->fd, .events = awaited(POLLIN), .revents = 0};
+    /// What to wait for before there can be more of a reply, or, with `to_write`, the next bytes can be sent.
+    pollfd more_to_come(bool to_write = false) const noexcept {
+        short events = awaited(POLLIN);
+        if (to_write) events = static_cast<short>(events | awaited(POLLOUT));
+        return {.fd = context_->fd, .events = events, .revents = 0};
     }
 
     /// The next reply if it has come, which is not waited for. An error reply comes as a `Fault`, as
@@ -388,9 +396,10 @@ private:
         return ::recv(context_->fd, buffer.data(), buffer.size(), block ? 0 : MSG_DONTWAIT);
     }
 
-    /// What to wait for, where an operation could not go on.
-    short awaited(short events) const noexcept {
-        return stream_ != nullptr ? stream_->awaited() : events;
+    /// What to wait for before a read (POLLIN) or a write (POLLOUT) can go on.
+    short awaited(short direction) const noexcept {
+        if (stream_ == nullptr) return direction;
+        return direction == POLLIN ? stream_->read_awaits() : stream_->write_awaits();
     }
 
     /// After an operation that failed.

@@ -76,12 +76,7 @@ public:
     bool has_unwritten() const noexcept { return queue_.has_unwritten(); }
 
     /// What `poll` waits for before there is something to read, or room to write. Connected only.
-    pollfd awaits() const noexcept {
-        pollfd entry = connection_->more_to_come();
-        entry.events |= POLLIN;
-        if (written_ < out_.size()) entry.events |= POLLOUT;
-        return entry;
-    }
+    pollfd awaits() const noexcept { return connection_->more_to_come(written_ < out_.size()); }
 
     /// When the connection is given up, unless an answer comes.
     TimePoint gone_at() const noexcept { return queue_.gone_at(); }

@@ -64,7 +64,6 @@ public:
     }
 
     ssize_t write(std::string_view bytes) override {
-        awaited_ = POLLOUT;
         const NoSigpipe no_signal;
         const bool again = std::exchange(kept_, false);
         if (!again &&
@@ -80,7 +79,6 @@ public:
     }
 
     ssize_t read(std::span<char> buffer, bool) override {
-        awaited_ = POLLIN;
         const NoSigpipe no_signal;  // TLS answers some of what it reads
         const ssize_t n = context_->funcs->read(context_, buffer.data(), buffer.size());
         if (n > 0) return n;
@@ -89,7 +87,8 @@ public:
         return -1;
     }
 
-    short awaited() const override { return awaited_; }
+    short read_awaits() const override { return POLLIN; }
+    short write_awaits() const override { return POLLOUT; }
     Fault fault() const override { return io_fault(printable(context_->errstr)); }
 
 private:
@@ -100,7 +99,6 @@ private:
 
     redisContext* context_;
     bool kept_ = false;  // hiredis has the bytes given last, and not sent all of them
-    short awaited_ = 0;
 };
 
 inline std::unique_ptr<Stream> stream_of(redisContext* context) {

@@ -85,10 +85,7 @@ public:
 
     /// What `poll` has to wait for before there is something to do.
     pollfd more_to_come() const noexcept {
-        pollfd entry = connection_.more_to_come();
-        entry.events |= POLLIN;
-        if (written_ < writing_.size() || !unwritten_.empty()) entry.events |= POLLOUT;
-        return entry;
+        return connection_.more_to_come(written_ < writing_.size() || !unwritten_.empty());
     }
 
     /// The commands that have no answer, at the end of the connection.

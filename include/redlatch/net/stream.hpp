@@ -26,8 +26,12 @@ public:
     /// wait as long as the socket's own limit allows.
     virtual ssize_t read(std::span<char> buffer, bool block) = 0;
 
-    /// After EAGAIN: what to wait for, as `poll` says it.
-    virtual short awaited() const = 0;
+    /// What to wait for, as `poll` says it, before the next read can go on. The last one may have had to write,
+    /// for example to agree on new keys.
+    virtual short read_awaits() const = 0;
+
+    /// The same for the next write, which may have to read first.
+    virtual short write_awaits() const = 0;
 
     /// After any other error: what went wrong.
     virtual Fault fault() const = 0;
