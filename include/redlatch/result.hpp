@@ -4,10 +4,11 @@
 #include <redlatch/error.hpp>
 
 #include <concepts>
+#include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0 {
 
@@ -67,33 +68,27 @@ public:
     using error_type = E;  ///< what it has if not
 
     /// All went well, and there is nothing to say.
-    Expected() requires std::is_void_v<T>
-    = default;
+    Expected() requires std::is_void_v<T> : value_(std::in_place) {}
     /// Has a value.
-    Expected(Value value) requires(!std::is_void_v<T>)
-        : state_(std::in_place_index<0>, std::move(value)) {}
+    Expected(Value value) requires(!std::is_void_v<T>) : value_(std::in_place, std::move(value)) {}
     /// Has an error.
-    Expected(Unexpected<E> error) : state_(std::in_place_index<1>, std::move(error).error()) {}
+    Expected(Unexpected<E> error) : error_(std::in_place, std::move(error).error()) {}
 
     /// @{
     /// Whether it has a value.
-    bool has_value() const noexcept { return state_.index() == 0; }
+    bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
     /// @}
 
     /// @{
     /// The value, which has to be there.
-    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) {
-        return *std::get_if<0>(&state_);
-    }
-    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return *std::get_if<0>(&state_); }
-    Value&& operator*() && noexcept requires(!std::is_void_v<T>) {
-        return std::move(*std::get_if<0>(&state_));
-    }
+    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) { return *value_; }
+    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return *value_; }
+    Value&& operator*() && noexcept requires(!std::is_void_v<T>) { return std::move(*value_); }
     const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
-        return std::get_if<0>(&state_);
+        return std::addressof(*value_);
     }
-    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::get_if<0>(&state_); }
+    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::addressof(*value_); }
     /// @}
 
     /// @{
@@ -129,13 +124,16 @@ public:
 
     /// @{
     /// The error, which has to be there.
-    const E& error() const& noexcept { return *std::get_if<1>(&state_); }
-    E& error() & noexcept { return *std::get_if<1>(&state_); }
-    E&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+    const E& error() const& noexcept { return *error_; }
+    E& error() & noexcept { return *error_; }
+    E&& error() && noexcept { return std::move(*error_); }
     /// @}
 
 private:
-    std::variant<Value, E> state_;
+    // One of the two. Not a std::variant, which takes some fifty functions for each type. An assignment from a part of the
+    // own value has to read its error before the value goes, so the error comes first.
+    std::optional<E> error_;
+    std::optional<Value> value_;
 };
 
 /// What calls return that do not throw: a `T`, or the `Error` that says why there is none.
