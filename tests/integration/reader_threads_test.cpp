@@ -237,6 +237,37 @@ TEST_F(ReaderThreads, that_are_watched_are_renewed_as_long_as_any) {
     EXPECT_TRUE(eventually([&] { return others_can_write(); }));
 }
 
+TEST_F(ReaderThreads, that_are_watched_are_renewed_with_one_command_for_all) {
+    constexpr auto lease = 6s;
+    constexpr int readers = 16;
+    Lock<Watchdog<Shared>> watched{client_, "config", {.lease = lease}};
+    const std::shared_lock reading{watched};
+    std::atomic<int> began{0};
+    std::atomic<int> renewed{0};
+    std::atomic<bool> over{false};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < readers; ++i) {
+        threads.emplace_back([&] {
+            const std::shared_lock beside{watched};
+            ++began;
+            if (is_renewed(watched)) ++renewed;
+            EXPECT_TRUE(eventually([&] { return over.load(); }, 3 * generous_limit));
+        });
+    }
+    ASSERT_TRUE(eventually([&] { return began == readers; }));
+    EXPECT_EQ(holders(), 1U);
+    redis_.reset_stats();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(eventually([&] { return renewed == readers; }));
+    EXPECT_TRUE(is_renewed(watched) && is_renewed(watched));
+    const auto calls = redis_.command_calls("evalsha") + redis_.command_calls("eval");
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    // Sixteen times as many with one for each.
+    EXPECT_GE(calls, 1);
+    EXPECT_LE(calls, passed / (lease / 4) + 4);
+    over = true;
+}
+
 TEST_F(ReaderThreads, in_crowds_exclude_writers_and_leave_nothing) {
     std::atomic<int> readers{0};
     std::atomic<bool> writes{false};

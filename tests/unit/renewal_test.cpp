@@ -664,6 +664,195 @@ TEST_F(WatchedHold, that_was_given_up_follows_its_key_nowhere) {
     EXPECT_FALSE(machine_.redirect(*sent.attempt, 0, 1)) << "another try is on its way";
 }
 
+// Readers of one claim.
+
+class RenewalOfReaders : public RenewalMachine {
+protected:
+    static HoldRecipe reading() {
+        HoldRecipe recipe{.lease = 3s, .joins = true};
+        recipe.traits.watched = true;
+        return recipe;
+    }
+    std::shared_ptr<Hold> reader() { return watched(reading()); }
+    std::shared_ptr<Hold> reader_until(std::chrono::milliseconds max_hold) {
+        HoldRecipe recipe = reading();
+        recipe.max_hold = max_hold;
+        return watched(std::move(recipe));
+    }
+    void leaves(Hold& hold) {
+        machine_.dismiss(hold);
+        hold.advance(Phase::held, Phase::released);
+    }
+};
+
+TEST_F(RenewalOfReaders, is_one_for_all_of_a_claim) {
+    const auto first = reader();
+    now_ += 300ms;
+    const auto second = reader();
+    EXPECT_EQ(machine_.next_due(), start_ + 1s) << "when it is due for the one that came first";
+    now_ = start_ + 1s;
+    const Command sent = command();
+    EXPECT_EQ(sent.token(), "token");
+    now_ += 200ms;
+    answer(sent, 1);
+    EXPECT_EQ(told<Renewal::Renewed>().size(), 2U);
+    EXPECT_EQ(first->valid_until(), start_ + 4s);
+    EXPECT_EQ(second->valid_until(), start_ + 4s);
+    EXPECT_EQ(machine_.next_due(), start_ + 2s);
+}
+
+TEST_F(RenewalOfReaders, is_not_that_of_another_claim) {
+    const auto first = reader();
+    HoldRecipe recipe = reading();
+    recipe.token = "another";
+    const auto second = watched(std::move(recipe));
+    now_ = start_ + 1s;
+    EXPECT_EQ(commands().size(), 2U);
+}
+
+TEST_F(RenewalOfReaders, goes_on_for_those_that_are_left) {
+    const auto first = reader();
+    now_ += 300ms;
+    const auto second = reader();
+    const auto third = reader();
+    leaves(*first);
+    leaves(*third);
+    EXPECT_EQ(machine_.next_due(), start_ + 1s) << "a little early does no harm";
+    go_on();
+    answer(command(), 1);
+    EXPECT_EQ(second->valid_until(), start_ + 4s);
+    EXPECT_EQ(first->valid_until(), start_ + 3s) << "it has nothing more to do with that";
+    leaves(*second);
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
+}
+
+TEST_F(RenewalOfReaders, goes_on_where_one_leaves_while_it_is_asked_for) {
+    const auto first = reader();
+    const auto second = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    leaves(*first);
+    EXPECT_TRUE(nothing_to_send());
+    answer(sent, 1);
+    EXPECT_EQ(told<Renewal::Renewed>().size(), 1U);
+    now_ = start_ + 2s;
+    answer(command(), 1);
+    EXPECT_EQ(second->valid_until(), start_ + 5s);
+}
+
+TEST_F(RenewalOfReaders, that_nobody_wants_any_more_is_over) {
+    const auto first = reader();
+    const auto second = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    leaves(*first);
+    leaves(*second);
+    answer(sent, 1);
+    EXPECT_TRUE(told_nothing());
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
+    const auto third = reader();
+    EXPECT_EQ(machine_.next_due(), now_ + 1s);
+}
+
+TEST_F(RenewalOfReaders, is_also_for_one_that_comes_while_it_is_asked_for) {
+    const auto first = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    const auto second = reader();
+    EXPECT_TRUE(nothing_to_send());
+    now_ += 500ms;
+    const auto third = reader();
+    answer(sent, 1);
+    EXPECT_EQ(second->valid_until(), start_ + 4s);
+    EXPECT_EQ(third->valid_until(), start_ + 1500ms + 3s) << "it lasted longer already";
+    EXPECT_EQ(machine_.next_due(), start_ + 2s) << "one for all of them";
+    now_ = start_ + 2s;
+    answer(command(), 1);
+    EXPECT_EQ(third->valid_until(), start_ + 5s);
+}
+
+TEST_F(RenewalOfReaders, says_that_all_have_lost_a_claim_that_is_gone) {
+    const auto first = reader();
+    const auto second = reader();
+    now_ = start_ + 1s;
+    answer(command(), 0);
+    const auto lost = told<Renewal::Lost>();
+    ASSERT_EQ(lost.size(), 2U);
+    EXPECT_EQ(lost[0].hold, first);
+    EXPECT_EQ(lost[1].hold, second);
+    EXPECT_EQ(lost[1].server, ServerKeeps::removed);
+    EXPECT_TRUE(nothing_to_send());
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
+}
+
+TEST_F(RenewalOfReaders, without_an_answer_leaves_all_uncertain) {
+    const auto first = reader();
+    const auto second = reader();
+    now_ = start_ + 1s;
+    cut_off(command());
+    go_on();
+    EXPECT_LT(now_, start_ + 2s);
+    const Command again = command();
+    EXPECT_EQ(first->state(now_), HoldState::uncertain);
+    EXPECT_EQ(second->state(now_), HoldState::uncertain);
+    answer(again, 1);
+    EXPECT_EQ(second->state(now_), HoldState::held);
+}
+
+TEST_F(RenewalOfReaders, lets_each_end_when_it_has_to) {
+    const auto brief = reader_until(1500ms);
+    const auto longer = reader_until(5s);
+    now_ = start_ + 1s;
+    const Command sent = command();
+    EXPECT_EQ(sent.lease(), Lease{3s}) << "as long as the longest may last";
+    answer(sent, 1);
+    EXPECT_EQ(brief->valid_until(), start_ + 1500ms);
+    EXPECT_EQ(longer->valid_until(), start_ + 4s);
+    now_ = start_ + 2500ms;
+    const Command last = command();
+    EXPECT_EQ(last.lease(), Lease{2500ms});
+    answer(last, 1);
+    EXPECT_EQ(longer->valid_until(), start_ + 5s);
+}
+
+TEST_F(RenewalOfReaders, lasts_for_none_longer_than_its_watched_acquisition_wants) {
+    HoldRecipe recipe = reading();
+    recipe.traits.watched = false;
+    const auto brief = taken(std::move(recipe));
+    machine_.enlist(*brief);
+    machine_.arm(brief, now_, {1, start_ + 500ms});
+    const auto longer = reader();
+    now_ = start_ + 1s;
+    answer(command(), 1);
+    EXPECT_EQ(brief->valid_until(), start_ + 3s);
+    EXPECT_EQ(longer->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, tells_one_that_was_lost_meanwhile_that_the_server_has_it) {
+    const auto first = reader();
+    const auto second = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    machine_.dismiss(*first);
+    first->advance(Phase::held, Phase::lost);
+    answer(sent, 1);
+    EXPECT_TRUE(told_lost(first, ServerKeeps::lock));
+    EXPECT_EQ(machine_.next_due(), start_ + 2s) << "for the other one";
+    EXPECT_EQ(second->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, begins_anew_for_one_that_comes_when_the_others_have_run_out) {
+    const auto first = reader();
+    now_ = start_ + 4s;
+    EXPECT_TRUE(nothing_to_send());
+    const auto second = reader();
+    EXPECT_EQ(machine_.next_due(), now_ + 1s);
+    go_on();
+    answer(command(), 1);
+    EXPECT_EQ(second->valid_until(), now_ + 3s);
+    EXPECT_FALSE(first->valid(now_));
+}
+
 using TokenCleanUp = RenewalMachine;
 
 TEST_F(TokenCleanUp, is_sent_once) {

@@ -25,6 +25,7 @@ struct HoldRecipe {
     detail::LockOwner owner = detail::this_thread();
     std::string token = "token";
     std::chrono::milliseconds min_hold{0};
+    bool joins = false;
 };
 
 inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
@@ -34,7 +35,8 @@ inline detail::HoldTerms terms_of(const HoldRecipe& recipe) {
             .drift = recipe.drift,
             .lock_delay = recipe.lock_delay,
             .max_hold = recipe.max_hold,
-            .min_hold = recipe.min_hold};
+            .min_hold = recipe.min_hold,
+            .joins = recipe.joins};
 }
 
 /// A hold that is still asked for.

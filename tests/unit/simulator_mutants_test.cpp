@@ -106,7 +106,9 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, or where the master is one of several
 /// nodes.
-constexpr std::array<std::string_view, 22> in_some_schedules{"downgrade_not_told",
+constexpr std::array<std::string_view, 24> in_some_schedules{"renewed_for_each_reader",
+                                                             "renewed_for_one_reader",
+                                                             "downgrade_not_told",
                                                              "downgraded_at_server_only",
                                                              "released_under_readers",
                                                              "waiting_writer_passed",

@@ -15,7 +15,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -91,6 +94,8 @@ public:
 
         /// False where the command is of no use any more at `now`.
         virtual bool prepare(TimePoint now) = 0;
+        /// Then it does not even begin.
+        virtual void give_up() {}
         /// Which of those that decide about the key are to get the command.
         virtual std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) = 0;
         /// Whether what is still to come can change nothing.
@@ -146,7 +151,8 @@ public:
         // That command may have asked for less than the lease, which runs since an earlier one.
         const TimePoint since = std::min(sent, hold->refreshed_at());
         const TimePoint due = renewal_due(since, hold->terms().lease);
-        hold->is_renewed = true;
+        const bool is_new = !std::exchange(hold->is_renewed, true);
+        if (hold->terms().joins) return arm_sharer(std::move(hold), due, is_new);
         put(due, std::move(hold));
     }
 
@@ -154,6 +160,7 @@ public:
     void disarm(Hold& hold) {
         hold.is_renewed = false;
         watched_.remove(&hold);
+        if (hold.terms().joins) disarm_sharer(hold);
     }
 
     /// One of the acquisitions that `enlist` has announced is over.
@@ -226,7 +233,7 @@ public:
             const auto early = [](const auto& hold) { return renewal_window(hold->terms().lease); };
             for (auto& hold :
                  watched_.take_early(now, widest_renewal_window, largest_batch, early)) {
-                due.push_back(std::make_shared<RenewalTry>(std::move(hold)));
+                due.push_back(std::make_shared<RenewalTry>(hold, begin_shared(*hold)));
             }
         }
         const TimePoint until = closes_at_ ? TimePoint::max() : now;
@@ -243,7 +250,7 @@ public:
     /// `masters`: those that decide about the hold's key.
     void begin(const std::shared_ptr<Try>& attempt, std::vector<MasterIndex> masters,
                TimePoint now) {
-        if (!attempt->prepare(now)) return;
+        if (!attempt->prepare(now)) return attempt->give_up();
         attempt->silent_ = attempt->choose(std::move(masters));
         attempt->votes_ = VoteCount{attempt->silent_.size()};
         const Lease lease = attempt->hold_->terms().lease;
@@ -322,55 +329,121 @@ private:
             left;  // of several masters, those that have not answered; else empty
     };
 
+    /// Readers of one claim that want it to be renewed: one renewal is for all of them.
+    struct Sharers {
+        std::vector<std::shared_ptr<Hold>> holds{};  // the first one is in the schedule
+        TimePoint due = TimePoint::max();            // of that; none while a try is under way
+        bool under_way = false;
+    };
+
     class RenewalTry final : public Try {
     public:
-        explicit RenewalTry(std::shared_ptr<Hold> hold)
-            : Try(std::move(hold)), lease_(hold_->terms().lease) {}
+        /// `sharers`: null for a hold whose token is its own.
+        RenewalTry(std::shared_ptr<Hold> hold, std::shared_ptr<Sharers> sharers)
+            : Try(std::move(hold)), sharers_(std::move(sharers)), lease_(hold_->terms().lease) {
+            if (sharers_ == nullptr) add(hold_);
+        }
 
         std::optional<Lease> lease() const noexcept override { return lease_; }
 
     private:
-        bool prepare(TimePoint now) override {
-            const TimePoint last_end = std::min(hold_->last_end(), hold_->renewed_until());
-            lease_ = renewal_lease(lease_, now, last_end);
-            return hold_->valid(now) && lease_ > Lease{Clock::duration::zero()};
+        /// One that it is for, and how much longer that one may last.
+        struct Member {
+            std::shared_ptr<Hold> hold;
+            Lease lease;
+        };
+
+        void add(const std::shared_ptr<Hold>& hold) {
+            members_.push_back({hold, hold->terms().lease});
         }
+
+        /// Also for those that have come meanwhile: a claim that is there is there for them too.
+        void add_sharers() {
+            if (sharers_ == nullptr) return;
+            for (const auto& hold : sharers_->holds) {
+                if (known_.insert(hold.get()).second) add(hold);
+            }
+        }
+
+        bool prepare(TimePoint now) override {
+            add_sharers();
+            Lease longest{Clock::duration::zero()};
+            for (Member& member : members_) {
+                limit(member, now);
+                if (member.hold->valid(now)) longest = std::max(longest, member.lease);
+            }
+            if (longest == Lease{Clock::duration::zero()}) return false;
+            lease_ = longest;
+            return true;
+        }
+        static void limit(Member& member, TimePoint now) {
+            const Hold& hold = *member.hold;
+            const TimePoint last_end = std::min(hold.last_end(), hold.renewed_until());
+            member.lease = renewal_lease(member.lease, now, last_end);
+        }
+
+        void give_up() override {
+            if (sharers_ != nullptr) sharers_->under_way = false;
+        }
+
         std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) override {
             return masters;
         }
         bool is_decided() const override { return votes_.on_keeping() != Verdict::open; }
 
-        /// Where the hold was released meanwhile, its release says what has become of it.
         void decide(Renewal& renewal, TimePoint now) override {
-            if (!hold_->in(Phase::held) && !hold_->in(Phase::lost)) return;
+            const std::size_t asked_for = members_.size();
+            add_sharers();
+            for (std::size_t i = asked_for; i < members_.size(); ++i) limit(members_[i], sent_);
+            for (const Member& member : members_) decide(member, renewal, now);
+        }
+
+        /// Where the hold was released meanwhile, its release says what has become of it.
+        void decide(const Member& member, Renewal& renewal, TimePoint now) {
+            Hold& hold = *member.hold;
+            if (!hold.in(Phase::held) && !hold.in(Phase::lost)) return;
             switch (votes_.on_keeping()) {
-                case Verdict::yes:
-                    renewed_ = hold_->confirm_in_time(now, sent_, lease_);
-                    if (!renewed_) return lose(renewal, ServerKeeps::lock);
-                    renewal.actions_.emplace_back(Renewed{hold_});
-                    return;
-                case Verdict::no: return lose(renewal, ServerKeeps::removed);
+                case Verdict::yes: return confirm(member, renewal, now);
+                case Verdict::no: return lose(member, renewal, ServerKeeps::removed);
                 case Verdict::open:
                 case Verdict::unknown: break;
             }
-            if (!over_) hold_->doubt();
+            if (!over_) hold.doubt();
         }
 
-        void lose(Renewal& renewal, ServerKeeps server) {
+        void confirm(const Member& member, Renewal& renewal, TimePoint now) {
+            const bool wants_it = member.lease > Lease{Clock::duration::zero()};
+            if (!wants_it && member.hold->in(Phase::held)) return;
+            if (!member.hold->confirm_in_time(now, sent_, std::min(lease_, member.lease))) {
+                return lose(member, renewal, ServerKeeps::lock);
+            }
+            renewed_ = true;
+            renewal.actions_.emplace_back(Renewed{member.hold});
+        }
+
+        void lose(const Member& member, Renewal& renewal, ServerKeeps server) {
             lost_ = true;
-            renewal.actions_.emplace_back(Lost{hold_, server});
+            renewal.actions_.emplace_back(Lost{member.hold, server});
         }
 
         bool goes_on(std::int64_t) override { return false; }
-        void go_unanswered() override { hold_->doubt(); }
-
-        void follow(Renewal& renewal, TimePoint now) override {
-            if (!hold_->is_renewed || lost_) return;
-            const Lease lease = hold_->terms().lease;
-            renewal.put(renewed_ ? renewal_due(sent_, lease) : renewal_retry_due(now, lease),
-                        hold_);
+        void go_unanswered() override {
+            for (const Member& member : members_) member.hold->doubt();
         }
 
+        void follow(Renewal& renewal, TimePoint now) override {
+            if (sharers_ != nullptr) sharers_->under_way = false;
+            if (lost_ && !renewed_) return;
+            const Lease lease = hold_->terms().lease;
+            const TimePoint due =
+                renewed_ ? renewal_due(sent_, lease) : renewal_retry_due(now, lease);
+            if (sharers_ != nullptr) return renewal.put(due, *sharers_);
+            if (hold_->is_renewed) renewal.put(due, hold_);
+        }
+
+        const std::shared_ptr<Sharers> sharers_;
+        std::vector<Member> members_{};
+        std::unordered_set<const Hold*> known_{};  // where there are sharers
         Lease lease_;
         bool renewed_ = false;
         bool lost_ = false;
@@ -438,6 +511,44 @@ private:
         watched_.put(key, due, std::move(hold));
     }
 
+    /// Moves nothing to a later time.
+    void put(TimePoint due, Sharers& sharers) {
+        if (sharers.under_way || sharers.holds.empty() || due >= sharers.due) return;
+        sharers.due = due;
+        put(due, sharers.holds.front());
+    }
+
+    void arm_sharer(std::shared_ptr<Hold> hold, TimePoint due, bool is_new) {
+        auto& sharers = sharers_[hold->token().bytes];
+        if (sharers == nullptr) sharers = std::make_shared<Sharers>();
+        if (is_new) sharers->holds.push_back(std::move(hold));
+        put(due, *sharers);
+    }
+
+    void disarm_sharer(const Hold& hold) {
+        const auto found = sharers_.find(hold.token().bytes);
+        if (found == sharers_.end()) return;
+        Sharers& sharers = *found->second;
+        const auto is_it = [&hold](const auto& other) { return other.get() == &hold; };
+        const bool was_scheduled = !sharers.holds.empty() && is_it(sharers.holds.front());
+        std::erase_if(sharers.holds, is_it);
+        if (sharers.holds.empty()) {
+            sharers_.erase(found);
+        } else if (was_scheduled) {
+            put(std::exchange(sharers.due, TimePoint::max()), sharers);
+        }
+    }
+
+    /// The one in the schedule was taken out of it: of those that share its token. Null where none can.
+    std::shared_ptr<Sharers> begin_shared(const Hold& hold) {
+        if (!hold.terms().joins) return nullptr;
+        const auto found = sharers_.find(hold.token().bytes);
+        if (found == sharers_.end()) return nullptr;
+        found->second->due = TimePoint::max();
+        found->second->under_way = true;
+        return found->second;
+    }
+
     void put(TimePoint due, CleanUpJob job) { clean_ups_.emplace(due, std::move(job)); }
 
     /// `again`: it makes sense to ask that master once more.
@@ -457,6 +568,7 @@ private:
 
     const Terms terms_;
     Schedule<std::shared_ptr<Hold>> watched_;
+    std::unordered_map<std::string, std::shared_ptr<Sharers>> sharers_;  // by their token
     std::multimap<TimePoint, CleanUpJob> clean_ups_;
     std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
     std::size_t cleaning_ = 0;                                  // clean-ups under way

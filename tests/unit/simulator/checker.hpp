@@ -49,6 +49,16 @@ public:
         if (token_of(name).dead) fail("a token is renewed after its release was sent: " + name);
     }
 
+    /// A renewal goes out, which is for all readers that share a claim.
+    void renews(const detail::Hold& hold) {
+        if (!hold.terms().joins) return;
+        Token& token = token_of(hold.token().bytes);
+        const Moment last = std::exchange(token.renewal_sent_at, timeline_->now());
+        if (!is_soon(last, hold)) return;
+        if (token.early_renewals-- <= 0)
+            fail("a claim is renewed for each reader: " + hold.token().bytes);
+    }
+
     /// Nobody will use the token again. What a hidden repetition got for it, nobody gives back.
     void dies(std::string_view name) {
         Token& token = token_of(name);
@@ -160,7 +170,9 @@ public:
 
     /// An acquisition has succeeded that wants the hold to be renewed.
     void watches(const detail::Hold& hold, std::uint64_t acquisition) {
-        token_of(hold.token().bytes).watchers.push_back(acquisition);
+        Token& token = token_of(hold.token().bytes);
+        token.watchers.push_back(acquisition);
+        ++token.early_renewals;
         ++held(hold).early_renewals;
     }
 
@@ -188,13 +200,8 @@ public:
         Held& token = held(hold);
         if (token.undelivered) fail("renewed before it was delivered: " + hold.token().bytes);
         const Moment last = std::exchange(token.renewed_at, timeline_->now());
-        const Moment lease{hold.terms().lease.duration()};
-        const bool early = timeline_->now() - last < lease / 5;
-        if (early && token.early_renewals > 0) {
-            --token.early_renewals;
-        } else if (early && plan_->is_calm() && lease > 20 * plan_->latency) {
-            fail("renewed in a hot loop: " + hold.token().bytes);
-        }
+        if (hold.terms().joins || !is_soon(last, hold)) return;
+        if (token.early_renewals-- <= 0) fail("renewed in a hot loop: " + hold.token().bytes);
     }
 
     /// Its holder relies on it for longer now, by the word of the server of that run id.
@@ -532,9 +539,11 @@ private:
         bool moved_away = false;      ///< the lock has gone on to another token
         std::uint64_t fence = 0;
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
-        TimePoint end{};                        ///< of the validity
-        TimePoint first_end{};                  ///< as it began
-        Moment kept_until{-1h};                 ///< by its `min_hold`
+        Moment renewal_sent_at{-1h};
+        int early_renewals = 0;  ///< one for each watcher, as one may be under way
+        TimePoint end{};         ///< of the validity
+        TimePoint first_end{};   ///< as it began
+        Moment kept_until{-1h};  ///< by its `min_hold`
 
         void not_moved() noexcept {
             moved_to = false;
@@ -649,6 +658,13 @@ private:
     bool has_stopped(std::string_view token) const {
         return host(process_of(token)).crashed() || plan_->has(Trouble::Kind::close);
     }
+    /// Too soon after that to be renewed again, where all goes well.
+    bool is_soon(Moment last, const detail::Hold& hold) const {
+        const Moment lease{hold.terms().lease.duration()};
+        return plan_->is_calm() && lease > 20 * plan_->latency &&
+               timeline_->now() - last < lease / 5;
+    }
+
     bool valid(const detail::Hold& hold) const {
         const Host& holder = host_of(hold);
         return hold.in(Phase::held) && !holder.crashed() && hold.valid(holder.clock());

@@ -1162,6 +1162,7 @@ inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt
     if (!renewal_.send(*attempt, index, client_->now())) return;
     const auto lease = attempt->lease();
     if (lease && !form.whole) client_->world().checker->prolongs(attempt->hold());
+    if (lease && !form.whole) client_->world().checker->renews(attempt->hold());
     const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
                             : detail::release_call(attempt->hold(), client_->now());
     detail::EncodeOptions options{.form = {.whole = form.whole}};

@@ -143,6 +143,11 @@ mutate(one_late_answer_ends_all renewal.hpp
 
 # ---- Claims
 
+mutate(renewed_for_each_reader renewal.hpp
+    "if (hold->terms().joins) return arm_sharer" "hold->terms().joins" "false")
+mutate(renewed_for_one_reader renewal.hpp
+    "for (const Member& member : members_) decide(member, renewal, now);"
+    "members_" "std::vector<Member>{members_.front()}")
 mutate(downgrade_not_told release.hpp
     ".tells_count = hold.weight() == 0 || ending.downgrades" "ending.downgrades" "false")
 mutate(downgraded_at_server_only lock_table.hpp
