@@ -24,6 +24,7 @@ constexpr const char* usage = R"(fault_laboratory [option value]...
   --masters N     servers of which a majority decides (1)
   --subject NAME  library, or a seeded bug (library)
   --fault NAME    only this one, may stand several times (all of the class)
+  --beside PATH   a fault_client of another version; every second client runs it
 fault_laboratory scenario NAME [seed]
   a run of its own kind; "all" for all of them
 fault_laboratory controls [seed]
@@ -61,6 +62,8 @@ Arguments read(int argc, char** argv) {
             arguments.plan.client.subject = value;
         } else if (option == "--fault") {
             arguments.plan.only.push_back(value);
+        } else if (option == "--beside") {
+            arguments.plan.other_client = value;
         } else {
             throw std::invalid_argument{"no such option: " + option};
         }

@@ -58,11 +58,12 @@ RawRedis Laboratory::server_side(std::size_t number) const {
 
 void Laboratory::start_client(Station& station) {
     const std::string number = std::to_string(++started_);
+    const bool other = !setup_.other_client.empty() && started_ % 2 == 0;
     station.plan.seed = setup_.seed * 1000 + static_cast<std::uint64_t>(started_);
     station.plan.history = setup_.folder + "/client-" + number + ".jsonl";
     station.client.reset();
-    station.client = std::make_unique<ChildProcess>(
-        ChildProcess::exec(REDLATCH_FAULT_CLIENT, {to_text(station.plan)}));
+    station.client = std::make_unique<ChildProcess>(ChildProcess::exec(
+        other ? setup_.other_client : REDLATCH_FAULT_CLIENT, {to_text(station.plan)}));
 }
 
 std::vector<std::string> Laboratory::stop_clients(std::chrono::milliseconds limit) {

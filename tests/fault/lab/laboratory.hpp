@@ -41,7 +41,8 @@ public:
         std::size_t masters = 1;  ///< servers that know nothing of each other
         ClientPlan client{};      ///< what all clients have in common
         std::chrono::milliseconds latency{
-            0};  ///< of all links, each way, as long as no fault passes by
+            0};                      ///< of all links, each way, as long as no fault passes by
+        std::string other_client{};  ///< a program; every second client runs it, of another version
     };
 
     explicit Laboratory(const Setup& setup);

@@ -133,7 +133,8 @@ void work(const RunPlan& plan, const std::string& folder, RunReport& report) {
                            .stations = plan.stations,
                            .masters = plan.masters,
                            .client = client,
-                           .latency = plan.latency}};
+                           .latency = plan.latency,
+                           .other_client = plan.other_client}};
     Injector injector{laboratory,
                       folder + "/faults.jsonl",
                       {.seed = plan.seed,

@@ -28,7 +28,8 @@ struct RunPlan {
     std::chrono::milliseconds latency{0};  ///< of all links, each way
     Range pause{std::chrono::milliseconds{5}, std::chrono::milliseconds{120}};
     std::vector<std::string> only{};  ///< names of faults; empty: all of the class
-    bool keep = true;                 ///< the histories of a run with violations
+    std::string other_client{};  ///< a program; every second client runs it, of another version
+    bool keep = true;            ///< the histories of a run with violations
 };
 
 /// What came of it.
