@@ -89,14 +89,19 @@ protected:
         EXPECT_EQ(as<Machine::CleanUpToken>(action).what, what);
     }
 
+    std::optional<Result<Release>> outcome_of(const Action& action) {
+        as<Machine::Done>(action);
+        return machine.take_outcome();
+    }
+
     /// The last action, with that outcome.
-    static void expect_done(const Action& action, Release outcome) {
-        const auto& done = as<Machine::Done>(action).outcome;
+    void expect_done(const Action& action, Release outcome) {
+        const auto done = outcome_of(action);
         ASSERT_TRUE(done && *done);
         EXPECT_EQ(**done, outcome);
     }
-    static void expect_done(const Action& action, Errc code) {
-        const auto& done = as<Machine::Done>(action).outcome;
+    void expect_done(const Action& action, Errc code) {
+        const auto done = outcome_of(action);
         ASSERT_TRUE(done && !*done);
         EXPECT_EQ(done->error().code, code);
     }
@@ -157,7 +162,7 @@ TEST_F(EndOfAHold, that_was_lost_before_says_so_and_asks_nobody) {
 }
 
 TEST_F(EndOfAHold, of_which_there_is_none_has_no_outcome) {
-    EXPECT_FALSE(as<Machine::Done>(machine.begin(ended(Kind::nothing), start)).outcome);
+    EXPECT_FALSE(outcome_of(machine.begin(ended(Kind::nothing), start)));
 }
 
 TEST_F(EndOfAHold, that_has_passed_on_in_memory_sends_nothing) {
@@ -203,7 +208,7 @@ TEST_F(EndOfAHold, sent_again_finds_the_token_gone_after_validity_and_is_unclear
     as<Machine::RetryAt>(failed(silent("lost on the way"), start + 50ms));
     as<Machine::FreeHold>(answered(0, start + 100ms));
     expect_clean_up(machine.next(), Which::held, later);
-    const auto done = as<Machine::Done>(machine.next()).outcome;
+    const auto done = outcome_of(machine.next());
     ASSERT_TRUE(done && !*done);
     EXPECT_EQ(done->error().code, Errc::unclear);
     ASSERT_EQ(done->error().causes.size(), 1U);
@@ -437,7 +442,7 @@ TEST_F(UnwantedMove, cleans_up_both_tokens_where_both_may_come_to_life) {
 TEST_F(SentUnlock, waits_for_no_answer) {
     EXPECT_EQ(as<Machine::PostRelease>(begin(last_sent())).answer_by, give_up_at);
     as<Machine::FreeHold>(machine.posted(true));
-    EXPECT_FALSE(as<Machine::Done>(machine.next()).outcome);
+    EXPECT_FALSE(outcome_of(machine.next()));
 }
 
 TEST_F(SentUnlock, that_could_not_be_sent_is_waited_for) {
@@ -562,9 +567,9 @@ protected:
 
     /// The outcome for the observer, if it has heard of the acquisition.
     void expect_end(const Action& action, Release outcome) {
-        const auto done = as<Machine::Done>(action);
-        ASSERT_TRUE(done.outcome);
-        EXPECT_EQ(done.outcome->value(), outcome);
+        const auto done = outcome_of(action);
+        ASSERT_TRUE(done);
+        EXPECT_EQ(done->value(), outcome);
     }
 };
 
@@ -600,7 +605,7 @@ TEST_F(AbandonedAcquisition, that_has_passed_on_or_was_lost_leaves_nothing) {
     }
     expect_end(machine.next(), Release::released);
     expect_end(abandon(ended(Kind::past)), Release::expired);
-    EXPECT_FALSE(as<Machine::Done>(abandon(ended(Kind::nothing))).outcome);
+    EXPECT_FALSE(outcome_of(abandon(ended(Kind::nothing))));
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ private:
         return std::nullopt;
     }
 
-    Next carry_out(const Machine::Done& done) {
-        outcome_ = told(done).value_or(Release::not_held);
+    Next carry_out(Machine::Done) {
+        outcome_ = told().value_or(Release::not_held);
         finish();
         return std::nullopt;
     }

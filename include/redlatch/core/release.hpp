@@ -166,10 +166,8 @@ public:
         Which token;
         CleanUp what;
     };
-    /// The end: without an outcome where the release was only sent, or nothing was held.
-    struct Done {
-        std::optional<Result<Release>> outcome;
-    };
+    /// The end: `take_outcome()` has what came of it.
+    struct Done {};
     using Action = std::variant<StopRenewal, SendCount, SendMove, SendRelease, PostRelease, RetryAt,
                                 HandOver, FreeHold, DeclareLost, CleanUpToken, Done>;
 
@@ -193,8 +191,8 @@ public:
             case Ended::Kind::left:
                 outcome_ = now < ended.valid_until ? Release::released : Release::expired;
                 return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past: return Done{Release::expired};
-            case Ended::Kind::nothing: break;
+            case Ended::Kind::past: outcome_ = Release::expired; break;
+            case Ended::Kind::nothing: outcome_.reset(); break;
         }
         return Done{};
     }
@@ -215,8 +213,8 @@ public:
             case Ended::Kind::left:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past: return Done{Release::expired};
-            case Ended::Kind::nothing: break;
+            case Ended::Kind::past: outcome_ = Release::expired; break;
+            case Ended::Kind::nothing: outcome_.reset(); break;
         }
         return Done{};
     }
@@ -237,7 +235,7 @@ public:
             case Stage::clean_up_next: return clean_up(Which::next, next_leaves(), Stage::over);
             case Stage::over: break;
         }
-        return Done{std::move(outcome_)};
+        return Done{};
     }
 
     /// The inner hold has ended whatever the server says; the count there is for people.
@@ -293,6 +291,9 @@ public:
     }
 
     Action pause_over() { return send_release(); }
+
+    /// After `Done`, once: nothing where the release was only sent, or nothing was held.
+    std::optional<Result<Release>> take_outcome() { return std::move(outcome_); }
 
 private:
     /// What is under way, or comes next.

@@ -49,12 +49,13 @@ protected:
     }
 
     /// The outcome, of which the observer was told.
-    std::optional<Result<Release>> told(Machine::Done done) {
-        if (done.outcome && !*done.outcome) done.outcome->error().key = hold_->key();
-        if (done.outcome && session_->events().wanted()) {
-            inform(*session_, hold_, *done.outcome, Clock::now(), ends_hold_);
+    std::optional<Result<Release>> told() {
+        std::optional<Result<Release>> outcome = machine_.take_outcome();
+        if (outcome && !*outcome) outcome->error().key = hold_->key();
+        if (outcome && session_->events().wanted()) {
+            inform(*session_, hold_, *outcome, Clock::now(), ends_hold_);
         }
-        return std::move(done.outcome);
+        return outcome;
     }
 
     Action carry_out(const Machine::StopRenewal& stop) {

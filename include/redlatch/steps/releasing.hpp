@@ -50,20 +50,20 @@ private:
     std::optional<Result<Release>> give_up(const LockTable::Ending& ending) {
         if (ending.hold == nullptr) return std::nullopt;
         look_at(ending);
-        return carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)))
-            .outcome;
+        carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)));
+        return machine_.take_outcome();
     }
 
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
-        return told(carry_on(begin(ending, mode)));
+        carry_on(begin(ending, mode));
+        return told();
     }
 
-    Machine::Done carry_on(Action action) {
+    void carry_on(Action action) {
         while (!std::holds_alternative<Machine::Done>(action)) {
             action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
         }
-        return std::get<Machine::Done>(std::move(action));
     }
 
     using ReleaseSteps::carry_out;
@@ -100,7 +100,7 @@ private:
         return machine_.pause_over();
     }
 
-    Action carry_out(const Machine::Done& done) { return done; }
+    Action carry_out(Machine::Done done) { return done; }
 
     Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
                                OnLateReply on_late_reply = {}) {
