@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -32,8 +33,7 @@ public:
     // With the mutex held:
 
     /// Whether it runs. Starts it where it does not, unless the service closes.
-    template <class Run>
-    bool start(Run run) {
+    bool start(std::function<void()> run) {
         if (!running_ && !closing_) {
             if (thread_.joinable()) thread_.join();  // it has said `end`
             thread_ = start_service_thread(name_, std::move(run));

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,8 +15,7 @@ namespace redlatch::inline v0::detail {
 /// Starts a service thread that the process's signals pass by: a handler of the user's runs on the
 /// user's threads. `name`: for debuggers and `top -H`, which see 15 bytes of it. Returns one that is not
 /// joinable where the system has no thread to give.
-template <class Function>
-std::thread start_service_thread(const char* name, Function run) {
+inline std::thread start_service_thread(const char* name, std::function<void()> run) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -25,7 +25,7 @@ std::thread start_service_thread(const char* name, Function run) {
         ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore{before};
     try {
-        return std::thread{[name, run = std::move(run)]() mutable {
+        return std::thread{[name, run = std::move(run)] {
             pthread_setname_np(pthread_self(), name);
             run();
         }};
