@@ -46,7 +46,8 @@ private:
                     outcome_ = Unexpected{std::move(said).error()};
                 }
                 finish();
-            });
+            },
+            {}, spec_.traits.scripts);
     }
 
     Session* session_;

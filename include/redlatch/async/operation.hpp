@@ -3,6 +3,7 @@
 #include <redlatch/async/async_call.hpp>
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/net/order.hpp>
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/service/engine.hpp>
 #include <redlatch/service/session.hpp>
 
@@ -53,11 +54,14 @@ protected:
 
     /// Sends what `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
     /// borrows from; null for nothing. `late`: for a master that answers when the others have decided.
+    /// `scripts`: of which policy the call is, where there is no hold.
     template <class Make, class Then>
     void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
-              Then then, OnLateReply late = {}) {
+              Then then, OnLateReply late = {}, const LockScripts* scripts = nullptr) {
+        if (hold != nullptr) scripts = &hold->scripts();
         auto order = std::make_shared<OrderWith<Make, Then>>(*this, std::move(hold),
                                                              std::move(make), std::move(then));
+        order->scripts = scripts;
         order->late = std::move(late);
         order->rank = rank;
         order->answer_by = answer_by;
@@ -117,12 +121,17 @@ private:
             operation_->order_ = nullptr;
             then(std::move(reply), masters, sent);
         }
+        /// Those of the user's own may be wrong, and then end what goes over the same connection.
+        const void* own_link() const noexcept final {
+            return scripts == nullptr || lua::are_of_library(*scripts) ? nullptr : scripts;
+        }
         /// A token at a single master is cleaned up as one whose try got no answer.
         void answered_late(const Expected<Reply, Fault>& reply, TimePoint) noexcept final {
             if (late) late(reply.has_value());
         }
 
         OnLateReply late{};
+        const LockScripts* scripts = nullptr;
 
     private:
         virtual void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,

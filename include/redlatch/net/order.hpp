@@ -59,6 +59,9 @@ public:
     /// That have to acknowledge it.
     virtual Replicas acknowledged_by() const { return call(false).replicas(); }
 
+    /// It goes over a link of those only that say the same. Null for the link of all.
+    virtual const void* own_link() const noexcept { return nullptr; }
+
     /// For which token it speaks. A release takes out what is not written yet of its token: that fails with
     /// `Errc::cancelled`.
     virtual std::string_view token() const noexcept = 0;

@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <tuple>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -49,8 +50,8 @@ private:
 };
 
 /// One thread that serves all asynchronous operations of a client: it runs their tasks and timers, and carries
-/// out their orders over one link to each master. No user's code runs there, and it never blocks but to
-/// wait for all of them at once.
+/// out their orders over one link to each master, and over one more for each policy of the user's own. No
+/// user's code runs there, and it never blocks but to wait for all of them at once.
 class Engine final : private RouteServices {
 public:
     Engine(Topology& topology, std::chrono::milliseconds command_timeout)
@@ -221,9 +222,9 @@ private:
 
     Topology& topology() noexcept override { return *topology_; }
     TimerWheel& timers() noexcept override { return wheel_; }
-    Link& link_to(Node& node, Replicas replicas) override {
+    Link& link_to(Node& node, Replicas replicas, const void* own) override {
         is_busy_ = true;
-        const std::pair key{&node, replicas.count()};
+        const std::tuple key{&node, replicas.count(), own};
         return ways_.try_emplace(key, *this, node, replicas).first->second.link;
     }
     Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
@@ -377,7 +378,7 @@ private:
     // Of the thread:
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
-    std::map<std::pair<Node*, unsigned>, Way> ways_;  // by node and replicas
+    std::map<std::tuple<Node*, unsigned, const void*>, Way> ways_;  // by node, replicas, owner
     IntrusiveList<MapWaiter> waiting_for_map_;
     BackgroundCall<bool> refresh_;
 };

@@ -38,8 +38,8 @@ class RouteServices {
 public:
     virtual Topology& topology() noexcept = 0;
     virtual TimerWheel& timers() noexcept = 0;
-    /// Which waits for so many replicas.
-    virtual Link& link_to(detail::Node& node, Replicas replicas) = 0;
+    /// Which waits for so many replicas. `own`: as of `Order::own_link`.
+    virtual Link& link_to(detail::Node& node, Replicas replicas, const void* own) = 0;
 
     /// Why an order has no answer whose time is over.
     virtual Fault no_answer() const = 0;
@@ -105,7 +105,7 @@ protected:
 
     void send_to(detail::Node& node, bool once = false) {
         asking = once;
-        link_ = &services_->link_to(node, replicas_);
+        link_ = &services_->link_to(node, replicas_, order_->own_link());
         link_->add(*this, order_->rank, order_->token());
     }
 

@@ -26,8 +26,8 @@ public:
         machine_.emplace(masters.size(), services_->topology().rules_for(shape_),
                          order_->answer_by);
         for (std::size_t i = 0; i < masters.size(); ++i) {
-            Leg& leg =
-                legs_.emplace_back(*this, i, services_->link_to(*masters[i], Replicas::none()));
+            Link& link = services_->link_to(*masters[i], Replicas::none(), order_->own_link());
+            Leg& leg = legs_.emplace_back(*this, i, link);
             leg.link->add(leg, order_->rank, order_->token());
             if (!leg.link->is_connected()) machine_->not_connected(i, leg.link->status());
         }

@@ -1,0 +1,71 @@
+// Asynchronous operations with a policy of the user's own: what is wrong with its scripts is nobody else's trouble.
+
+#include "async_tools.hpp"
+#include "fault_tools.hpp"
+#include "support/proxy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace redlatch::test {
+namespace {
+
+/// Answers an extension with what no lock answers.
+struct Wrong : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts changed = [] {
+            LockScripts scripts = Simple::scripts();
+            scripts.extend = Script{"return {'wrong', {'wrong'}}"};
+            return scripts;
+        }();
+        return changed;
+    }
+};
+
+/// The library's scripts under another name.
+struct Renamed : Simple {};
+
+class AsyncOwnPolicy : public LockTest {
+protected:
+    /// Links to the server are there, and its scripts are known to them.
+    template <class Policy>
+    Held warm_up(const std::string& name) {
+        Lock<Policy> lock{by_proxy_, name};
+        { const Held held = take(lock); }
+        return take(lock, {.wait = 60s});
+    }
+
+    Proxy proxy_{server_.uri()};
+    Client by_proxy_{patient(proxy_.uri())};
+};
+
+TEST_F(AsyncOwnPolicy, whose_answers_are_wrong_ends_no_others_connection) {
+    const Held warm = warm_up<Simple>("warm");
+    Held wrong = warm_up<Wrong>("wrong");
+    Lock<Simple> lock{by_proxy_, "key"};
+    proxy_.hold_replies();
+    Outcome<void> extended;
+    wrong.async_extend(30s, extended.callback());
+    Outcome<Held> tried;
+    lock.async_acquire({.wait = Wait::none()}, {}, tried.callback());
+    ASSERT_TRUE(eventually([&] { return redis_.exists("key"); }));
+    proxy_.pass();
+    EXPECT_TRUE(succeeds(tried.get())) << "by its only try";
+    EXPECT_FALSE(extended.get());
+    EXPECT_TRUE(warm.held());
+}
+
+TEST_F(AsyncOwnPolicy, has_a_connection_of_its_own_only_where_its_scripts_are) {
+    const Held simple = warm_up<Simple>("a");
+    const int before = proxy_.counts().connections;
+    const Held renamed = warm_up<Renamed>("b");
+    const Held watched = warm_up<Fenced<Reentrant>>("c");
+    EXPECT_EQ(proxy_.counts().connections, before);
+    const Held own = warm_up<Wrong>("d");
+    const Held same = warm_up<Wrong>("e");
+    EXPECT_EQ(proxy_.counts().connections, before + 1);
+}
+
+}  // namespace
+}  // namespace redlatch::test
