@@ -130,7 +130,7 @@ TEST_F(ClaimsInACluster, a_claim_whose_keys_are_in_two_places_is_kept_and_waited
     }));
     ASSERT_TRUE(fails_with(refused, Errc::unavailable));
     EXPECT_TRUE(speaks_of(refused.error(), "TRYAGAIN")) << refused.error().describe();
-    static_cast<void>(reading.extend(60s));
+    EXPECT_TRUE(succeeds(reading.extend(60s))) << "about the lock's own key";
     EXPECT_TRUE(reading.held()) << "nobody has said that it is lost";
     group_.move_keys(slot, 0, 1);
     group_.finish_move(slot, 0, 1);
@@ -138,6 +138,41 @@ TEST_F(ClaimsInACluster, a_claim_whose_keys_are_in_two_places_is_kept_and_waited
     let_go(reading);
     ASSERT_TRUE(finishes(writer));
     let_go(writer.get());
+}
+
+TEST_F(ClaimsInACluster, claims_are_renewed_and_extended_while_their_slot_moves) {
+    const unsigned slot = detail::slot_of(name_);
+    Store lock{client_, name_, {.lease = lease}};
+    Config elsewhere{other_, name_, {.lease = lease}};
+    Held reading = lock.acquire_shared().value();
+    Held beside = elsewhere.acquire_shared({.owner = Owner::hold}).value();
+    group_.begin_to_move(slot, 0, 1);  // without a queue, not all of their keys are there
+    EXPECT_TRUE(is_renewed(reading) && is_renewed(reading) && is_renewed(beside));
+    EXPECT_TRUE(succeeds(reading.extend(lease)));
+    group_.move_key(name_, 0, 1);
+    EXPECT_TRUE(is_renewed(reading) && is_renewed(reading) && is_renewed(beside));
+    EXPECT_TRUE(succeeds(reading.extend(lease)));
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    EXPECT_TRUE(is_renewed(reading) && is_renewed(beside));
+    let_go(reading);
+    let_go(beside);
+}
+
+TEST_F(ClaimsInACluster, permits_are_renewed_and_extended_while_their_slot_moves) {
+    const unsigned slot = detail::slot_of(name_);
+    Semaphore<> gpus{client_, name_, 5, {.lease = lease}};
+    ASSERT_TRUE(succeeds(gpus.set_permits(3)));
+    Held two = gpus.take({.permits = 2}).value();
+    group_.begin_to_move(slot, 0, 1);
+    EXPECT_TRUE(is_renewed(two) && is_renewed(two));
+    group_.move_key(name_, 0, 1);
+    EXPECT_TRUE(is_renewed(two) && is_renewed(two));
+    EXPECT_TRUE(succeeds(two.extend(lease)));
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    EXPECT_TRUE(is_renewed(two));
+    let_go(two);
 }
 
 TEST_F(ClaimsInACluster, a_set_of_two_slots_is_held_while_one_of_them_moves) {

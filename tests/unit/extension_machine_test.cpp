@@ -84,6 +84,14 @@ TEST_F(Extension, is_sent_again_after_a_pause_and_counts_from_that_send) {
     EXPECT_EQ(as<Machine::Confirm>(machine.answered(true)).sent, start + 30ms);
 }
 
+TEST_F(Extension, whose_keys_are_in_two_places_is_about_the_lock_alone) {
+    EXPECT_FALSE(as<Machine::SendExtend>(machine.begin(start, valid)).lock_alone);
+    as<Machine::RetryAt>(machine.failed(refused("CLUSTERDOWN"), start + 5ms));
+    EXPECT_FALSE(as<Machine::SendExtend>(machine.begin(start + 30ms, valid)).lock_alone);
+    as<Machine::RetryAt>(machine.failed(refused("TRYAGAIN Multiple keys"), start + 35ms));
+    EXPECT_TRUE(as<Machine::SendExtend>(machine.begin(start + 60ms, valid)).lock_alone);
+}
+
 TEST_F(Extension, without_an_answer_may_have_prolonged_the_lock) {
     machine.begin(start, valid);
     as<Machine::NoteProlonged>(machine.failed(silent(), start + 5ms));

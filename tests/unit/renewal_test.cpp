@@ -414,6 +414,27 @@ TEST_F(WatchedHold, that_the_server_refuses_for_good_is_asked_for_again_all_the_
     EXPECT_EQ(machine_.next_due(), start_ + 1250ms);
 }
 
+Fault keys_in_two_places() {
+    Fault fault = fault_of(Errc::unavailable, true);
+    fault.error.message = "TRYAGAIN Multiple keys request during rehashing of slot";
+    return fault;
+}
+
+TEST_F(WatchedHold, whose_keys_are_in_two_places_is_asked_for_by_its_own_key_alone) {
+    const auto hold = watched({.lease = 3s});
+    go_on();
+    const Command first = command();
+    EXPECT_FALSE(first.attempt->lock_alone());
+    refuse(first, keys_in_two_places());
+    go_on();
+    EXPECT_LT(now_, hold->valid_until());
+    const Command again = command();
+    EXPECT_TRUE(again.attempt->lock_alone());
+    answer(again, 1);
+    go_on();
+    EXPECT_FALSE(command().attempt->lock_alone()) << "they may be together again";
+}
+
 TEST_F(WatchedHold, whose_answer_makes_no_sense_is_uncertain) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;
@@ -839,6 +860,19 @@ TEST_F(RenewalOfReaders, tells_one_that_was_lost_meanwhile_that_the_server_has_i
     EXPECT_TRUE(told_lost(first, ServerKeeps::lock));
     EXPECT_EQ(machine_.next_due(), start_ + 2s) << "for the other one";
     EXPECT_EQ(second->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, is_about_the_own_key_alone_for_all_where_that_has_to_be) {
+    const auto first = reader();
+    const auto second = reader();
+    go_on();
+    refuse(command(), keys_in_two_places());
+    leaves(*first);
+    go_on();
+    const Command again = command();
+    EXPECT_TRUE(again.attempt->lock_alone());
+    answer(again, 1);
+    EXPECT_TRUE(second->valid(start_ + 3500ms));
 }
 
 TEST_F(RenewalOfReaders, begins_anew_for_one_that_comes_when_the_others_have_run_out) {

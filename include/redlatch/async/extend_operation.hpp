@@ -63,7 +63,9 @@ private:
         if (is_stopped_) return failed(cancelled_fault());
         send(
             CommandRank::extension, wanted.answer_by, hold_,
-            [hold = hold_, lease = wanted.lease](bool) { return extend_call(*hold, lease); },
+            [hold = hold_, wanted](bool) {
+                return extend_call(*hold, wanted.lease, wanted.lock_alone);
+            },
             [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
                 drive(answered(std::move(reply)));
             });

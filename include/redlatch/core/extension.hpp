@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/types.hpp>
@@ -29,6 +30,7 @@ public:
     struct SendExtend {
         Lease lease;
         TimePoint answer_by;
+        bool lock_alone = false;  ///< about no key but the lock's: they are in two places
     };
     /// The hold has this lease, unless its validity ended on the way. Then `confirmed()`.
     struct Confirm {
@@ -57,7 +59,7 @@ public:
         if (!valid) return lost("its validity has ended", ServerKeeps::nothing);
         sent_ = now;
         wanted_ = renewal_lease(plan_.lease, now, plan_.last_end);
-        return SendExtend{wanted_, plan_.give_up_at};
+        return SendExtend{wanted_, plan_.give_up_at, keys_are_apart_};
     }
 
     Action answered(bool still_ours) {
@@ -74,6 +76,7 @@ public:
     Action failed(Fault fault, TimePoint now) {
         const TimePoint retry_at = saturating_add(now, retry_pause);
         const bool over = !fault.transient || retry_at >= plan_.give_up_at;
+        keys_are_apart_ = keys_are_apart_ || is_between_servers(fault);
         retry_at_ = over ? std::nullopt : std::optional{retry_at};
         fault_ = following(std::move(fault.error), fault_);
         return fault.maybe_executed ? NoteProlonged{} : next();
@@ -99,6 +102,7 @@ private:
     Plan plan_;
     TimePoint sent_{};
     Lease wanted_ = plan_.lease;
+    bool keys_are_apart_ = false;
     std::optional<TimePoint> retry_at_{};
     std::optional<Error> fault_{};
     const char* why_ = "";

@@ -244,6 +244,8 @@ public:
     std::size_t watchers = 0;
     std::vector<RenewalEnd> renewal_ends;
     bool is_renewed = false;
+    bool keys_are_apart =
+        false;  ///< in two places as their slot moves, as its last renewal has found
 
     /// Likewise: until when the one that wants it for longest does.
     TimePoint renewed_until() const noexcept {

@@ -3,6 +3,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/schedule.hpp>
 #include <redlatch/core/vote_count.hpp>
@@ -85,6 +86,9 @@ public:
         /// What it asks for; nothing where it releases the token.
         virtual std::optional<Lease> lease() const noexcept { return std::nullopt; }
 
+        /// Whether it is about no key but the lock's, as the others may be at another server.
+        bool lock_alone() const noexcept { return lock_alone_; }
+
         bool is_over() const noexcept { return over_; }
 
     protected:
@@ -105,6 +109,8 @@ public:
         /// The answer says that the command has done a part of its work.
         virtual bool goes_on(std::int64_t answer) = 0;
         virtual void go_unanswered() = 0;
+        /// No server has all keys of its lock just now.
+        virtual void keys_are_apart() {}
         /// The try is over: another one follows, or none.
         virtual void follow(Renewal& renewal, TimePoint now) = 0;
 
@@ -114,6 +120,7 @@ public:
         TimePoint sent_ = TimePoint::max();                                 // for the first time
         std::multimap<TimePoint, std::shared_ptr<Try>>::iterator place_{};  // while under way
         int redirections_ = 0;
+        bool lock_alone_ = false;
         bool decided_ = false;
         bool over_ = false;
     };
@@ -281,6 +288,7 @@ public:
 
     /// A master's error. Somebody's data where our key was: it is gone. Anything else may yet pass.
     void refused(Try& attempt, MasterIndex master, const Fault& fault, TimePoint now) {
+        if (is_between_servers(fault)) attempt.keys_are_apart();
         const Vote vote = fault.error.code == Errc::wrong_type ? Vote::no : Vote::none;
         cast(attempt, master, vote, fault.transient ? Again::yes : Again::no, now);
     }
@@ -342,6 +350,7 @@ private:
         RenewalTry(std::shared_ptr<Hold> hold, std::shared_ptr<Sharers> sharers)
             : Try(std::move(hold)), sharers_(std::move(sharers)), lease_(hold_->terms().lease) {
             if (sharers_ == nullptr) add(hold_);
+            lock_alone_ = hold_->keys_are_apart;
         }
 
         std::optional<Lease> lease() const noexcept override { return lease_; }
@@ -418,6 +427,7 @@ private:
                 return lose(member, renewal, ServerKeeps::lock);
             }
             renewed_ = true;
+            member.hold->keys_are_apart = false;
             renewal.actions_.emplace_back(Renewed{member.hold});
         }
 
@@ -429,6 +439,10 @@ private:
         bool goes_on(std::int64_t) override { return false; }
         void go_unanswered() override {
             for (const Member& member : members_) member.hold->doubt();
+        }
+
+        void keys_are_apart() override {
+            for (const Member& member : members_) member.hold->keys_are_apart = true;
         }
 
         void follow(Renewal& renewal, TimePoint now) override {

@@ -1,7 +1,8 @@
 --R"lua(
 -- Lets the token's claim last for the lease at least, from now. Takes none that is not there.
 --
--- KEYS  lock, queue, waiters, and fence or permits
+-- KEYS  lock, queue, waiters, and fence or permits; the lock alone while they are at two servers,
+--       as their slot moves: then nobody is served
 -- ARGV  token, lease, last_fence, weight, asks. A last_fence above 0 is a fencing token that
 --       another master has given. One that `asks` is told how many wait, and extends nothing then.
 local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
@@ -15,13 +16,19 @@ local server = '-'
 -- #include "claim_of.lua"
 -- #include "claim_queue.lua"
 
+local function serve()
+  if queue then
+    pcall(grant)
+  end
+end
+
 local foreign, freed = count()
 if foreign then
   return foreign
 end
 local ours, its_end = claim_of(token, weight)
 if not ours or tonumber(its_end) <= clock() then
-  pcall(grant)  -- what has run out, nobody has given to them
+  serve()  -- what has run out, nobody has given to them
   local key_type = 'z'
   -- #include "only_on_master.lua"
   return asks and {0, redis.call('ZCARD', queue)} or 0
@@ -44,7 +51,7 @@ if weight == 1 and ours ~= weight .. ' ' .. token then
   freed = true
 end
 if freed then
-  pcall(grant)
+  serve()
 end
 if fence and last_fence > 0 and last_fence > (tonumber(redis.pcall('GET', fence)) or 0) then
   store_fencing_token(last_fence, true, lease)

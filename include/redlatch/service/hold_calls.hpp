@@ -89,7 +89,16 @@ inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence
                        hold.weight(), asks});
 }
 
-inline Call extend_call(const Hold& hold, Lease lease) {
+/// `lock_alone`: about no key but the lock's. Then nobody is served who waits, and what else the lock has keeps its
+/// lease.
+inline Call extend_call(const Hold& hold, Lease lease, bool lock_alone = false) {
+    if (lock_alone) {
+        constexpr std::int64_t no_fence = 0;
+        const Call call{hold.scripts().extend,
+                        {hold.key()},
+                        {hold.token().bytes, hold.server_ttl(lease), no_fence, hold.weight()}};
+        return of_key_type(call, hold);
+    }
     if (hold.terms().claim.weight != 0) return extend_claim_call(hold, lease, 0);
     return own_call(hold, hold.scripts().extend, {hold.token().bytes, hold.server_ttl(lease)});
 }

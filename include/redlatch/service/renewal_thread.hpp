@@ -245,7 +245,8 @@ private:
 
     static Call call_of(const Try& attempt) {
         const auto lease = attempt.lease();
-        return lease ? extend_call(attempt.hold(), *lease) : release_call(attempt.hold());
+        if (!lease) return release_call(attempt.hold());
+        return extend_call(attempt.hold(), *lease, attempt.lock_alone());
     }
 
     /// Sends and reads as much as goes without waiting.

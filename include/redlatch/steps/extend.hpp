@@ -115,7 +115,8 @@ private:
     using ExtensionSteps::carry_out;
 
     Action carry_out(const Machine::SendExtend& send) {
-        return answered(session_->run(extend_call(*hold_, send.lease), {send.answer_by, stop_}));
+        return answered(session_->run(extend_call(*hold_, send.lease, send.lock_alone),
+                                      {send.answer_by, stop_}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {

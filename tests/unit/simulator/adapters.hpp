@@ -1110,7 +1110,7 @@ private:
 
     void carry_out(const Machine::SendExtend& send) {
         client_->world().checker->prolongs(*hold_);
-        const Call call = detail::extend_call(*hold_, send.lease);
+        const Call call = detail::extend_call(*hold_, send.lease, send.lock_alone);
         client_->ask(hold_, call, call, send.answer_by,
                      [this](const Expected<Reply, Fault>& reply, const MasterSets&) {
                          if (!reply) {

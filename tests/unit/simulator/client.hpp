@@ -1163,7 +1163,7 @@ inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt
     const auto lease = attempt->lease();
     if (lease && !form.whole) client_->world().checker->prolongs(attempt->hold());
     if (lease && !form.whole) client_->world().checker->renews(attempt->hold());
-    const Call call = lease ? detail::extend_call(attempt->hold(), *lease)
+    const Call call = lease ? detail::extend_call(attempt->hold(), *lease, attempt->lock_alone())
                             : detail::release_call(attempt->hold(), client_->now());
     detail::EncodeOptions options{.form = {.whole = form.whole}};
     options.server = *link.connection->server;
