@@ -3,6 +3,7 @@
 
 #include "compare.hpp"
 #include "coroutines.hpp"
+#include "harness/far_network.hpp"
 #include "raw_pipeline.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -26,6 +27,12 @@ constexpr std::chrono::seconds lease{30};
 
 test::RedisServer& server() {
     static test::RedisServer instance{{.tcp = true}};
+    return instance;
+}
+
+/// The same server, 20 ms away. Made before this process has a thread.
+const FarNetwork& far_network() {
+    static const FarNetwork instance{server().uri(), std::chrono::milliseconds{20}};
     return instance;
 }
 
@@ -78,6 +85,7 @@ struct Row {
     Names names;
     Rival rival;
     Completions completions = Completions::event_loop;
+    std::chrono::milliseconds slice = bench::slice;
 };
 
 template <class Policy>
@@ -89,10 +97,11 @@ void beside(benchmark::State& state, const std::string& uri, const Row& row) {
         const Loop ours = [&](auto duration) { return coroutines.run_for(duration); };
         if (row.rival.threads == 0) {
             RawPipeline pipeline{uri, names(count, row.names, "hand"), lease};
-            compare(state, ours, [&](auto duration) { return pipeline.run_for(duration); });
+            compare(
+                state, ours, [&](auto duration) { return pipeline.run_for(duration); }, row.slice);
         } else {
             const Threads<Policy> threads{uri, names(row.rival.threads, row.names, "hand")};
-            compare(state, ours, on_threads(threads.steps()));
+            compare(state, ours, on_threads(threads.steps()), row.slice);
         }
     }
     test::RawRedis redis{server()};
@@ -101,18 +110,28 @@ void beside(benchmark::State& state, const std::string& uri, const Row& row) {
 
 using Run = void (*)(benchmark::State&, const std::string&, const Row&);
 
+void add(const std::string& name, const std::string& uri, Run run, const Row& row,
+         std::initializer_list<int> coroutines, int iterations = rounds) {
+    const std::string full = "async/" + name + "/" + row.rival.name;
+    auto* const added = benchmark::RegisterBenchmark(
+        full.c_str(), [run, row, uri](benchmark::State& state) { run(state, uri, row); });
+    for (const int count : coroutines) added->Arg(count);
+    added->ArgName("coroutines")
+        ->Iterations(iterations)
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
 void add(const std::string& name, Run run, const Row& row, std::initializer_list<int> coroutines) {
-    for (const auto& [uri, word] :
-         {std::pair{server().tcp_uri(), "tcp"}, std::pair{server().uri(), "unix"}}) {
-        const std::string full = "async/" + name + "/" + word + "/" + row.rival.name;
-        auto* const added = benchmark::RegisterBenchmark(
-            full.c_str(), [run, row, uri = uri](benchmark::State& state) { run(state, uri, row); });
-        for (const int count : coroutines) added->Arg(count);
-        added->ArgName("coroutines")
-            ->Iterations(rounds)
-            ->UseManualTime()
-            ->Unit(benchmark::kMicrosecond);
-    }
+    add(name + "/tcp", server().tcp_uri(), run, row, coroutines);
+    add(name + "/unix", server().uri(), run, row, coroutines);
+}
+
+/// Behind the slow network a turn takes two round trips at least, so few rounds are long ones.
+void add_far(const std::string& name, Run run, Row row, std::initializer_list<int> coroutines) {
+    constexpr int rounds = 9;
+    row.slice = std::chrono::milliseconds{500};
+    add(name + "/20ms", far_network().uri(0), run, row, coroutines, rounds);
 }
 
 }  // namespace
@@ -128,6 +147,8 @@ int main(int argc, char** argv) {
     const Run simple = beside<Simple>;
     add("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256, 1024});
     add("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
+    add_far("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256});
+    add_far("own_names", simple, {Names::own, threads}, {16, 64, 256});
     add("own_names", simple, {Names::own, thread}, {1});
     add("watchdog", beside<Watchdog<Simple>>, {Names::own, bulk}, {64, 256});
     add("no_loop", simple, {Names::own, bulk, Completions::threads}, {1, 64, 256});

@@ -122,17 +122,18 @@ inline Loop on_threads(std::vector<Step> steps) {
 /// Runs both ways by turns, each first in every other round. Reports the medians, their ratio, and
 /// `paired`: the median of each round's own ratio, which a machine that changes its pace in the
 /// middle of a run disturbs least.
-inline void compare(benchmark::State& state, const Loop& ours, const Loop& raw) {
+inline void compare(benchmark::State& state, const Loop& ours, const Loop& raw,
+                    std::chrono::milliseconds each = slice) {
     Side our_side;
     Side raw_side;
     auto run = [&](Side& side, const Loop& way) {
-        const Sample sample = way(slice);
+        const Sample sample = way(each);
         if (!sample.error.empty()) state.SkipWithError(sample.error.c_str());
         side.add(sample);
         return sample.error.empty();
     };
-    raw(slice);  // connects, loads scripts, fills caches
-    ours(slice);
+    raw(each);  // connects, loads scripts, fills caches
+    ours(each);
     bool ours_first = false;
     for ([[maybe_unused]] auto _ : state) {
         Side& first = ours_first ? our_side : raw_side;
