@@ -21,6 +21,7 @@ using Action = Machine::Action;
 constexpr TimePoint start{1000s};
 constexpr TimePoint give_up_at = start + 1s;
 constexpr bool valid = true;
+constexpr bool lost = true;
 
 class Extension : public testing::Test {
 protected:
@@ -95,7 +96,13 @@ TEST_F(Extension, whose_keys_are_in_two_places_is_about_the_lock_alone) {
 TEST_F(Extension, without_an_answer_may_have_prolonged_the_lock) {
     machine.begin(start, valid);
     as<Machine::NoteProlonged>(machine.failed(silent(), start + 5ms));
-    as<Machine::RetryAt>(machine.next());
+    as<Machine::RetryAt>(machine.noted(!lost));
+}
+
+TEST_F(Extension, without_an_answer_is_released_at_the_server_where_the_hold_was_lost_meanwhile) {
+    machine.begin(start, valid);
+    as<Machine::NoteProlonged>(machine.failed(silent(), start + 5ms));
+    expect_lost(machine.noted(lost), ServerKeeps::lock, "it ended before the answer");
 }
 
 TEST_F(Extension, ends_with_the_validity) {
@@ -118,7 +125,7 @@ TEST_F(Extension, that_fails_in_several_ways_tells_the_one_before_too) {
     as<Machine::RetryAt>(machine.failed(refused("CLUSTERDOWN"), start + 5ms));
     machine.begin(start + 30ms, valid);
     as<Machine::NoteProlonged>(machine.failed(silent("no answer"), give_up_at));
-    const auto outcome = as<Machine::Done>(machine.next()).outcome;
+    const auto outcome = as<Machine::Done>(machine.noted(!lost)).outcome;
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().message, "no answer");
     ASSERT_EQ(outcome.error().causes.size(), 1U);
@@ -133,7 +140,7 @@ TEST_F(Extension, that_is_forbidden_is_not_sent_again) {
 TEST_F(Extension, without_an_answer_at_the_end_may_have_prolonged_the_lock_too) {
     machine.begin(start, valid);
     as<Machine::NoteProlonged>(machine.failed(silent("gone"), give_up_at));
-    expect_done(machine.next(), Errc::unavailable, "gone");
+    expect_done(machine.noted(!lost), Errc::unavailable, "gone");
 }
 
 }  // namespace

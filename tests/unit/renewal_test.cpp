@@ -359,6 +359,57 @@ TEST_F(WatchedHold, waits_for_an_answer_no_longer_than_a_command_may_take) {
     EXPECT_EQ(machine_.next_due(), start_ + 11s);
 }
 
+TEST_F(WatchedHold, without_an_answer_may_be_kept_for_longer_by_the_server) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    const Command sent = command();
+    EXPECT_FALSE(hold->unanswered().extend);
+    now_ = start_ + 800ms;
+    EXPECT_TRUE(nothing_to_send());
+    EXPECT_TRUE(hold->unanswered().extend);
+}
+
+TEST_F(WatchedHold, that_was_never_asked_for_is_not_kept_for_longer) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    for (const auto& attempt : machine_.take_due(now_)) machine_.begin(attempt, {0}, now_);
+    now_ = start_ + 800ms;
+    machine_.pass_time(now_);
+    EXPECT_EQ(hold->state(now_), HoldState::uncertain);
+    EXPECT_FALSE(hold->unanswered().extend);
+}
+
+TEST_F(WatchedHold, that_was_lost_while_it_was_asked_for_is_released_where_no_answer_comes) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    const Command sent = command();
+    hold->advance(Phase::held, Phase::lost);
+    machine_.dismiss(*hold);
+    cut_off(sent);
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+}
+
+TEST_F(WatchedHold, that_was_lost_while_it_was_asked_for_is_released_when_its_patience_is_over) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    const Command sent = command();
+    hold->advance(Phase::held, Phase::lost);
+    machine_.dismiss(*hold);
+    now_ = start_ + 800ms;
+    machine_.pass_time(now_);
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+}
+
+TEST_F(WatchedHold, that_was_released_while_it_was_asked_for_is_its_releases_business) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ = start_ + 400ms;
+    const Command sent = command();
+    hold->advance(Phase::held, Phase::released);
+    machine_.dismiss(*hold);
+    cut_off(sent);
+    EXPECT_TRUE(told_nothing());
+}
+
 TEST_F(WatchedHold, is_renewed_by_an_answer_after_its_patience) {
     const auto hold = watched({.lease = 1200ms});
     now_ = start_ + 400ms;

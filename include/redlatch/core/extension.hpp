@@ -37,7 +37,7 @@ public:
         TimePoint sent;
         Lease lease;
     };
-    /// The server may keep the lock for longer than the validity tells. Then `next()`.
+    /// The server may keep the lock for longer than the validity tells. Then `noted()`.
     struct NoteProlonged {};
     /// Then `declared_lost()`.
     struct DeclareLost {
@@ -82,9 +82,10 @@ public:
         return fault.maybe_executed ? NoteProlonged{} : next();
     }
 
-    Action next() {
-        if (retry_at_) return RetryAt{*retry_at_};
-        return Done{Unexpected{*std::move(fault_)}};
+    /// `is_lost`: the hold was lost before anybody knew what the server may keep.
+    Action noted(bool is_lost) {
+        if (is_lost) return lost("it ended before the answer", ServerKeeps::lock);
+        return next();
     }
 
     /// `lost`: as opposed to a hold that another thread has released meanwhile.
@@ -94,6 +95,11 @@ public:
     }
 
 private:
+    Action next() {
+        if (retry_at_) return RetryAt{*retry_at_};
+        return Done{Unexpected{*std::move(fault_)}};
+    }
+
     Action lost(const char* why, ServerKeeps server) {
         why_ = why;
         return DeclareLost{server};

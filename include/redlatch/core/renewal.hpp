@@ -108,7 +108,7 @@ public:
         virtual void decide(Renewal& renewal, TimePoint now) = 0;
         /// The answer says that the command has done a part of its work.
         virtual bool goes_on(std::int64_t answer) = 0;
-        virtual void go_unanswered() = 0;
+        virtual void go_unanswered(Renewal& renewal) = 0;
         /// No server has all keys of its lock just now.
         virtual void keys_are_apart() {}
         /// The try is over: another one follows, or none.
@@ -313,7 +313,7 @@ public:
         std::vector<MasterIndex> told;
         while (!under_way_.empty() && under_way_.begin()->first <= now) {
             const std::shared_ptr<Try> attempt = under_way_.begin()->second;
-            attempt->go_unanswered();
+            attempt->go_unanswered(*this);
             for (const MasterIndex master : attempt->silent_) {
                 if (std::find(told.begin(), told.end(), master) != told.end()) continue;
                 told.push_back(master);
@@ -417,7 +417,7 @@ private:
                 case Verdict::open:
                 case Verdict::unknown: break;
             }
-            if (!over_) hold.doubt();
+            if (!over_) doubt(member, renewal);
         }
 
         void confirm(const Member& member, Renewal& renewal, TimePoint now) {
@@ -437,8 +437,19 @@ private:
         }
 
         bool goes_on(std::int64_t) override { return false; }
-        void go_unanswered() override {
-            for (const Member& member : members_) member.hold->doubt();
+        void go_unanswered(Renewal& renewal) override {
+            for (const Member& member : members_) doubt(member, renewal);
+        }
+
+        /// Whoever loses the hold from now on knows that the server may keep it for longer; where it is lost already,
+        /// nobody has known.
+        void doubt(const Member& member, Renewal& renewal) {
+            Hold& hold = *member.hold;
+            hold.doubt();
+            if (sent_ == TimePoint::max()) return;
+            hold.may_be_prolonged = true;
+            if (!hold.in(Phase::lost)) return;
+            renewal.actions_.emplace_back(Lost{member.hold, ServerKeeps::lock});
         }
 
         void keys_are_apart() override {
@@ -488,7 +499,7 @@ private:
             if (answer == more_to_serve) more_to_serve_ = true;
             return answer == more_to_serve;
         }
-        void go_unanswered() override {}
+        void go_unanswered(Renewal&) override {}
 
         void follow(Renewal& renewal, TimePoint now) override {
             --renewal.cleaning_;

@@ -66,7 +66,7 @@ protected:
 
     Action carry_out(const Machine::NoteProlonged&) {
         hold_->may_be_prolonged = true;
-        return machine_.next();
+        return machine_.noted(hold_->in(Phase::lost));
     }
 
     Action carry_out(const Machine::DeclareLost& lost) {

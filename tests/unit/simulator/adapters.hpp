@@ -1132,7 +1132,8 @@ private:
 
     void carry_out(const Machine::NoteProlonged&) {
         hold_->may_be_prolonged = true;
-        act("next", machine_.next());
+        const bool is_lost = hold_->in(Phase::lost);
+        act(is_lost ? "noted: lost" : "noted", machine_.noted(is_lost));
     }
 
     void carry_out(const Machine::DeclareLost& lost) {

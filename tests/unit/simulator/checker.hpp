@@ -214,6 +214,7 @@ public:
         const bool is_current = server == this->server(master).id();
         if (is_longer && !several() && is_current) token.generation = generation(master);
         if (is_current) token.lost_by_failover = false;
+        token.prolonged_until = Moment{-1h};
         check_end(lock, hold);
     }
 
@@ -250,6 +251,7 @@ public:
             if (plan_->has_claims() && !closing) look_for_remains(hold, lock);
         }
         token_of(hold.token().bytes).kept_until = Moment{-1h};
+        if (!closing) token_of(hold.token().bytes).lost_at = timeline_->now();
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
             const Server::Owner its = Server::find(at.owners, hold.token().bytes);
@@ -385,8 +387,15 @@ public:
             token.outlasts_holds = false;
             token.to_be_released &= ~bit_of(command.master);
             token.taken_late &= ~bit_of(command.master);
+            token.prolonged_until = Moment{-1h};
         }
         const Owners owners = server(command.master).owners(command.lock);
+        const bool extends = command.verb == Verb::extend && !refused;
+        const bool asks_to_join = extends && plan_->has_claims() && command.number(4) == 1;
+        if (extends && !asks_to_join) {
+            const Server::Owner its = Server::find(owners, command.token());
+            if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
+        }
         if (!plan_->has_claims()) check_min_hold(command, at, owners, refused);
         // A repetition says that what the first sending moved has ended by itself.
         const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
@@ -490,6 +499,8 @@ public:
             if (token.outlasts_holds && !has_stopped(name))
                 fail("nobody releases what lasts longer than who has had it: " + name);
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
+            if (lasts_on(token) && !has_stopped(name))
+                fail("nobody releases what lasts on after a loss: " + name);
             if (token.moved_to && !token.is_over() && !has_stopped(name))
                 fail("nobody uses or releases what a lock has moved to: " + name);
         }
@@ -540,10 +551,12 @@ private:
         std::uint64_t fence = 0;
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
-        int early_renewals = 0;  ///< one for each watcher, as one may be under way
-        TimePoint end{};         ///< of the validity
-        TimePoint first_end{};   ///< as it began
-        Moment kept_until{-1h};  ///< by its `min_hold`
+        int early_renewals = 0;       ///< one for each watcher, as one may be under way
+        TimePoint end{};              ///< of the validity
+        TimePoint first_end{};        ///< as it began
+        Moment kept_until{-1h};       ///< by its `min_hold`
+        Moment lost_at{-1h};          ///< as its client was told
+        Moment prolonged_until{-1h};  ///< by a command without an answer so far
 
         void not_moved() noexcept {
             moved_to = false;
@@ -653,6 +666,14 @@ private:
 
     Moment moment_of_end(const detail::Hold& hold) const {
         return host_of(hold).moment_of(hold.valid_until());
+    }
+    /// Its client was told of a loss, and has neither heard that the server was asked for a longer lease before, nor
+    /// released what that has left. None is planned.
+    bool lasts_on(const Token& token) const {
+        const bool may_be_doubled = plan_->rates.doubled > 0 || plan_->rates.repeated > 0;
+        if (token.lost_at < 0ns || several() || plan_->denies_any() || may_be_doubled) return false;
+        if (token.to_be_released != 0) return false;  // that never came through
+        return token.prolonged_until > token.lost_at + 20ms + 10 * plan_->latency;
     }
     /// Then nobody there releases anything any more.
     bool has_stopped(std::string_view token) const {

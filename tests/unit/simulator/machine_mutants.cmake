@@ -141,6 +141,13 @@ mutate(one_late_answer_ends_all renewal.hpp
     "while (!under_way_.empty() && under_way_.begin()->first <= now)"
     "under_way_.begin()->first <= now" "!told.empty() || under_way_.begin()->first <= now")
 
+mutate(renewal_under_way_forgotten renewal.hpp
+    "if (!hold.in(Phase::lost)) return;\n            renewal.actions_" "!hold.in(Phase::lost)" "true")
+mutate(unanswered_renewal_did_nothing renewal.hpp
+    "hold.may_be_prolonged = true;" "true" "false")
+mutate(extension_under_way_forgotten extension.hpp
+    "if (is_lost) return lost" "is_lost" "false")
+
 # ---- Claims
 
 mutate(renewed_for_each_reader renewal.hpp
