@@ -391,8 +391,7 @@ public:
         }
         const Owners owners = server(command.master).owners(command.lock);
         const bool extends = command.verb == Verb::extend && !refused;
-        const bool asks_to_join = extends && plan_->has_claims() && command.number(4) == 1;
-        if (extends && !asks_to_join) {
+        if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
         }
@@ -870,8 +869,7 @@ private:
         Token& token = token_of(command.token());
         if (!token.is_over()) return;
         (*trace_)("  a dead token has it");
-        const bool asks =
-            command.verb == Verb::extend && plan_->has_claims() && command.number(4) == 1;
+        const bool asks = command.asks_to_join();
         if (asks && plan_->is_calm()) token.outlasts_holds = true;
         damaged(timeline_->now());
         if ((token.to_be_released & bit_of(command.master)) == 0) tidy_ = false;

@@ -228,6 +228,10 @@ struct Command {
 
     /// For the lock.
     bool asks() const { return verb == Verb::set || verb == Verb::acquire; }
+    /// Whether readers may go on with a claim; one about the lock's key alone does not ask.
+    bool asks_to_join() const {
+        return verb == Verb::extend && arguments().size() > 4 && number(4) == 1;
+    }
     bool fenced() const { return verb == Verb::acquire && number(6) == 1; }
     bool reads() const {
         const bool has_weight = verb == Verb::acquire && arguments().size() > 7;
