@@ -42,6 +42,7 @@ public:
     std::size_t run_ready() noexcept;
 
     REDLATCH_INLINE void post(Task& task) noexcept override;
+    REDLATCH_INLINE void post_chain(Task& first) noexcept override;
     REDLATCH_INLINE std::shared_ptr<Executor> share() noexcept override;
 
 private:
@@ -65,17 +66,23 @@ public:
     int descriptor() const noexcept { return ready_.entry().fd; }
 
     void post(Task& task) noexcept override {
+        task.next = nullptr;
+        post_chain(task);
+    }
+
+    void post_chain(Task& first) noexcept override {
         if (!is_ours()) return;
+        TaskList tasks;
+        tasks.push_chain(first);
         {
             const std::lock_guard lock{mutex_};
             if (!closed_) {
                 // Under the mutex, so that no call of `take` comes in between.
                 if (tasks_.empty()) ready_.ring();
-                tasks_.push(task);
-                return;
+                return tasks_.append(tasks);
             }
         }
-        task.discard();
+        while (Task* const task = tasks.pop()) task->discard();
     }
 
     void take(TaskList& tasks) noexcept {
@@ -126,6 +133,10 @@ REDLATCH_INLINE std::size_t CompletionQueue::run_ready() noexcept {
 
 REDLATCH_INLINE void CompletionQueue::post(Task& task) noexcept {
     state_->post(task);
+}
+
+REDLATCH_INLINE void CompletionQueue::post_chain(Task& first) noexcept {
+    state_->post_chain(first);
 }
 
 REDLATCH_INLINE std::shared_ptr<Executor> CompletionQueue::share() noexcept {

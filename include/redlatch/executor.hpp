@@ -40,6 +40,16 @@ public:
     /// not block.
     virtual void post(Task& task) noexcept = 0;
 
+    /// Takes `first` and those linked behind it by `next`, the last of which has null there: what has completed at the
+    /// same time. Posts one after the other, unless an executor that wakes somebody overrides it to do that once.
+    virtual void post_chain(Task& first) noexcept {
+        for (Task* task = &first; task != nullptr;) {
+            Task* const next = task->next;  // it may be gone when it is posted
+            post(*task);
+            task = next;
+        }
+    }
+
     /// What operations hold on to, and post to. By default nothing: then the executor has to outlive all operations
     /// that complete on it.
     virtual std::shared_ptr<Executor> share() noexcept { return {std::shared_ptr<void>{}, this}; }
@@ -51,6 +61,9 @@ namespace detail {
 class TaskList {
 public:
     bool empty() const noexcept { return first_ == nullptr; }
+
+    /// Null where there is none.
+    Executor::Task* front() const noexcept { return first_; }
 
     void push(Executor::Task& task) noexcept {
         task.next = nullptr;
@@ -65,6 +78,14 @@ public:
         first_ = task->next;
         if (first_ == nullptr) end_ = &first_;
         return task;
+    }
+
+    /// Takes `first` and all that is linked behind it.
+    void push_chain(Executor::Task& first) noexcept {
+        *end_ = &first;
+        Executor::Task* last = &first;
+        while (last->next != nullptr) last = last->next;
+        end_ = &last->next;
     }
 
     /// Takes over all that `other` has, behind its own.

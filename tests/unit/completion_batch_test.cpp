@@ -132,6 +132,70 @@ TEST(CompletionBatch, may_be_handed_over_within_a_completion) {
     EXPECT_EQ(log, (Log{1, 2, 3})) << "nothing is locked, nothing comes twice";
 }
 
+/// Writes down what is posted together.
+class ChainExecutor final : public Executor {
+public:
+    void post(Task& task) noexcept override { chains_.push_back({&task}); }
+    void post_chain(Task& first) noexcept override {
+        chains_.emplace_back();
+        for (Task* task = &first; task != nullptr; task = task->next) {
+            chains_.back().push_back(task);
+        }
+    }
+    const std::vector<std::vector<Task*>>& chains() const { return chains_; }
+
+private:
+    std::vector<std::vector<Task*>> chains_;
+};
+
+/// Posts itself, with what is linked behind it.
+class Posted final : public Completion {
+public:
+    explicit Posted(Executor& executor) : executor_(&executor) {}
+    void run() noexcept override { ADD_FAILURE() << "run by the batch"; }
+    void discard() noexcept override { ADD_FAILURE() << "discarded by the batch"; }
+    const Executor* executor() const noexcept override { return executor_; }
+    void hand_over() noexcept override { executor_->post_chain(*this); }
+
+private:
+    Executor* executor_;
+};
+
+TEST(CompletionBatch, hands_an_executor_all_at_once_what_comes_for_it_in_a_row) {
+    using Chain = std::vector<Executor::Task*>;
+    ChainExecutor one;
+    ChainExecutor other;
+    Posted first{one};
+    Posted second{one};
+    Posted third{other};
+    Posted fourth{one};
+    CompletionBatch batch;
+    for (Posted* const posted : {&first, &second, &third, &fourth}) batch.add(*posted);
+    batch.hand_over();
+    EXPECT_EQ(one.chains(), (std::vector<Chain>{{&first, &second}, {&fourth}}));
+    EXPECT_EQ(other.chains(), (std::vector<Chain>{{&third}}));
+}
+
+TEST(Executor, that_knows_of_no_chain_is_posted_each_task_of_it) {
+    std::vector<Executor::Task*> posted;
+    class OneByOne final : public Executor {
+    public:
+        explicit OneByOne(std::vector<Task*>& posted) : posted_(&posted) {}
+        void post(Task& task) noexcept override {
+            posted_->push_back(&task);
+            task.next = &task;  // as it likes
+        }
+
+    private:
+        std::vector<Task*>* posted_;
+    } executor{posted};
+    Posted first{executor};
+    Posted second{executor};
+    first.next = &second;
+    executor.post_chain(first);
+    EXPECT_EQ(posted, (std::vector<Executor::Task*>{&first, &second}));
+}
+
 TEST(CompletionBatch, is_known_on_its_own_thread_as_long_as_it_lives) {
     EXPECT_EQ(CompletionBatch::of_this_thread(), nullptr);
     {

@@ -57,6 +57,33 @@ TEST(CompletionQueue, runs_what_was_posted_in_order_and_once) {
     EXPECT_EQ(log, "ab");
 }
 
+TEST(CompletionQueue, takes_a_chain_of_tasks_behind_those_that_wait) {
+    CompletionQueue queue;
+    std::string log;
+    Noted a{log, 'a'};
+    Noted b{log, 'b'};
+    Noted c{log, 'c'};
+    Noted d{log, 'd'};
+    queue.post(a);
+    b.next = &c;
+    queue.post_chain(b);
+    queue.post(d);
+    EXPECT_TRUE(is_readable(queue));
+    EXPECT_EQ(queue.run_ready(), 4U);
+    EXPECT_EQ(log, "abcd");
+    EXPECT_FALSE(is_readable(queue));
+}
+
+TEST(CompletionQueue, that_is_gone_discards_a_chain_of_tasks) {
+    std::string log;
+    Noted a{log, 'a'};
+    Noted b{log, 'b'};
+    const std::shared_ptr<Executor> shared = CompletionQueue{}.share();
+    a.next = &b;
+    shared->post_chain(a);
+    EXPECT_EQ(log, "-a-b");
+}
+
 TEST(CompletionQueue, descriptor_is_readable_while_something_waits) {
     CompletionQueue queue;
     std::string log;

@@ -72,7 +72,7 @@ public:
     }
     void discard() noexcept final {
         if (!is_ours()) return;
-        if (continuation_ != nullptr && posting == this) return discard_elsewhere();
+        if (continuation_ != nullptr && is_posting) return discard_elsewhere();
         continuation_ = nullptr;
         end(&AsyncCall::drop);
     }
@@ -126,14 +126,17 @@ private:
     void post() noexcept {
         CompletionBatch* const batch = CompletionBatch::of_this_thread();
         if (batch != nullptr) return batch->add(*this);
+        next = nullptr;
         hand_over();
     }
 
+    const Executor* executor() const noexcept final { return executor_.get(); }
+
     void hand_over() noexcept final {
         const auto executor = executor_;  // this may be gone before that has returned
-        const AsyncCall* const outer = std::exchange(posting, this);
-        executor->post(*this);
-        posting = outer;
+        const bool outer = std::exchange(is_posting, true);
+        executor->post_chain(*this);
+        is_posting = outer;
     }
 
     /// Its executor has shut down. Who posts may be the engine, where nothing of the user's is destroyed.
@@ -158,7 +161,7 @@ private:
         (this->*what)();
     }
 
-    static inline thread_local const AsyncCall* posting = nullptr;
+    static inline thread_local bool is_posting = false;  // on this thread, by `hand_over`
 
     const ::pid_t process_ = ProcessId::of_this_process();
     std::atomic<unsigned> state_{0};

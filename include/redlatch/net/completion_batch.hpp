@@ -7,15 +7,18 @@ namespace redlatch::inline v0::detail {
 /// What has completed, on its way to its executor.
 class Completion : public Executor::Task {
 public:
-    /// Posts it there.
+    /// Posts it there, and those that are linked behind it.
     virtual void hand_over() noexcept = 0;
+
+    /// With which others it may be handed over; null for none.
+    virtual const Executor* executor() const noexcept { return nullptr; }
 
 protected:
     ~Completion() = default;
 };
 
-/// What completes in one turn of the thread that has made this. Handed over at the turn's end: an executor that slept
-/// is woken once for all of it, and finds all of it.
+/// What completes in one turn of the thread that has made this. Handed over at the turn's end: an executor takes all
+/// of it at once, and is woken once. Posted one by one, a loop wakes for the first and contends for the next ones.
 class CompletionBatch {
 public:
     CompletionBatch() noexcept { open = this; }
@@ -32,12 +35,23 @@ public:
     void add(Completion& completion) noexcept { completions_.push(completion); }
 
     void hand_over() noexcept {
-        while (Executor::Task* const task = completions_.pop()) {
-            static_cast<Completion*>(task)->hand_over();
+        while (!completions_.empty()) {
+            TaskList chain;
+            const Executor* const executor = next_executor();
+            do {
+                chain.push(*completions_.pop());
+            } while (executor != nullptr && executor == next_executor());
+            static_cast<Completion*>(chain.front())->hand_over();
         }
     }
 
 private:
+    /// Of the one in front; null where there is none.
+    const Executor* next_executor() const noexcept {
+        auto* const front = static_cast<const Completion*>(completions_.front());
+        return front == nullptr ? nullptr : front->executor();
+    }
+
     static inline thread_local CompletionBatch* open = nullptr;
 
     TaskList completions_;

@@ -24,8 +24,13 @@ public:
 
     /// Where the system has no thread to give, those there are will get to it, or the next call.
     void post(Task& task) noexcept override {
+        task.next = nullptr;
+        post_chain(task);
+    }
+
+    void post_chain(Task& first) noexcept override {
         const std::lock_guard lock{mutex_};
-        tasks_.push(task);
+        tasks_.push_chain(first);
         reinforce();
         // A standby that looks every few ms need not be told of each task.
         if (idle_ > 0 && (leader_ == nullptr || !is_watched_)) work_.notify_one();
