@@ -5,6 +5,7 @@ set(REDLATCH_HEADERS
     include/redlatch/version.hpp
     include/redlatch/compilation.hpp
     include/redlatch/clock.hpp
+    include/redlatch/recycled_memory.hpp
     include/redlatch/types.hpp
     include/redlatch/error.hpp
     include/redlatch/names.hpp

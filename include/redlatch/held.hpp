@@ -6,6 +6,7 @@
 #include <redlatch/compilation.hpp>
 #include <redlatch/executor.hpp>
 #include <redlatch/options.hpp>
+#include <redlatch/recycled_memory.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/types.hpp>
@@ -267,7 +268,7 @@ inline std::shared_ptr<AsyncCallFor<Held>> acquisition_call(const LockSpec& spec
     if (!lease) {
         return std::make_shared<ReadyCall<Held>>(spec.client, Unexpected{std::move(lease).error()});
     }
-    return std::make_shared<HeldOperation>(spec, *lease, options.wait, std::move(stop));
+    return make_recycled<HeldOperation>(spec, *lease, options.wait, std::move(stop));
 }
 
 }  // namespace detail
@@ -304,7 +305,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> Held::release_cal
     if (!ref.is_ours()) {
         return std::make_shared<detail::ReadyCall<Release>>(client_, Release::not_held);
     }
-    return std::make_shared<detail::ReleaseOperation>(client_, ref);
+    return detail::make_recycled<detail::ReleaseOperation>(client_, ref);
 }
 
 REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> Held::extend_call(Lease lease) {
@@ -323,8 +324,8 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Held>> Held::nest_call() {
         return std::make_shared<detail::ReadyCall<Held>>(client_,
                                                          Unexpected{std::move(spec).error()});
     }
-    return std::make_shared<detail::HeldOperation>(*spec, spec->options.lease, Wait::none(),
-                                                   std::stop_token{}, ref_.hold);
+    return detail::make_recycled<detail::HeldOperation>(*spec, spec->options.lease, Wait::none(),
+                                                        std::stop_token{}, ref_.hold);
 }
 
 REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {

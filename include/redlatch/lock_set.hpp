@@ -596,7 +596,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> HeldSet::release_
     Joint::Parts parts;
     if (holds_ != nullptr) {
         for (const auto& ref : holds_->take()) {
-            parts.push_back(std::make_shared<detail::ReleaseOperation>(client, ref));
+            parts.push_back(detail::make_recycled<detail::ReleaseOperation>(client, ref));
         }
     }
     if (parts.empty()) {

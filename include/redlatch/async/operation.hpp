@@ -4,6 +4,7 @@
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/net/order.hpp>
 #include <redlatch/policy/lua.hpp>
+#include <redlatch/recycled_memory.hpp>
 #include <redlatch/service/engine.hpp>
 #include <redlatch/service/session.hpp>
 
@@ -59,8 +60,8 @@ protected:
     void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
               Then then, OnLateReply late = {}, const LockScripts* scripts = nullptr) {
         if (hold != nullptr) scripts = &hold->scripts();
-        auto order = std::make_shared<OrderWith<Make, Then>>(*this, std::move(hold),
-                                                             std::move(make), std::move(then));
+        auto order = make_recycled<OrderWith<Make, Then>>(*this, std::move(hold), std::move(make),
+                                                          std::move(then));
         order->scripts = scripts;
         order->late = std::move(late);
         order->rank = rank;

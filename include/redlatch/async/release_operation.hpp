@@ -128,7 +128,7 @@ private:
 
 /// Ends an acquisition; nobody waits for that.
 inline void post_release(const std::shared_ptr<SharedClient>& client, const HoldRef& ref) {
-    const auto operation = std::make_shared<ReleaseOperation>(client, ref);
+    const auto operation = make_recycled<ReleaseOperation>(client, ref);
     operation->start();
     operation->abandon();
 }

@@ -9,6 +9,7 @@
 #include <redlatch/core/random.hpp>
 #include <redlatch/core/reader_claim.hpp>
 #include <redlatch/error.hpp>
+#include <redlatch/recycled_memory.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -793,8 +794,7 @@ private:
     void pass_to_front(Entry& here, HandOff handed, TimePoint now) {
         Waiter& next = *here.queue.front();
         const AcquireRequest& request = *next.request_;
-        here.current =
-            std::make_shared<Hold>(request.terms, std::move(handed.token), request.owner);
+        here.current = make_recycled<Hold>(request.terms, std::move(handed.token), request.owner);
         leave_queue(here, next);
         here.handoffs.count();
         here.current->open_tries = std::move(handed.open_tries);

@@ -8,6 +8,7 @@
 #include <redlatch/net/order.hpp>
 #include <redlatch/net/service_thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/recycled_memory.hpp>
 #include <redlatch/service/order_route.hpp>
 #include <redlatch/service/quorum_route.hpp>
 #include <redlatch/topology/background_connect.hpp>
@@ -215,7 +216,7 @@ private:
         if (topology_->redirects()) {
             return std::make_unique<ClusterRoute>(services, std::move(order));
         }
-        return std::make_unique<SingleRoute>(services, std::move(order));
+        return std::make_unique<Recycled<SingleRoute>>(services, std::move(order));
     }
 
     // What routes need:

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/acquisition.hpp>
 #include <redlatch/core/nesting.hpp>
+#include <redlatch/recycled_memory.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
@@ -53,7 +54,7 @@ protected:
     /// What decides. Who waits for others of this process has none yet.
     AcquisitionMachine& machine() {
         if (machine_ == nullptr) {
-            machine_ = std::make_unique<AcquisitionMachine>(plan(), started_, seed());
+            machine_ = std::make_unique<Recycled<AcquisitionMachine>>(plan(), started_, seed());
         }
         return *machine_;
     }
@@ -189,7 +190,7 @@ protected:
         if (hold_ != nullptr) session_->dismiss(*hold_);
         if (make.clean_up.needed()) session_->clean_up(hold_, make.clean_up);
         Token token = make.new_token ? session_->tokens().next(owner_) : hold_->token();
-        hold_ = std::make_shared<Hold>(terms_, token, owner_);
+        hold_ = make_recycled<Hold>(terms_, token, owner_);
         if (auto unreserved = reserve_renewal()) return machine().no_hold(*std::move(unreserved));
         const Next next = machine().hold_made(std::move(token.bytes), Clock::now());
         hold_->open_tries = machine().token().open_tries();
@@ -518,7 +519,7 @@ protected:
     const LockOwner itself_ = LockOwner::acquisition(acquisition_.id);
     const LockOwner caller_ = request_.caller == LockOwner{} ? itself_ : request_.caller;
     const LockOwner owner_ = request_.owner == Owner::hold ? itself_ : caller_;
-    std::unique_ptr<AcquisitionMachine> machine_{};
+    std::unique_ptr<Recycled<AcquisitionMachine>> machine_{};
     std::optional<LockTableMonitor::Turn> turn_{};
     std::unique_ptr<Nesting> nesting_{};
     std::shared_ptr<Hold> hold_{};  // that is asked for; the outer one of a nested acquisition

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Memory for the objects that make up one asynchronous operation, kept for the next one. Those of a whole turn of a
+/// thread are made together and destroyed together, in part by another thread: what `malloc` keeps for a thread is
+/// too little for that, and the rest of it was a fifth of what an operation cost. Any thread; allocates as
+/// `operator new` does.
+class RecycledMemory {
+public:
+    // Not where what is used after its end is looked for.
+#if defined(__SANITIZE_ADDRESS__)
+    static constexpr bool recycles = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    static constexpr bool recycles = false;
+#else
+    static constexpr bool recycles = true;
+#endif
+#else
+    static constexpr bool recycles = true;
+#endif
+
+    static void* take(std::size_t size) {
+        const std::size_t kind = kind_of(size);
+        if (!recycles || kind >= kinds) return ::operator new(size);
+        Stock& stock = own_.stocks[kind];
+        if (stock.first == nullptr) refill(kind);
+        Block* const block = stock.first;
+        if (block == nullptr) return ::operator new((kind + 1) * step);
+        stock.first = block->next;
+        --stock.count;
+        return block;
+    }
+
+    static void give_back(void* memory, std::size_t size) noexcept {
+        const std::size_t kind = kind_of(size);
+        if (!recycles || kind >= kinds || own_.has_ended) return ::operator delete(memory);
+        if (!own_.is_watched) watch_.begin();
+        Stock& stock = own_.stocks[kind];
+        if (stock.count == 2 * bundle) unload(kind);
+        stock.first = ::new (memory) Block{stock.first, nullptr};
+        ++stock.count;
+    }
+
+private:
+    /// Free, and the next one of its bundle, and the bundle behind that.
+    struct Block {
+        Block* next;
+        Block* next_bundle;
+    };
+
+    struct Stock {
+        Block* first;
+        std::size_t count;
+    };
+
+    static constexpr std::size_t kinds = 24;
+    static constexpr std::size_t step = 64;          // from one kind to the next
+    static constexpr std::size_t bundle = 64;        // how many go from thread to thread together
+    static constexpr std::size_t most_bundles = 16;  // of a kind, that are kept for all
+
+    /// Of one thread.
+    struct Own {
+        std::array<Stock, kinds> stocks;
+        bool is_watched;
+        bool has_ended;
+    };
+
+    /// Frees it at the thread's end.
+    struct Watch {
+        ~Watch() {
+            own_.has_ended = true;
+            for (Stock& stock : own_.stocks) free(std::exchange(stock.first, nullptr));
+        }
+        void begin() const noexcept { own_.is_watched = true; }
+    };
+
+    /// Of all threads. Who finds it locked does without: so may a forked child do for ever.
+    struct Shared {
+        std::mutex mutex;
+        std::array<Stock, kinds> bundles;
+    };
+
+    static std::size_t kind_of(std::size_t size) noexcept {
+        return (size - 1) / step;
+    }
+
+    static void refill(std::size_t kind) noexcept {
+        if (own_.has_ended) return;
+        if (!own_.is_watched) watch_.begin();
+        const std::unique_lock lock{shared_.mutex, std::try_to_lock};
+        Stock& bundles = shared_.bundles[kind];
+        if (!lock || bundles.first == nullptr) return;
+        own_.stocks[kind] = {bundles.first, bundle};
+        bundles.first = bundles.first->next_bundle;
+        --bundles.count;
+    }
+
+    /// Of two bundles, one is left.
+    static void unload(std::size_t kind) noexcept {
+        Stock& stock = own_.stocks[kind];
+        Block* const first = stock.first;
+        Block* last = first;
+        for (std::size_t i = 1; i < bundle; ++i) last = last->next;
+        stock = {std::exchange(last->next, nullptr), stock.count - bundle};
+        {
+            const std::unique_lock lock{shared_.mutex, std::try_to_lock};
+            Stock& bundles = shared_.bundles[kind];
+            if (lock && bundles.count < most_bundles) {
+                first->next_bundle = std::exchange(bundles.first, first);
+                ++bundles.count;
+                return;
+            }
+        }
+        free(first);
+    }
+
+    static void free(Block* first) noexcept {
+        while (first != nullptr) ::operator delete(std::exchange(first, first->next));
+    }
+
+    static inline constinit thread_local Own own_{};
+    static inline thread_local Watch watch_{};
+    static inline constinit Shared shared_{};
+};
+
+/// The same for a class: what is made with `new`.
+template <class T>
+class Recycled final : public T {
+public:
+    using T::T;
+    static void* operator new(std::size_t size) { return RecycledMemory::take(size); }
+    static void operator delete(void* memory, std::size_t size) noexcept {
+        RecycledMemory::give_back(memory, size);
+    }
+};
+
+/// The same for `std::allocate_shared`.
+template <class T>
+struct RecyclingAllocator {
+    using value_type = T;
+
+    RecyclingAllocator() = default;
+    template <class Other>
+    RecyclingAllocator(const RecyclingAllocator<Other>&) noexcept {}
+
+    T* allocate(std::size_t count) {
+        return static_cast<T*>(RecycledMemory::take(count * sizeof(T)));
+    }
+    void deallocate(T* memory, std::size_t count) noexcept {
+        RecycledMemory::give_back(memory, count * sizeof(T));
+    }
+    bool operator==(const RecyclingAllocator&) const noexcept = default;
+};
+
+template <class T, class... Args>
+std::shared_ptr<T> make_recycled(Args&&... args) {
+    return std::allocate_shared<T>(RecyclingAllocator<T>{}, std::forward<Args>(args)...);
+}
+
+}  // namespace redlatch::inline v0::detail
