@@ -69,6 +69,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/thread.hpp
     include/redlatch/net/service_thread.hpp
     include/redlatch/net/sha1.hpp
+    include/redlatch/net/usual_replies.hpp
     include/redlatch/net/reply.hpp
     include/redlatch/net/reply_bounds.hpp
     include/redlatch/net/script.hpp

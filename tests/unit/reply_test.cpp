@@ -1,14 +1,17 @@
 #include <redlatch/net/reply.hpp>
+#include <redlatch/net/reply_bounds.hpp>
 
 #include <gtest/gtest.h>
 #include <hiredis/hiredis.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -142,6 +145,65 @@ TEST(Reply, line_of_info_is_found_by_its_whole_name) {
 
 TEST(Reply, is_sent_once_unless_told_otherwise) {
     EXPECT_FALSE(read("+OK\r\n").repeated);
+}
+
+/// What a connection's reader makes of these bytes; the last reply may stay with it.
+std::vector<Reply> read_all(std::string_view bytes, std::size_t count) {
+    struct Free {
+        void operator()(redisReader* reader) const noexcept { redisReaderFree(reader); }
+    };
+    const std::unique_ptr<redisReader, Free> reader{redisReaderCreate()};
+    const redlatch::detail::ReplyBounds bounds{*reader};
+    EXPECT_EQ(redisReaderFeed(reader.get(), bytes.data(), bytes.size()), REDIS_OK);
+    std::vector<Reply> replies;
+    for (std::size_t i = 0; i < count; ++i) {
+        void* reply = nullptr;
+        EXPECT_EQ(redisReaderGetReply(reader.get(), &reply), REDIS_OK);
+        replies.emplace_back(reply);
+    }
+    return replies;
+}
+
+TEST(Reply, of_a_connection_is_what_the_server_said) {
+    const auto replies = read_all(
+        "+OK\r\n+OK\r\n+QUEUED\r\n$2\r\nOK\r\n:0\r\n:1\r\n:1\r\n:2\r\n:-1\r\n$-1\r\n*-1\r\n-OK\r\n",
+        12);
+    EXPECT_TRUE(replies[0].view().is_status("OK"));
+    EXPECT_TRUE(replies[1].view().is_status("OK")) << "the first one is still there";
+    EXPECT_TRUE(replies[2].view().is_status("QUEUED"));
+    EXPECT_EQ(replies[3].view().string(), "OK");
+    EXPECT_FALSE(replies[3].view().is_status("OK"));
+    EXPECT_EQ(replies[4].view().integer(), 0);
+    EXPECT_EQ(replies[5].view().integer(), 1);
+    EXPECT_EQ(replies[6].view().integer(), 1);
+    EXPECT_EQ(replies[7].view().integer(), 2);
+    EXPECT_EQ(replies[8].view().integer(), -1);
+    EXPECT_TRUE(replies[9].view().is_nil());
+    EXPECT_TRUE(replies[10].view().is_nil());
+    EXPECT_TRUE(replies[11].view().is_error());
+    EXPECT_EQ(replies[11].view().text(), "OK");
+}
+
+TEST(Reply, of_a_connection_may_be_an_array_of_such) {
+    const auto replies = read_all("*4\r\n:1\r\n+OK\r\n$-1\r\n*1\r\n:0\r\n:1\r\n", 2);
+    const ReplyView array = replies[0].view();
+    ASSERT_EQ(array.size(), 4U);
+    EXPECT_EQ(array[0].integer(), 1);
+    EXPECT_TRUE(array[1].is_status("OK"));
+    EXPECT_TRUE(array[2].is_nil());
+    EXPECT_EQ(array[3][0].integer(), 0);
+    EXPECT_EQ(replies[1].view().integer(), 1);
+}
+
+TEST(Reply, that_nobody_took_goes_with_the_connection) {
+    for (const char* const bytes :
+         {"+OK\r\n", ":1\r\n", "$-1\r\n", "*2\r\n:1\r\n", "*2\r\n+OK\r\n$3\r\nab"}) {
+        EXPECT_TRUE(read_all(bytes, 0).empty());
+    }
+    // Half of it has come when the reader is asked, and goes.
+    const auto half = read_all("+OK\r\n*2\r\n:1\r\n", 2);
+    EXPECT_TRUE(half[0].view().is_status("OK"));
+    EXPECT_FALSE(half[1].view().integer());
 }
 
 }  // namespace

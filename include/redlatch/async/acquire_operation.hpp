@@ -215,15 +215,17 @@ private:
     using AcquisitionSteps::carry_out;
 
     Next carry_out(const SendSet& send) {
-        return try_once(send.answer_by, [session = session_, hold = hold_](bool again) {
-            return again ? script(*session, *hold, {}) : plain_set(*hold);
+        return try_once(send.answer_by, [session = session_](const Hold& hold, bool again) {
+            return again ? script(*session, hold, {}) : plain_set(hold);
         });
     }
 
     Next carry_out(const SendScript& send) {
         if (send.announce) turn_->announce(*hold_);
-        return try_once(send.answer_by, [session = session_, hold = hold_, ttl = send.queue_ttl](
-                                            bool) { return script(*session, *hold, ttl); });
+        return try_once(send.answer_by,
+                        [session = session_, ttl = send.queue_ttl](const Hold& hold, bool) {
+                            return script(*session, hold, ttl);
+                        });
     }
 
     template <class Make>
@@ -241,8 +243,8 @@ private:
     Next carry_out(const StoreFence& store) {
         send(
             CommandRank::usual, store.answer_by, hold_,
-            [hold = hold_, lease = lease_, fence = store.fence](bool) {
-                return store_fence_call(*hold, lease, fence);
+            [lease = lease_, fence = store.fence](const Hold& hold, bool) {
+                return store_fence_call(hold, lease, fence);
             },
             [this](const Expected<Reply, Fault>& reply, const MasterSets&, TimePoint) {
                 drive(fence_answered(reply));
@@ -270,7 +272,7 @@ private:
         session_->dismiss(*hold_);
         send(
             CommandRank::release, votes.answer_by, hold_,
-            [hold = hold_](bool) { return release_call(*hold); },
+            [](const Hold& hold, bool) { return release_call(hold); },
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
                 drive(machine().votes_returned(masters));
             },
@@ -294,8 +296,8 @@ private:
     NextNest carry_out(const SendNest& nest) {
         send(
             CommandRank::usual, nest.answer_by, hold_,
-            [hold = hold_, count = count_, ttl = hold_->server_ttl(nest.lease)](bool) {
-                return nest_call(*hold, count, ttl);
+            [count = count_, ttl = hold_->server_ttl(nest.lease)](const Hold& hold, bool) {
+                return nest_call(hold, count, ttl);
             },
             [this](const Expected<Reply, Fault>& reply, const MasterSets&, TimePoint sent) {
                 drive(nest_answered(reply, sent));

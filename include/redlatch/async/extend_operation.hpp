@@ -63,8 +63,8 @@ private:
         if (is_stopped_) return failed(cancelled_fault());
         send(
             CommandRank::extension, wanted.answer_by, hold_,
-            [hold = hold_, wanted](bool) {
-                return extend_call(*hold, wanted.lease, wanted.lock_alone);
+            [wanted](const Hold& hold, bool) {
+                return extend_call(hold, wanted.lease, wanted.lock_alone);
             },
             [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
                 drive(answered(std::move(reply)));

@@ -13,6 +13,7 @@
 #include <memory>
 #include <stop_token>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -53,7 +54,7 @@ protected:
 
     // On the engine's thread:
 
-    /// Sends what `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
+    /// Sends what `make(hold, again)` or `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
     /// borrows from; null for nothing. `late`: for a master that answers when the others have decided.
     /// `scripts`: of which policy the call is, where there is no hold.
     template <class Make, class Then>
@@ -134,6 +135,9 @@ private:
         OnLateReply late{};
         const LockScripts* scripts = nullptr;
 
+    protected:
+        const Hold& hold() const noexcept { return *hold_; }
+
     private:
         virtual void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                           TimePoint sent) = 0;
@@ -150,7 +154,13 @@ private:
               make_(std::move(make)),
               then_(std::move(then)) {}
 
-        Call call(bool again) const override { return make_(again); }
+        Call call(bool again) const override {
+            if constexpr (std::is_invocable_v<const Make&, const Hold&, bool>) {
+                return make_(hold(), again);
+            } else {
+                return make_(again);
+            }
+        }
 
     private:
         void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,

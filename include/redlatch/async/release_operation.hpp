@@ -113,7 +113,7 @@ private:
         may_overtake_ = may_overtake_ ||
                         (hold_->open_tries.at_masters != nullptr && hold_->unanswered().acquire);
         send(
-            rank, answer_by, hold, [make, hold](bool) { return make(*hold); },
+            rank, answer_by, hold, [make](const Hold& its, bool) { return make(its); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,
                              TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); },
             on_silence());

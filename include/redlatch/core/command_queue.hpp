@@ -8,7 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <cstring>
 #include <string_view>
 
 namespace redlatch::inline v0::detail {
@@ -81,15 +81,13 @@ public:
     /// its token.
     void add(QueuedCommand& command, CommandRank rank, std::string_view token) noexcept {
         command.token_ = token;
-        command.hash_ = std::hash<std::string_view>{}(token);
+        command.hash_ = hash_of(token);
         if (rank == CommandRank::release) withdraw(token, command.hash_);
         put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
     }
 
     /// A release of that token is added here, or to another queue.
-    void withdraw(std::string_view token) noexcept {
-        withdraw(token, std::hash<std::string_view>{}(token));
-    }
+    void withdraw(std::string_view token) noexcept { withdraw(token, hash_of(token)); }
 
     /// It is written once more, before all others.
     void repeat(QueuedCommand& command) noexcept { put(command, Stage::again); }
@@ -177,6 +175,16 @@ private:
             command.withdrawn_ = true;
             put(command, Stage::failed);
         });
+    }
+
+    /// Of the end of a token, where it has a number of its own. The last digit lies in the highest bits, and so do those
+    /// bits of the product that all digits have to do with.
+    static std::size_t hash_of(std::string_view token) noexcept {
+        std::array<std::uint64_t, 2> end{};
+        const std::size_t size = std::min(token.size(), sizeof end);
+        std::memcpy(end.data(), token.data() + (token.size() - size), size);
+        constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+        return static_cast<std::size_t>((end[0] ^ end[1] * odd) * odd >> 54U);
     }
 
     static std::size_t index(Stage stage) noexcept { return static_cast<std::size_t>(stage) - 1; }

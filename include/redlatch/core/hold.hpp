@@ -7,6 +7,7 @@
 #include <redlatch/options.hpp>
 #include <redlatch/policy/lock_keys.hpp>
 #include <redlatch/policy/lock_policy.hpp>
+#include <redlatch/recycled_memory.hpp>
 #include <redlatch/types.hpp>
 
 #include <algorithm>
@@ -219,7 +220,7 @@ public:
     void tell_lost() { loss().request_stop(); }
 
     // Guarded by the lock table's mutex.
-    std::vector<Acquisition> nest;
+    std::vector<Acquisition, RecyclingAllocator<Acquisition>> nest;
 
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
     std::shared_ptr<ReaderClaim> claim;

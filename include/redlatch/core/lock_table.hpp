@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -66,7 +67,8 @@ struct AcquireRequest {
 /// yet to return an acquisition that was lost.
 class LockTable {
     struct Entry;
-    using Entries = std::unordered_map<std::string, Entry>;
+    using Entries = std::unordered_map<std::string, Entry, std::hash<std::string>, std::equal_to<>,
+                                       RecyclingAllocator<std::pair<const std::string, Entry>>>;
     using Named = Entries::value_type;  // stays where it is, whatever is added or erased
     using Position = Entries::iterator;
 

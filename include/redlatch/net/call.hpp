@@ -168,7 +168,7 @@ public:
         char* at = write_count(begin + before, '*', count);
         for (std::size_t i = 0; i < count; ++i) {
             at = write_count(at, '$', words[i].size());
-            at = write(write(at, words[i]), line_end);
+            at = end_line(write(at, words[i]));
         }
         bytes.resize(static_cast<std::size_t>(at - begin));
     }
@@ -176,7 +176,6 @@ public:
 private:
     static constexpr std::size_t capacity = 16;
     static constexpr std::size_t first_key = 3;  // behind EVALSHA, the SHA and the number of keys
-    static constexpr std::string_view line_end = "\r\n";
     static constexpr std::size_t most_digits = 32;  // of a length, with the signs around it
 
     Call(std::initializer_list<Argument> words, ReplyShape shape) : shape_(shape) {
@@ -186,9 +185,19 @@ private:
     static char* write(char* at, std::string_view bytes) noexcept {
         return std::copy(bytes.begin(), bytes.end(), at);
     }
+    /// Not by a call of `memmove`, of which there would be as many as words.
+    static char* end_line(char* at) noexcept {
+        *at++ = '\r';
+        *at++ = '\n';
+        return at;
+    }
+    /// Most counts have two digits at most.
     static char* write_count(char* at, char kind, std::size_t count) noexcept {
-        *at = kind;
-        return write(std::to_chars(at + 1, at + most_digits, count).ptr, line_end);
+        *at++ = kind;
+        if (count >= 100) return end_line(std::to_chars(at, at + most_digits, count).ptr);
+        if (count >= 10) *at++ = static_cast<char>('0' + count / 10);
+        *at++ = static_cast<char>('0' + count % 10);
+        return end_line(at);
     }
 
     Argument slot(std::size_t i, const EncodeOptions& options, std::size_t keys) const noexcept {

@@ -380,7 +380,8 @@ private:
         if (reply) {
             if (command.can_omit_keys_) node_->learn(command.command.form());
             reply->repeated = unclear;
-            reply->server = connection_->server();
+            // Its count is shared with all that is under way.
+            if (command.shape_ == ReplyShape::acquired) reply->server = connection_->server();
             return;
         }
         Fault& fault = reply.error();

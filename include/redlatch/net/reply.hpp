@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/usual_replies.hpp>
 
 #include <hiredis/hiredis.h>
 
@@ -146,7 +147,7 @@ public:
 
 private:
     struct Free {
-        void operator()(redisReply* reply) const noexcept { freeReplyObject(reply); }
+        void operator()(redisReply* reply) const noexcept { UsualReplies::free(reply); }
     };
     std::unique_ptr<redisReply, Free> reply_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/compilation.hpp>
+#include <redlatch/net/usual_replies.hpp>
 
 #include <hiredis/hiredis.h>
 
@@ -8,7 +9,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Bounds how many elements the arrays of one reply may have, all together, and how deep they may lie in
+/// What a connection's reader makes replies with. Bounds how many elements the arrays of one reply may have, all together, and how deep they may lie in
 /// each other. hiredis makes room for as many as a header promises before any of them has come: a few
 /// bytes that are no reply could take gigabytes. (Since 1.0 it has a limit for each array, but none for
 /// all; and some versions have none for the depth, and free a reply by recursion.) Must outlive the
@@ -24,6 +25,10 @@ public:
     explicit ReplyBounds(redisReader& reader) noexcept
         : hiredis_(*reader.fn), functions_(*reader.fn) {
         functions_.createArray = &create_array;
+        functions_.createString = &create_string;
+        functions_.createInteger = &create_integer;
+        functions_.createNil = &create_nil;
+        functions_.freeObject = &UsualReplies::free;
         reader.fn = &functions_;
         reader.privdata = this;
     }
@@ -40,6 +45,30 @@ private:
         if (elements > bounds.left_ || level(*task) > most_levels) return nullptr;
         bounds.left_ -= elements;
         return bounds.hiredis_.createArray(task, count);
+    }
+
+    // What is within an array is freed with it.
+
+    static void* create_string(const redisReadTask* task, char* text, std::size_t size) noexcept {
+        redisReply* usual = nullptr;
+        if (task->parent == nullptr && task->type == REDIS_REPLY_STATUS) {
+            usual = UsualReplies::status({text, size});
+        }
+        return usual != nullptr ? usual : of(*task).createString(task, text, size);
+    }
+    static void* create_integer(const redisReadTask* task, long long number) noexcept {
+        redisReply* usual = nullptr;
+        if (task->parent == nullptr && task->type == REDIS_REPLY_INTEGER) {
+            usual = UsualReplies::integer(number);
+        }
+        return usual != nullptr ? usual : of(*task).createInteger(task, number);
+    }
+    static void* create_nil(const redisReadTask* task) noexcept {
+        return task->parent == nullptr ? UsualReplies::nil() : of(*task).createNil(task);
+    }
+
+    static const redisReplyObjectFunctions& of(const redisReadTask& task) noexcept {
+        return static_cast<const ReplyBounds*>(task.privdata)->hiredis_;
     }
 
     static int level(const redisReadTask& task) noexcept {

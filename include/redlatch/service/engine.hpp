@@ -106,7 +106,7 @@ public:
     /// Has it carried out. It is answered at a later turn of the thread.
     void submit(std::shared_ptr<Order> order) {
         Order& submitted = *order;
-        if (order->rank == CommandRank::release) {
+        if (order->rank == CommandRank::release && ways_.size() > 1) {
             for (auto& [key, way] : ways_) way.link.withdraw(order->token());
         }
         submitted.route_ = route_of(std::move(order));

@@ -85,7 +85,7 @@ public:
 
     /// Where operations complete that no executor is given for.
     const std::shared_ptr<Executor>& completions() const noexcept { return completions_; }
-    std::shared_ptr<Executor> completion_threads() const noexcept { return completion_threads_; }
+    const std::shared_ptr<Executor>& completion_threads() const noexcept { return last_resort_; }
 
     bool is_closed() const noexcept { return closed_; }
 
@@ -309,6 +309,7 @@ private:
     TokenSource tokens_;
     const std::shared_ptr<CompletionThreads> completion_threads_ =
         std::make_shared<CompletionThreads>();
+    const std::shared_ptr<Executor> last_resort_ = completion_threads_;
     const std::shared_ptr<Executor> completions_;
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<bool> closed_{false};

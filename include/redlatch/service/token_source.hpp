@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -68,15 +69,15 @@ public:
         const auto number = last_.fetch_add(1, std::memory_order_relaxed) + 1;
         const auto thread = owner.thread();
         Token token;
-        token.bytes.reserve(prefix_.size() + 48);
+        token.bytes.reserve(prefix_.size() + 48 + key_space_mark_.size());
         token.bytes += prefix_;
         if (thread) {
-            token.bytes += std::to_string(static_cast<std::uint64_t>(*thread));
+            append(token.bytes, static_cast<std::uint64_t>(*thread));
         } else {
             token.bytes += "hold";
         }
         token.bytes += ':';
-        token.bytes += std::to_string(number);
+        append(token.bytes, number);
         token.bytes += key_space_mark_;
         return token;
     }
@@ -90,6 +91,12 @@ public:
     }
 
 private:
+    static void append(std::string& bytes, std::uint64_t number) {
+        std::array<char, 20> digits;
+        const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+        bytes.append(digits.data(), end.ptr);
+    }
+
     const std::string id_ = random_id();
     const std::string client_name_;
     const std::string key_space_mark_;

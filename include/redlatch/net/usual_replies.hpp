@@ -1,0 +1,59 @@
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <array>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// Most replies are `OK`, nil, 0 or 1. Of each of these there is one, which is not freed: hiredis would allocate and
+/// free up to two blocks for it.
+class UsualReplies {
+public:
+    /// Null for another status.
+    static redisReply* status(std::string_view text) noexcept {
+        return text == "OK" ? &replies().ok : nullptr;
+    }
+    /// Null for another number.
+    static redisReply* integer(long long number) noexcept {
+        return number == 0 || number == 1 ? &replies().numbers[number == 1 ? 1 : 0] : nullptr;
+    }
+    static redisReply* nil() noexcept { return &replies().nil; }
+
+    /// Whatever it is; may be null.
+    static void free(void* reply) noexcept {
+        if (!is_usual(reply)) ::freeReplyObject(reply);
+    }
+
+private:
+    /// Nobody writes to them.
+    struct Replies {
+        std::array<char, 3> ok_text{'O', 'K', '\0'};
+        redisReply ok{};
+        std::array<redisReply, 2> numbers{};
+        redisReply nil{};
+
+        Replies() noexcept {
+            ok.type = REDIS_REPLY_STATUS;
+            ok.str = ok_text.data();
+            ok.len = 2;
+            for (redisReply& number : numbers) number.type = REDIS_REPLY_INTEGER;
+            numbers[1].integer = 1;
+            nil.type = REDIS_REPLY_NIL;
+        }
+    };
+
+    static Replies& replies() noexcept {
+        static Replies only;
+        return only;
+    }
+
+    static bool is_usual(const void* reply) noexcept {
+        Replies& usual = replies();
+        return reply == &usual.ok || reply == &usual.numbers[0] || reply == &usual.numbers[1] ||
+               reply == &usual.nil;
+    }
+};
+
+}  // namespace redlatch::inline v0::detail
