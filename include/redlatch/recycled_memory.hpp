@@ -31,7 +31,7 @@ public:
     static void* take(std::size_t size) {
         const std::size_t kind = kind_of(size);
         if (!recycles || kind >= kinds) return ::operator new(size);
-        Stock& stock = own_.stocks[kind];
+        Stock& stock = own.stocks[kind];
         if (stock.first == nullptr) refill(kind);
         Block* const block = stock.first;
         if (block == nullptr) return ::operator new((kind + 1) * step);
@@ -42,9 +42,9 @@ public:
 
     static void give_back(void* memory, std::size_t size) noexcept {
         const std::size_t kind = kind_of(size);
-        if (!recycles || kind >= kinds || own_.has_ended) return ::operator delete(memory);
-        if (!own_.is_watched) watch_.begin();
-        Stock& stock = own_.stocks[kind];
+        if (!recycles || kind >= kinds || own.has_ended) return ::operator delete(memory);
+        if (!own.is_watched) watch.begin();
+        Stock& stock = own.stocks[kind];
         if (stock.count == 2 * bundle) unload(kind);
         stock.first = ::new (memory) Block{stock.first, nullptr};
         ++stock.count;
@@ -77,10 +77,10 @@ private:
     /// Frees it at the thread's end.
     struct Watch {
         ~Watch() {
-            own_.has_ended = true;
-            for (Stock& stock : own_.stocks) free(std::exchange(stock.first, nullptr));
+            own.has_ended = true;
+            for (Stock& stock : own.stocks) free(std::exchange(stock.first, nullptr));
         }
-        void begin() const noexcept { own_.is_watched = true; }
+        void begin() const noexcept { own.is_watched = true; }
     };
 
     /// Of all threads. Who finds it locked does without: so may a forked child do for ever.
@@ -94,26 +94,26 @@ private:
     }
 
     static void refill(std::size_t kind) noexcept {
-        if (own_.has_ended) return;
-        if (!own_.is_watched) watch_.begin();
-        const std::unique_lock lock{shared_.mutex, std::try_to_lock};
-        Stock& bundles = shared_.bundles[kind];
+        if (own.has_ended) return;
+        if (!own.is_watched) watch.begin();
+        const std::unique_lock lock{shared.mutex, std::try_to_lock};
+        Stock& bundles = shared.bundles[kind];
         if (!lock || bundles.first == nullptr) return;
-        own_.stocks[kind] = {bundles.first, bundle};
+        own.stocks[kind] = {bundles.first, bundle};
         bundles.first = bundles.first->next_bundle;
         --bundles.count;
     }
 
     /// Of two bundles, one is left.
     static void unload(std::size_t kind) noexcept {
-        Stock& stock = own_.stocks[kind];
+        Stock& stock = own.stocks[kind];
         Block* const first = stock.first;
         Block* last = first;
         for (std::size_t i = 1; i < bundle; ++i) last = last->next;
         stock = {std::exchange(last->next, nullptr), stock.count - bundle};
         {
-            const std::unique_lock lock{shared_.mutex, std::try_to_lock};
-            Stock& bundles = shared_.bundles[kind];
+            const std::unique_lock lock{shared.mutex, std::try_to_lock};
+            Stock& bundles = shared.bundles[kind];
             if (lock && bundles.count < most_bundles) {
                 first->next_bundle = std::exchange(bundles.first, first);
                 ++bundles.count;
@@ -127,9 +127,9 @@ private:
         while (first != nullptr) ::operator delete(std::exchange(first, first->next));
     }
 
-    static inline constinit thread_local Own own_{};
-    static inline thread_local Watch watch_{};
-    static inline constinit Shared shared_{};
+    static inline constinit thread_local Own own{};
+    static inline thread_local Watch watch{};
+    static inline constinit Shared shared{};
 };
 
 /// The same for a class: what is made with `new`.
