@@ -40,7 +40,7 @@ class Contender(threading.Thread):
         return asked, entered, left
 
 
-def main(port, key, threads, section, lease):
+def main(port, key, threads, section, lease, *_permits):
     client = redis.Redis(host="127.0.0.1", port=int(port))
     go, stop = threading.Event(), threading.Event()
     contenders = [Contender(client.lock(key, timeout=int(lease) / 1000), int(section) / 1000, go, stop)
