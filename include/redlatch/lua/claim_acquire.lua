@@ -9,6 +9,7 @@ local token, lease, queue_ttl, subscribed = ARGV[1], tonumber(ARGV[2]), tonumber
 local server, deadline, fenced = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local weight, limit = tonumber(ARGV[8]), tonumber(ARGV[9])
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 
 -- #include "late.lua"

@@ -6,6 +6,7 @@
 local lock, queue, waiters, fence, permits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], false
 local token, server = ARGV[1], ARGV[2]
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 -- #include "claims.lua"
 -- #include "claim_of.lua"

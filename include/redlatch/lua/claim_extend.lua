@@ -11,6 +11,7 @@ local token, lease, last_fence = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local weight, asks = tonumber(ARGV[4]), ARGV[5] == '1'
 local server = '-'
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 -- #include "claims.lua"
 -- #include "claim_of.lua"

@@ -11,6 +11,7 @@ local deadline, fenced = tonumber(ARGV[4]), ARGV[5] == '1'
 local weight, next_weight = tonumber(ARGV[6]), tonumber(ARGV[7])
 local server = '-'
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 
 -- #include "late.lua"

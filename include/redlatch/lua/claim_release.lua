@@ -9,6 +9,7 @@ local lock, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 local fence, permits = kind == 'shared' and KEYS[4], kind == 'permits' and KEYS[4]
 local token, server, weight = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 -- #include "claims.lua"
 -- #include "claim_of.lua"

@@ -9,6 +9,7 @@ local fence = false
 local token, server, wanted = ARGV[1], ARGV[2], ARGV[3]
 local issued, deadline = tonumber(ARGV[4]), tonumber(ARGV[5])
 
+-- #include "clock.lua"
 -- #include "fencing.lua"
 
 -- #include "late.lua"

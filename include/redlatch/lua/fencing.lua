@@ -2,17 +2,7 @@
 -- Fencing tokens, for scripts that may give somebody the lock. They rise with the server's
 -- clock, and are below 2^53: Lua's numbers are exact up to there.
 --
--- Needs the local `fence`, the key of the last token.
-
--- The server's clock in microseconds, as it stood when it was asked first; 0 before.
-local now = 0
-local function clock()
-  if now == 0 then
-    local time = redis.call('TIME')
-    now = time[1] * 1000000 + time[2]
-  end
-  return now
-end
+-- Needs the local `fence`, the key of the last token, and clock.lua before it.
 
 -- The stored token if the holder has the lock `already`, else the next one; and whether it is
 -- new. If the stored one is lost, or overwritten with something else, the clock says the next.
@@ -26,16 +16,16 @@ end
 
 -- Runs behind the write of the lock, so that no error there leaves a token. The token is kept a
 -- day longer than the lock. Returns an error, or nothing.
-local function store_fencing_token(number, is_new, its_lease)
-  local ttl = its_lease + 86400000
+local function store_fencing_token(new_number, is_new, lock_lease)
+  local lasts = lock_lease + 86400000
   if is_new then
-    local done = redis.pcall('SET', fence, string.format('%.0f', number), 'PX', ttl)
-    return done.err and done
+    local stored = redis.pcall('SET', fence, string.format('%.0f', new_number), 'PX', lasts)
+    return stored.err and stored
   end
-  local done = redis.pcall('PTTL', fence)
-  if type(done) == 'number' and done < ttl then
-    done = redis.pcall('PEXPIRE', fence, ttl)
+  local left = redis.pcall('PTTL', fence)
+  if type(left) == 'number' and left < lasts then
+    left = redis.pcall('PEXPIRE', fence, lasts)
   end
-  return type(done) == 'table' and done
+  return type(left) == 'table' and left
 end
 --)lua"_lua

@@ -21,7 +21,7 @@ if not waiting then
   return 1
 end
 
--- #include "fencing.lua"
+-- #include "clock.lua"
 -- #include "queue.lua"
 
 local done, given = pcall(grant, nil, nil)

@@ -7,7 +7,7 @@ local lock, queue, fence = KEYS[1], KEYS[2], KEYS[3]
 local token, lease, next_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local deadline, fenced = tonumber(ARGV[4] or 0), ARGV[5] == '1'
 
--- #include "fencing.lua"
+-- #include "clock.lua"
 
 -- #include "late.lua"
 
@@ -25,6 +25,8 @@ if not (ours or moved) then
   -- #include "only_on_master.lua"
   return {0, waiting, 0}
 end
+
+-- #include "fencing.lua"
 
 local number, is_new = 0, false
 if fenced then

@@ -36,7 +36,7 @@ if key_type == 'h' and redis.pcall('HLEN', lock) ~= 0 then
   return ours and 1 or 0
 end
 
--- #include "fencing.lua"
+-- #include "clock.lua"
 -- #include "queue.lua"
 
 local done, given, _, unseen, removed = pcall(grant, nil, token)

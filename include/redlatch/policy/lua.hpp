@@ -79,6 +79,9 @@ inline constexpr std::string_view claim_set_permits =
     ;
 
 // What several scripts include.
+inline constexpr std::string_view clock =
+#include <redlatch/lua/clock.lua>
+    ;
 inline constexpr std::string_view fencing =
 #include <redlatch/lua/fencing.lua>
     ;
@@ -96,6 +99,9 @@ inline constexpr std::string_view channel =
     ;
 inline constexpr std::string_view queue =
 #include <redlatch/lua/queue.lua>
+    ;
+inline constexpr std::string_view place =
+#include <redlatch/lua/place.lua>
     ;
 inline constexpr std::string_view only_on_master =
 #include <redlatch/lua/only_on_master.lua>
@@ -129,10 +135,12 @@ inline Script compose(std::string_view line, std::string_view file, std::string_
     std::string script{line};
     script.append(file);
     include(script, "script", inside);
-    include(script, "fencing.lua", files::fencing);
     include(script, "late.lua", files::late);
     include(script, "ours.lua", files::ours);
     include(script, "queue.lua", files::queue);
+    include(script, "place.lua", files::place);
+    include(script, "clock.lua", files::clock);
+    include(script, "fencing.lua", files::fencing);
     include(script, "claims.lua", files::claims);
     include(script, "claim_of.lua", files::claim_of);
     include(script, "claim_queue.lua", files::claim_queue);

@@ -117,9 +117,12 @@ struct CounterAlone : Fenced<Simple> {
             const auto by_counter = [](const Script& script) {
                 const std::string rule = "math.max(last + 1, clock())";
                 std::string source{script.source()};
-                const std::size_t at = source.find(rule);
+                std::size_t at = source.find(rule);
                 if (at == std::string::npos) throw std::logic_error{"no such rule: " + rule};
-                return Script{source.replace(at, rule.size(), "last + 1")};
+                for (; at != std::string::npos; at = source.find(rule)) {
+                    source.replace(at, rule.size(), "last + 1");
+                }
+                return Script{source};
             };
             LockScripts scripts = Simple::scripts();
             scripts.acquire = by_counter(scripts.acquire);

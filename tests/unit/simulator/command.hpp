@@ -109,7 +109,7 @@ private:
             case Mutant::fence_without_memory: patch_fence("clock()"); break;
             case Mutant::fence_not_granted:
                 for (const Verb verb : {Verb::acquire, Verb::release}) {
-                    patch(verb, "is_fenced == '1' and fencing_token(false)", "fencing_token(true)");
+                    patch(verb, "fencing_token(false)", "fencing_token(true)");
                 }
                 break;
             case Mutant::late_commands_run:
@@ -129,11 +129,10 @@ private:
             case Mutant::queue_left_without_end:
                 patch(Verb::acquire, "endless and redis.pcall('PEXPIRE', queue, 2 * queue_ttl)",
                       "false");
-                patch(Verb::acquire, "leave()\n      return nil, about(waiters, done)",
-                      "return nil, about(waiters, done)");
+                patch(Verb::acquire, "leaves = true", "leaves = false");
                 break;
             case Mutant::last_come_first_served:
-                patch(Verb::acquire, "math.max(now, (last or 0) + 1)", "-now");
+                patch(Verb::acquire, "local score = ", "local score, _ = -now, ");
                 break;
             default: break;
         }
@@ -174,9 +173,9 @@ private:
     }
 
     void patch_fence(std::string_view to) {
-        for (const Verb verb : {Verb::acquire, Verb::release}) {
-            patch(verb, "math.max(last + 1, clock())", to);
-        }
+        constexpr std::string_view rule = "math.max(last + 1, clock())";
+        // An acquire has it twice: for itself, and for whom it gives the lock.
+        for (const Verb verb : {Verb::acquire, Verb::acquire, Verb::release}) patch(verb, rule, to);
     }
 
     void patch(Verb verb, std::string_view from, std::string_view to) {
