@@ -152,13 +152,17 @@ struct RecyclingAllocator {
     template <class Other>
     RecyclingAllocator(const RecyclingAllocator<Other>&) noexcept {}
 
-    T* allocate(std::size_t count) {
-        return static_cast<T*>(RecycledMemory::take(count * sizeof(T)));
-    }
+    T* allocate(std::size_t count) { return static_cast<T*>(RecycledMemory::take(bytes(count))); }
     void deallocate(T* memory, std::size_t count) noexcept {
-        RecycledMemory::give_back(memory, count * sizeof(T));
+        RecycledMemory::give_back(memory, bytes(count));
     }
     bool operator==(const RecyclingAllocator&) const noexcept = default;
+
+private:
+    // A map's buckets are pointers.
+    static constexpr std::size_t bytes(std::size_t count) noexcept {
+        return count * sizeof(T);  // NOLINT(bugprone-sizeof-expression)
+    }
 };
 
 template <class T, class... Args>
