@@ -44,7 +44,7 @@ private:
     }
 
     const int wanted_ = wanted();
-    const Stopwatch watch_;
+    const Stopwatch watch_{};
     int number_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <hiredis/hiredis.h>
 
 #include <array>
