@@ -321,8 +321,9 @@ private:
         }
         std::vector<std::string_view> keys(command.keys().begin(), command.keys().end());
         for (std::string_view& key : keys) {
-            if (key.starts_with("redlatch:queue:")) key = "redlatch:queue:{}";
-            if (key.starts_with("redlatch:waiters:")) key = "redlatch:waiters:{}";
+            // Longer than a name: the scripts cut that off to find the key space.
+            if (key.starts_with("redlatch:queue:")) key = "redlatch:queue:{of all locks}";
+            if (key.starts_with("redlatch:waiters:")) key = "redlatch:waiters:{of all locks}";
         }
         return redis_->eval(command.script->source, std::span<const std::string_view>{keys},
                             command.arguments());
