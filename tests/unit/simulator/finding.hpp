@@ -179,7 +179,7 @@ public:
 
     void cancel() override {
         if (!done_) return;
-        if (asking_ != nullptr) return std::exchange(asking_, nullptr)->cancel();
+        if (const auto asking = std::exchange(asking_, {}).lock()) return asking->cancel();
         Fault fault = cancelled();
         fault.maybe_executed = machine_.unclear();
         settle(Unexpected{std::move(fault)});
@@ -203,17 +203,17 @@ private:
         if (std::exchange(to_ask_, false)) checker.follows_ask(once);
         const Call& first = at_ ? again_ : call_;
         at_ = node;
-        asking_ = std::make_shared<Asking>(
+        const auto asking = std::make_shared<Asking>(
             *client_, hold_, first, again_, answer_by_, detail::ReplyUse::awaited,
             [self = shared_from_this()](Expected<Reply, Fault> reply, const auto&) {
                 self->answered(std::move(reply));
             });
-        const auto asking = asking_;
+        asking_ = asking;
         asking->start(node, client_->take_idle(node), once);
     }
 
     void answered(Expected<Reply, Fault> reply) {
-        asking_ = nullptr;
+        asking_.reset();
         if (!done_) return;
         if (reply) {
             reply->repeated = reply->repeated || machine_.unclear();
@@ -261,7 +261,7 @@ private:
     TimePoint answer_by_;
     Machine machine_;
     Done done_;
-    std::shared_ptr<Asking> asking_{};
+    std::weak_ptr<Asking> asking_{};  // it keeps this one alive: a process that stops ends neither
     std::optional<int> at_{};  // where it was sent last
     int sendings_ = 0;
     bool to_ask_ = false;
