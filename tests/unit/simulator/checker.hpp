@@ -390,7 +390,7 @@ public:
             token.prolonged_until = Moment{-1h};
         }
         const Owners owners = server(command.master).owners(command.lock);
-        const bool extends = command.verb == Verb::extend && !refused;
+        const bool extends = command.verb == Verb::extend && value.integer == 1;
         if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
