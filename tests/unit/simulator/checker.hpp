@@ -297,12 +297,13 @@ public:
         // A master that has restarted has no vote for some time.
         if (several()) damaged(timeline_->now() + std::chrono::abs(jump) + 2 * no_vote());
         tidy_ = false;
+        clocks_go_back_ = clocks_go_back_ || jump < 0ns;
         for (Lock& here : locks_) {
             here.order.clear();
             here.order_is_known = false;
             here.queue_may_be_older = true;
             // Numbers rise with the clock then; not if that is behind.
-            if (!keeps_keys && (jump < 0ns || clocks_go_back_)) here.fence = 0;
+            if (!keeps_keys && clocks_go_back_) here.fence = 0;
         }
     }
     /// Before a replica takes over, whose clock is ahead: which holds it must have.
@@ -324,8 +325,7 @@ public:
     /// A replica has taken over. What it has not got yet is outside the promise, but for what it has
     /// acknowledged.
     void promoted(Moment jump) {
-        clocks_go_back_ = clocks_go_back_ || jump < 0ns;
-        failed_over(false, clocks_go_back_ ? Moment{-1} - std::chrono::abs(jump) : jump);
+        failed_over(false, jump);
         for (const auto& [lock, hold] : kept_by_replica_) {
             const Server::Owner its = Server::find(server(0).owners(lock), hold->token().bytes);
             promotions().took("acknowledged", 0);
@@ -353,7 +353,6 @@ public:
     /// Outside the promise.
     void clock_stepped(Moment jump) {
         clocks_keep_time_ = false;
-        clocks_go_back_ = clocks_go_back_ || jump < 0ns;
         failed_over(true, jump);
         for (Lock& here : locks_) here.fence = 0;
     }
