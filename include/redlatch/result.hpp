@@ -75,6 +75,24 @@ public:
     Expected(Unexpected<E> error) : error_(std::in_place, std::move(error).error()) {}
 
     /// @{
+    /// As the other one.
+    Expected(const Expected&) = default;
+    Expected(Expected&&) = default;
+    /// @}
+    /// @{
+    /// Becomes as the other one. Where a copy or a move throws, it still has a value, or still has an error.
+    Expected& operator=(const Expected& other) requires std::copyable<Value> {
+        return assign(other);
+    }
+    Expected& operator=(Expected&& other) noexcept(
+        std::is_nothrow_move_assignable_v<std::optional<Value>>&&
+            std::is_nothrow_move_assignable_v<std::optional<E>>) requires std::movable<Value> {
+        return assign(std::move(other));
+    }
+    /// @}
+    ~Expected() = default;
+
+    /// @{
     /// Whether it has a value.
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
@@ -130,8 +148,20 @@ public:
     /// @}
 
 private:
-    // One of the two. Not a std::variant, which takes some fifty functions for each type. An assignment from a part of the
-    // own value has to read its error before the value goes, so the error comes first.
+    /// What it had goes last: by then nothing throws, and `other` may be a part of it.
+    template <class Other>
+    Expected& assign(Other&& other) {
+        if (other.has_value()) {
+            value_ = std::forward<Other>(other).value_;
+            error_.reset();
+        } else {
+            error_ = std::forward<Other>(other).error_;
+            value_.reset();
+        }
+        return *this;
+    }
+
+    // One of the two. Not a std::variant, which takes some fifty functions for each type.
     std::optional<E> error_;
     std::optional<Value> value_;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -185,6 +186,52 @@ TEST(Result, moved_from_keeps_its_side) {
     const Result<std::string> to = std::move(from);
     EXPECT_EQ(*to, "a");
     EXPECT_TRUE(from.has_value());  // NOLINT(bugprone-use-after-move): as with std::expected
+}
+
+/// Copies only while it is allowed to.
+struct Costly {
+    explicit Costly(bool may_copy) : copies(may_copy) {}
+    Costly(const Costly& other) : copies(other.copies) {
+        if (!copies) throw std::bad_alloc{};
+    }
+    Costly& operator=(const Costly& other) {
+        if (!other.copies) throw std::bad_alloc{};
+        copies = other.copies;
+        return *this;
+    }
+    Costly(Costly&&) = default;
+    Costly& operator=(Costly&&) = default;
+    ~Costly() = default;
+    bool copies;
+};
+
+TEST(Result, keeps_its_error_where_there_is_no_memory_for_a_value) {
+    const std::string words(100, 'w');
+    Result<Costly> result = Unexpected{Error{Errc::lost, {}, {}, words, {}}};
+    const Result<Costly> other{Costly{false}};
+    EXPECT_THROW(result = other, std::bad_alloc);
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().message, words);
+}
+
+TEST(Result, keeps_its_value_where_there_is_no_memory_for_an_error) {
+    Expected<int, Costly> result = 7;
+    const Expected<int, Costly> other = [] {
+        Expected<int, Costly> made = Unexpected{Costly{true}};
+        made.error().copies = false;
+        return made;
+    }();
+    EXPECT_THROW(result = other, std::bad_alloc);
+    EXPECT_EQ(*result, 7);
+}
+
+TEST(Result, assigned_to_itself_stays_what_it_is) {
+    Result<std::string> value = std::string(100, 'v');
+    Result<std::string> error = Unexpected{lost()};
+    value = std::as_const(value);
+    error = std::as_const(error);
+    EXPECT_EQ(*value, std::string(100, 'v'));
+    EXPECT_EQ(error.error().message, "words");
 }
 
 }  // namespace
