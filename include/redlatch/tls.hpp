@@ -67,7 +67,7 @@ public:
     int fd() const noexcept { return fd_; }
 
     bool block = false;  ///< a receive may wait
-    int error = 0;       ///< `errno` of what failed last
+    int error = 0;       ///< `errno` of what was done last, 0 where that went well
 
     /// A source and sink for OpenSSL that refers to this.
     BIO* bio(const BIO_METHOD* method) {
@@ -104,9 +104,9 @@ private:
 
     static int after(BIO* bio, ssize_t n, int direction) {
         ::BIO_clear_retry_flags(bio);
+        static_cast<TlsSocket*>(::BIO_get_data(bio))->error = n < 0 ? errno : 0;
         if (n >= 0) return static_cast<int>(n);
         const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-        static_cast<TlsSocket*>(::BIO_get_data(bio))->error = errno;
         if (again) ::BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
         return -1;
     }

@@ -227,6 +227,20 @@ TEST_P(TlsLink, goes_on_after_the_server_has_closed_tls) {
     EXPECT_EQ(answers_, 1);
 }
 
+// It may have nothing more to send, and say so to the socket only.
+TEST_P(TlsLink, tells_that_the_server_has_closed_what_had_nothing_to_read_before) {
+    add(1, 1);
+    write_all();
+    link_.read();  // EAGAIN
+    ASSERT_TRUE(link_.is_connected());
+    ::shutdown(::SSL_get_fd(end_.ssl()), SHUT_WR);
+    link_.read();
+    ASSERT_FALSE(link_.is_connected());
+    const auto fault = link_.take_fault();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->error.message, "the server closed the connection");
+}
+
 /// The server wants new keys, with commands and answers under way both before and after.
 TEST_P(TlsLink, agrees_on_new_keys_while_it_is_in_use) {
     add(20, 100);
