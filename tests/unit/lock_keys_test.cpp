@@ -120,7 +120,8 @@ TEST(LockKeys, companions_begin_with_the_key_space) {
     EXPECT_EQ(keys.permits, "svc:locks:permits:{svc:job}");
     EXPECT_EQ((LockKeys{"a{b}", "s"}.queue), "squeue::a{b}");
     EXPECT_TRUE((LockKeys{"a{b}", "svc"}.in_one_slot()));
-    EXPECT_EQ(LockKeys::companion_patterns("svc:"), "~svc:queue:* ~svc:waiters:* ~svc:fence:*");
+    EXPECT_EQ(LockKeys::companion_patterns("svc:"),
+              "~svc:queue:* ~svc:waiters:* ~svc:fence:* ~svc:permits:*");
 }
 
 TEST(LockKeys, no_two_names_share_a_companion) {

@@ -24,7 +24,7 @@ struct LockKeys {
     /// The companions of all locks, as patterns of an ACL.
     static std::string companion_patterns(std::string_view key_space) {
         std::string patterns;
-        for (const char* const kind : {"queue:", "waiters:", "fence:"}) {
+        for (const char* const kind : {"queue:", "waiters:", "fence:", "permits:"}) {
             patterns.append(patterns.empty() ? "~" : " ~").append(key_space).append(kind) += '*';
         }
         return patterns;
