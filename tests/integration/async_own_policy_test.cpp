@@ -1,6 +1,7 @@
 // Asynchronous operations with a policy of the user's own: what is wrong with its scripts is nobody else's trouble.
 
 #include "async_tools.hpp"
+#include "busy_machine.hpp"
 #include "fault_tools.hpp"
 #include "support/proxy.hpp"
 
@@ -20,6 +21,14 @@ struct Wrong : Simple {
             return scripts;
         }();
         return changed;
+    }
+};
+
+/// Its scripts do what the library's do.
+struct Odd : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts same = Simple::scripts();
+        return same;
     }
 };
 
@@ -65,6 +74,25 @@ TEST_F(AsyncOwnPolicy, has_a_connection_of_its_own_only_where_its_scripts_are) {
     const Held own = warm_up<Wrong>("d");
     const Held same = warm_up<Wrong>("e");
     EXPECT_EQ(proxy_.counts().connections, before + 1);
+}
+
+TEST_F(AsyncOwnPolicy, is_renewed_over_a_connection_of_its_own_only_where_its_scripts_are) {
+    Lock<Watchdog<Simple>> first{by_proxy_, "a", {.lease = 3s}};
+    Lock<Watchdog<Renamed>> second{by_proxy_, "b", {.lease = 3s}};
+    Lock<Watchdog<Odd>> third{by_proxy_, "c", {.lease = 3s}};
+    Lock<Watchdog<Odd>> fourth{by_proxy_, "d", {.lease = 3s}};
+    const Held simple = take(first);
+    ASSERT_TRUE(is_renewed(simple));
+    const int before = proxy_.counts().connections;
+    const Held renamed = take(second);
+    ASSERT_TRUE(is_renewed(renamed));
+    EXPECT_EQ(proxy_.counts().connections, before);
+    const Held own = take(third);
+    const Held same = take(fourth);
+    ASSERT_TRUE(is_renewed(own));
+    ASSERT_TRUE(is_renewed(same));
+    EXPECT_EQ(proxy_.counts().connections, before + 2)
+        << "one for what the engine sends, and one for the renewal";
 }
 
 }  // namespace

@@ -54,9 +54,9 @@ protected:
 
     // On the engine's thread:
 
-    /// Sends what `make(hold, again)` or `make(again)` returns, and calls `then(reply, masters, sent)` on the answer. `hold`: what the call
-    /// borrows from; null for nothing. `late`: for a master that answers when the others have decided.
-    /// `scripts`: of which policy the call is, where there is no hold.
+    /// Sends what `make(hold, again)` or `make(again)` returns, and calls `then(reply, masters, sent)` on the answer.
+    /// `hold`: what the call borrows from; null for nothing. `late`: for a master that answers when the others have
+    /// decided. `scripts`: of which policy the call is, where there is no hold.
     template <class Make, class Then>
     void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
               Then then, OnLateReply late = {}, const LockScripts* scripts = nullptr) {
@@ -123,9 +123,8 @@ private:
             operation_->order_ = nullptr;
             then(std::move(reply), masters, sent);
         }
-        /// Those of the user's own may be wrong, and then end what goes over the same connection.
         const void* own_link() const noexcept final {
-            return scripts == nullptr || lua::are_of_library(*scripts) ? nullptr : scripts;
+            return scripts == nullptr ? nullptr : lua::users_own(*scripts);
         }
         /// A token at a single master is cleaned up as one whose try got no answer.
         void answered_late(const Expected<Reply, Fault>& reply, TimePoint) noexcept final {

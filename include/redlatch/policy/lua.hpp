@@ -250,10 +250,13 @@ inline const LockScripts& on_hash_for_redisson() {
     return built_once(scripts, &compose_all_for_redisson);
 }
 
-/// Whether they are some of these, and not of a policy of the user's own.
-inline bool are_of_library(const LockScripts& scripts) {
-    return &scripts == &on_string() || &scripts == &on_hash() || &scripts == &on_shared_claims() ||
-           &scripts == &on_permits() || &scripts == &on_hash_for_redisson();
+/// Those of a policy of the user's own, which may be wrong, and then end what goes over the same connection; null for
+/// these here.
+inline const void* users_own(const LockScripts& scripts) {
+    const bool ours = &scripts == &on_string() || &scripts == &on_hash() ||
+                      &scripts == &on_shared_claims() || &scripts == &on_permits() ||
+                      &scripts == &on_hash_for_redisson();
+    return ours ? nullptr : &scripts;
 }
 
 }  // namespace redlatch::inline v0::lua

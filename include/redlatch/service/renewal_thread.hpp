@@ -9,6 +9,7 @@
 #include <redlatch/net/pipeline.hpp>
 #include <redlatch/net/service_thread.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
+#include <redlatch/policy/lua.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/topology/background_connect.hpp>
 #include <redlatch/topology/topology.hpp>
@@ -33,8 +34,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Does what `Renewal` decides: one thread for all of a client's holds, and one connection per server.
-/// Thread-safe.
+/// Does what `Renewal` decides: one thread for all of a client's holds, and one connection per server, and one more for
+/// each policy of the user's own. Thread-safe.
 ///
 /// A connection stays where one command on it is not answered in time. It is given up at a fault,
 /// after `command_timeout` without any answer, or when a new one could be made while it was silent.
@@ -173,20 +174,23 @@ private:
     void begin_due() {
         const auto due = renewal()->take_due(Clock::now());
         for (const auto& attempt : due) {
-            std::vector<MasterIndex> masters = masters_of(attempt->hold().key());
+            std::vector<MasterIndex> masters = masters_of(attempt->hold());
             renewal()->begin(attempt, std::move(masters), Clock::now());
         }
         perform_actions();
     }
 
-    std::vector<MasterIndex> masters_of(std::string_view key) {
+    std::vector<MasterIndex> masters_of(const Hold& hold) {
         std::vector<MasterIndex> masters;
-        for (Node* const node : topology_->masters_of(key)) masters.push_back(link_to(*node).index);
+        for (Node* const node : topology_->masters_of(hold.key())) {
+            masters.push_back(link_to(*node, hold).index);
+        }
         return masters;
     }
 
-    Link& link_to(Node& node) {
-        const auto [at, is_new] = indexes_.try_emplace(&node, links_.size());
+    Link& link_to(Node& node, const Hold& hold) {
+        const std::pair key{&node, lua::users_own(hold.scripts())};
+        const auto [at, is_new] = indexes_.try_emplace(key, links_.size());
         if (is_new) links_.emplace_back(node, at->second);
         return links_[at->second];
     }
@@ -382,7 +386,7 @@ private:
         Node& node = to->once ? topology_->node_of(*to, *link.node)
                               : topology_->master_of(order.attempt->hold().key());
         if (&node == link.node) return false;
-        Link& next = link_to(node);
+        Link& next = link_to(node, order.attempt->hold());
         if (!renewal()->redirect(*order.attempt, link.index, next.index)) return false;
         post(next, {.attempt = order.attempt, .once = to->once});
         return true;
@@ -440,7 +444,7 @@ private:
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
     // Of the thread:
     std::deque<Link> links_;
-    std::map<Node*, MasterIndex> indexes_;
+    std::map<std::pair<Node*, const void*>, MasterIndex> indexes_;
 };
 
 }  // namespace redlatch::inline v0::detail
