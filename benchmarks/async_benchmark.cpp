@@ -57,7 +57,9 @@ struct Rival {
 template <class Policy>
 class Threads {
 public:
-    Threads(const std::string& uri, const std::vector<std::string>& names) : client_(uri) {
+    Threads(const std::string& uri, const std::vector<std::string>& names,
+            Connections connections = Connections::pooled)
+        : client_({.uris = {uri}, .connections = connections}) {
         for (const std::string& name : names) {
             locks_.push_back(
                 std::make_unique<Lock<Policy>>(client_, name, LockOptions{.lease = lease}));
@@ -108,6 +110,19 @@ void beside(benchmark::State& state, const std::string& uri, const Row& row) {
     if (!redis.keys().empty()) state.SkipWithError("keys were left behind");
 }
 
+/// Threads that share one connection, beside as many with connections of the pool.
+template <class Policy>
+void shared(benchmark::State& state, const std::string& uri, const Row& row) {
+    const auto count = static_cast<std::size_t>(state.range(0));
+    {
+        const Threads<Policy> ours{uri, names(count, row.names, "ours"), Connections::shared};
+        const Threads<Policy> pooled{uri, names(count, row.names, "hand")};
+        compare(state, on_threads(ours.steps()), on_threads(pooled.steps()), row.slice);
+    }
+    test::RawRedis redis{server()};
+    if (!redis.keys().empty()) state.SkipWithError("keys were left behind");
+}
+
 using Run = void (*)(benchmark::State&, const std::string&, const Row&);
 
 void add(const std::string& name, const std::string& uri, Run run, const Row& row,
@@ -153,6 +168,9 @@ int main(int argc, char** argv) {
     add("watchdog", beside<Watchdog<Simple>>, {Names::own, bulk}, {64, 256});
     add("no_loop", simple, {Names::own, bulk, Completions::threads}, {1, 64, 256});
     add("one_name", simple, {Names::one, threads}, {16, 1000});
+    const Rival pooled{"pooled", 0};
+    add("threads", shared<Simple>, {Names::own, pooled}, {1, 4, 16, 64});
+    add_far("threads", shared<Simple>, {Names::own, pooled}, {1, 16, 64});
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
     benchmark::RunSpecifiedBenchmarks();

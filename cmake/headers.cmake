@@ -132,6 +132,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/order_route.hpp
     include/redlatch/service/quorum_route.hpp
     include/redlatch/service/engine.hpp
+    include/redlatch/service/awaited_order.hpp
     include/redlatch/service/client_setup.hpp
     include/redlatch/service/topology_builder.hpp
     include/redlatch/service/session.hpp

@@ -58,6 +58,20 @@ enum class ReleaseMode {
     sent,
 };
 
+/// Over what the blocking calls of a client send their commands.
+enum class Connections {
+    /// Each command has a connection to itself while it is under way: the fastest way for a few threads.
+    pooled,
+    /// All share the one connection to each server that asynchronous calls use. The client's engine, a thread, sends
+    /// in one write what many threads want. For some ten threads or more: they get about twice as many locks, and the
+    /// server has one connection for all of them. A lone thread near its server waits longer, as each command passes
+    /// through the other thread.
+    ///
+    /// Here `ReleaseMode::sent` waits for the answer, and `busy_wait` does nothing. Several masters, and scripts of a
+    /// policy of your own, have connections of the pool all the same.
+    shared,
+};
+
 /// How much of a lease the holder does not rely on, because the two clocks may run at different
 /// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `floor ≥ 0`.
 struct Drift {
@@ -295,6 +309,10 @@ struct ClientOptions {
     /// so have the messages for waiters, from the first wait for another process on.
     /// There are never more than commands under way at once. Default: 64.
     std::size_t max_connections = 64;
+
+    /// Over what blocking calls send their commands; of no consequence for asynchronous ones. Default:
+    /// `Connections::pooled`.
+    Connections connections = Connections::pooled;
 
     /// How long a thread that waits for an answer looks for it without sleep before it blocks, at
     /// most 10 ms: saves the time to fall asleep and to wake, and costs a core meanwhile. Worth it

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -257,6 +258,16 @@ inline const void* users_own(const LockScripts& scripts) {
                       &scripts == &on_shared_claims() || &scripts == &on_permits() ||
                       &scripts == &on_hash_for_redisson();
     return ours ? nullptr : &scripts;
+}
+
+/// The same of one of them.
+inline bool is_of_library(const Script& script) {
+    const auto has = [&script](const LockScripts& scripts) {
+        const std::less<const void*> before;
+        return !before(&script, &scripts) && before(&script, &scripts + 1);
+    };
+    return has(on_string()) || has(on_hash()) || has(on_shared_claims()) || has(on_permits()) ||
+           has(on_hash_for_redisson());
 }
 
 }  // namespace redlatch::inline v0::lua

@@ -45,8 +45,8 @@ public:
     /// what is returned as soon as it likes. What it did before, the owner sees.
     [[nodiscard]] Wake unpark() noexcept;
 
-    /// Sleeps until the parker rings or `until` has come; maybe less. Only the owner.
-    void park(TimePoint until) noexcept;
+    /// Sleeps until the parker rings or `until` has come; maybe less. Whether it has rung. Only the owner.
+    bool park(TimePoint until) noexcept;
 
 private:
     /// Sleeps are so long at most: time that the machine is suspended does not count in them.
@@ -87,7 +87,7 @@ inline Parker::Wake Parker::unpark() noexcept {
     return Wake{&rung_};
 }
 
-inline void Parker::park(TimePoint until) noexcept {
+inline bool Parker::park(TimePoint until) noexcept {
     for (int i = 0; i < glances && !rung(); ++i) std::this_thread::yield();
     if (!rung()) {
         const Clock::duration time = nap(until);
@@ -96,7 +96,7 @@ inline void Parker::park(TimePoint until) noexcept {
                                .tv_nsec = static_cast<long>((time - seconds).count())};
         ::syscall(SYS_futex, &rung_, FUTEX_WAIT_PRIVATE, 0, &timeout, nullptr, 0);
     }
-    rung_.exchange(0, std::memory_order_acquire);
+    return rung_.exchange(0, std::memory_order_acquire) != 0;
 }
 
 #else
@@ -110,10 +110,10 @@ inline Parker::Wake Parker::unpark() noexcept {
     return {};
 }
 
-inline void Parker::park(TimePoint until) noexcept {
+inline bool Parker::park(TimePoint until) noexcept {
     std::unique_lock lock{mutex_};
     condition_.wait_for(lock, nap(until), [this] { return rung_ != 0; });
-    rung_ = 0;
+    return rung_.exchange(0) != 0;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
+#include <redlatch/service/awaited_order.hpp>
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/completion_threads.hpp>
 #include <redlatch/service/contention.hpp>
@@ -50,7 +51,8 @@ public:
           events_(setup.options.observer, notifier_),
           log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
                                             : nullptr),
-          topology_(make_topology(setup)) {}
+          topology_(make_topology(setup)),
+          shares_links_(setup.options.connections == Connections::shared && !several()) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     ~Session() {
@@ -76,12 +78,20 @@ public:
     /// Runs a call where its key is; see `Topology::run_on_masters`.
     Expected<Reply, Fault> run(const Call& call, const Call& again, const Limit& limit,
                                QuorumProgress& progress) {
+        if (goes_over_link(call)) {
+            if (auto reply = AwaitedOrder::run(engine_, call, again, limit, progress)) {
+                return *std::move(reply);
+            }
+        }
         return topology_->run_on_masters(call, again, limit, progress);
     }
     Expected<Reply, Fault> run(const Call& call, const Limit& limit) {
         QuorumProgress progress;
-        return topology_->run_on_masters(call, call, limit, progress);
+        return run(call, call, limit, progress);
     }
+
+    /// Whether blocking calls go over the links that asynchronous ones go over.
+    bool shares_links() const noexcept { return shares_links_; }
 
     /// Where operations complete that no executor is given for.
     const std::shared_ptr<Executor>& completions() const noexcept { return completions_; }
@@ -202,7 +212,9 @@ public:
 
     /// Tries once, for `command_timeout` at most.
     void release_now(const Hold& hold) {
-        static_cast<void>(run(release_call(hold), Limit::in(command_timeout_)));
+        const Call call = release_call(hold);
+        QuorumProgress progress{.rank = CommandRank::release, .speaks_for = hold.token().bytes};
+        static_cast<void>(run(call, call, Limit::in(command_timeout_), progress));
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
@@ -227,6 +239,13 @@ public:
     }
 
 private:
+    /// Once it is closed, the engine's own thread may be the one that asks. Scripts of the user's own may be wrong,
+    /// and then end what goes over the same connection.
+    bool goes_over_link(const Call& call) {
+        return shares_links_ && !closed_ &&
+               (!call.is_script() || lua::is_of_library(*call.script())) && engine_.start();
+    }
+
     std::unique_ptr<Topology> make_topology(const ClientSetup& setup) {
         const ClientOptions& options = setup.options;
         TopologyBuilder builder{
@@ -327,6 +346,7 @@ private:
     const std::shared_ptr<LogIn> log_in_;  // null where the URIs say how to log in
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;
+    const bool shares_links_;
     RenewalThread renewal_{*topology_,
                            {.lost = [this](const std::shared_ptr<Hold>& hold,
                                            ServerKeeps server) { declare_lost(hold, server); },

@@ -98,7 +98,8 @@ private:
         if (stop_->stop_requested()) return machine().cancelled();
         const TimePoint sent = Clock::now();
         QuorumProgress progress{.on_late_reply = late_answer(),
-                                .token = machine().token().at_masters().get()};
+                                .token = machine().token().at_masters().get(),
+                                .speaks_for = hold_->token().bytes};
         const auto reply = session_->run(call, again, {answer_by, *stop_}, progress);
         return try_answered(reply, progress.masters, sent);
     }
@@ -117,7 +118,9 @@ private:
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
         QuorumProgress progress{.on_late_reply = clean_up_if_silent(),
-                                .token = machine().token().at_masters().get()};
+                                .token = machine().token().at_masters().get(),
+                                .rank = CommandRank::release,
+                                .speaks_for = hold_->token().bytes};
         const Call release = release_call(*hold_);
         const Limit limit{votes.answer_by, *stop_};
         static_cast<void>(session_->run(release, release, limit, progress));

@@ -115,8 +115,9 @@ private:
     using ExtensionSteps::carry_out;
 
     Action carry_out(const Machine::SendExtend& send) {
-        return answered(session_->run(extend_call(*hold_, send.lease, send.lock_alone),
-                                      {send.answer_by, stop_}));
+        const Call call = extend_call(*hold_, send.lease, send.lock_alone);
+        QuorumProgress progress{.rank = CommandRank::extension, .speaks_for = hold_->token().bytes};
+        return answered(session_->run(call, call, {send.answer_by, stop_}, progress));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {

@@ -69,23 +69,28 @@ private:
     using ReleaseSteps::carry_out;
 
     Action carry_out(const Machine::SendCount& send) {
-        const auto reply = ask(count_call(*hold_, send), send.answer_by);
+        const auto reply =
+            ask(CommandRank::extension, *hold_, count_call(*hold_, send), send.answer_by);
         return count_answered(reply, told_);
     }
 
     Action carry_out(const Machine::SendMove& send) {
         make_token_to_move_to();
         const TimePoint sent = Clock::now();
-        const auto reply = ask(move_to_call(*hold_, *to_), send.answer_by);
+        const auto reply =
+            ask(CommandRank::release, *hold_, move_to_call(*hold_, *to_), send.answer_by);
         return move_answered(reply, told_, sent);
     }
 
     Action carry_out(const Machine::SendRelease& send) {
-        const auto reply = ask(release_call(*of(send.token)), send.answer_by, on_silence());
+        const Hold& hold = *of(send.token);
+        const auto reply =
+            ask(CommandRank::release, hold, release_call(hold), send.answer_by, on_silence());
         return release_answered(reply, told_);
     }
 
     Action carry_out(const Machine::PostRelease& post) {
+        if (session_->shares_links()) return machine_.posted(false);
         auto awaiting = [session = session_, hold = hold_,
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             sent_release_ended(*session, hold, reply, ended);
@@ -102,10 +107,12 @@ private:
 
     Action carry_out(Machine::Done done) { return done; }
 
-    Expected<Reply, Fault> ask(const Call& call, TimePoint answer_by,
-                               OnLateReply on_late_reply = {}) {
+    Expected<Reply, Fault> ask(CommandRank rank, const Hold& whose, const Call& call,
+                               TimePoint answer_by, OnLateReply on_late_reply = {}) {
         QuorumProgress progress{.on_late_reply = std::move(on_late_reply),
-                                .token = hold_->open_tries.at_masters.get()};
+                                .token = hold_->open_tries.at_masters.get(),
+                                .rank = rank,
+                                .speaks_for = whose.token().bytes};
         auto reply = session_->run(call, call, {answer_by}, progress);
         told_ = progress.masters.heard_of();
         may_overtake_ = may_overtake_ || progress.may_overtake;

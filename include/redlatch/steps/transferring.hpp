@@ -64,7 +64,8 @@ private:
     std::optional<Action> carry_out(const Machine::SendMove& send) {
         const std::int64_t ttl = to_->server_ttl(to_->terms().lease);
         const Call call = move_call(*from_, to_->token(), ttl).for_replicas(replicas_);
-        auto reply = session_->run(call, {send.answer_by});
+        QuorumProgress progress{.rank = CommandRank::release, .speaks_for = from_->token().bytes};
+        auto reply = session_->run(call, call, {send.answer_by}, progress);
         if (!reply) {
             Fault fault = std::move(reply).error();
             fault.error.key = from_->key();

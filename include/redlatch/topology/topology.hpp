@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/command_queue.hpp>
 #include <redlatch/core/master_sets.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/redirection.hpp>
@@ -25,6 +26,10 @@ struct QuorumProgress {
 
     /// Given by the caller: whose command it is, where its acquisition or its release; else null.
     const TokenAtMasters* token = nullptr;
+
+    /// Given by the caller: what goes first over a link, and for which token it speaks.
+    CommandRank rank = CommandRank::usual;
+    std::string_view speaks_for{};
 
     MasterSets masters{};
 
