@@ -3,6 +3,8 @@
 #include "harness/statistics.hpp"
 
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -19,22 +21,39 @@ struct Arguments {
     Seconds seconds{10};  ///< how long one row measures in each round
     int rounds = 1;
     int attempts = 100;  ///< of each thread, where the work is fixed instead of the time
-    std::chrono::milliseconds round_trip{0};  ///< how far away the server is made to look
+    std::chrono::microseconds round_trip{0};  ///< how far away the server is made to look
     std::string filter{};                     ///< rows whose names contain it
     std::string json{};                       ///< a file for the figures
 
     bool wants(std::string_view row) const { return row.find(filter) != std::string_view::npos; }
 };
 
+/// All of `text`, or it throws.
+inline double number(const std::string& text) {
+    std::size_t end = 0;
+    const double value = std::stod(text, &end);
+    if (end != text.size() || !std::isfinite(value)) throw std::invalid_argument{text};
+    return value;
+}
+inline int count(const std::string& text) {
+    std::size_t end = 0;
+    const int value = std::stoi(text, &end);
+    if (end != text.size()) throw std::invalid_argument{text};
+    return value;
+}
+
 /// Reads `--name value` and `--name=value`; ends the program if it cannot.
 inline Arguments read_arguments(int argc, char** argv, Arguments result) {
     const std::map<std::string, std::function<void(const std::string&)>, std::less<>> readers{
-        {"--seconds", [&](const std::string& text) { result.seconds = Seconds{std::stod(text)}; }},
-        {"--rounds", [&](const std::string& text) { result.rounds = std::stoi(text); }},
-        {"--attempts", [&](const std::string& text) { result.attempts = std::stoi(text); }},
+        {"--seconds", [&](const std::string& text) { result.seconds = Seconds{number(text)}; }},
+        {"--rounds", [&](const std::string& text) { result.rounds = count(text); }},
+        {"--attempts", [&](const std::string& text) { result.attempts = count(text); }},
         {"--round-trip-ms",
          [&](const std::string& text) {
-             result.round_trip = std::chrono::milliseconds{std::stoi(text)};
+             const double milliseconds = number(text);
+             if (milliseconds > 60'000) throw std::invalid_argument{text};
+             result.round_trip = std::chrono::round<std::chrono::microseconds>(
+                 std::chrono::duration<double, std::milli>{milliseconds});
          }},
         {"--filter", [&](const std::string& text) { result.filter = text; }},
         {"--json", [&](const std::string& text) { result.json = text; }}};

@@ -19,8 +19,8 @@ namespace redlatch::bench {
 /// one keeps a single thread and can fork.
 class FarNetwork {
 public:
-    FarNetwork(const std::vector<std::string>& servers, std::chrono::milliseconds there,
-               std::chrono::milliseconds back)
+    FarNetwork(const std::vector<std::string>& servers, std::chrono::microseconds there,
+               std::chrono::microseconds back)
         : process_([&](test::LineChannel& parent) { return serve(parent, servers, there, back); }) {
         for (std::size_t i = 0; i < servers.size(); ++i) {
             const auto uri = process_.read_line();
@@ -29,8 +29,8 @@ public:
         }
     }
 
-    /// One server, that far away; the way back takes the odd millisecond.
-    FarNetwork(const std::string& server, std::chrono::milliseconds round_trip)
+    /// One server, that far away; the way back takes the odd microsecond.
+    FarNetwork(const std::string& server, std::chrono::microseconds round_trip)
         : FarNetwork(std::vector{server}, round_trip / 2, round_trip - round_trip / 2) {}
 
     /// In order, so that the proxies remove their sockets.
@@ -59,7 +59,7 @@ public:
 private:
     /// Until the parent says so, or is gone.
     static int serve(test::LineChannel& parent, const std::vector<std::string>& servers,
-                     std::chrono::milliseconds there, std::chrono::milliseconds back) {
+                     std::chrono::microseconds there, std::chrono::microseconds back) {
         std::deque<test::Proxy> proxies;
         for (const std::string& server : servers) {
             test::Proxy& proxy = proxies.emplace_back(server);

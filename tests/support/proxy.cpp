@@ -241,7 +241,7 @@ void Proxy::trickle(std::size_t bytes, std::chrono::milliseconds every, Way way)
     });
 }
 
-void Proxy::delay(std::chrono::milliseconds time, std::chrono::milliseconds jitter, Way way) {
+void Proxy::delay(std::chrono::microseconds time, std::chrono::milliseconds jitter, Way way) {
     change(way, [=](Flow& flow) {
         flow.delay = time;
         flow.jitter = jitter;
@@ -307,8 +307,10 @@ void Proxy::wait_for_events() {
         watch(connection.client, from_client, connection.replies.blocked());
         watch(connection.server, from_server, connection.requests.blocked());
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_due() - Clock::now());
-    ::poll(fds.data(), fds.size(), static_cast<int>(std::clamp<long long>(left.count(), 0, 1000)));
+    const std::chrono::nanoseconds left = std::clamp<std::chrono::nanoseconds>(
+        next_due() - Clock::now(), std::chrono::nanoseconds{0}, std::chrono::milliseconds{999});
+    const timespec timeout{.tv_sec = 0, .tv_nsec = left.count()};
+    ::ppoll(fds.data(), fds.size(), &timeout, nullptr);
 }
 
 void Proxy::run_calls() {

@@ -120,11 +120,11 @@ public:
 
     /// Everything arrives so much later, give or take at most `jitter` at random, but in order. A
     /// delayed request reaches the server even if its client has gone meanwhile.
-    void delay(std::chrono::milliseconds time,
+    void delay(std::chrono::microseconds time,
                std::chrono::milliseconds jitter = std::chrono::milliseconds{0},
                Way way = Way::both);
-    void delay_requests(std::chrono::milliseconds time) { delay(time, {}, Way::requests); }
-    void delay_replies(std::chrono::milliseconds time) { delay(time, {}, Way::replies); }
+    void delay_requests(std::chrono::microseconds time) { delay(time, {}, Way::requests); }
+    void delay_replies(std::chrono::microseconds time) { delay(time, {}, Way::replies); }
 
     [[nodiscard]] ProxyCounts counts();
 
@@ -138,7 +138,7 @@ private:
         bool black_hole = false;
         std::size_t trickle_bytes = 0;
         std::chrono::milliseconds trickle_every{0};
-        std::chrono::milliseconds delay{0};
+        std::chrono::microseconds delay{0};
         std::chrono::milliseconds jitter{0};
     };
 
