@@ -1,8 +1,10 @@
 // Blocking calls of a client with `Connections::shared`: they go over the link of the asynchronous ones.
 
 #include "async_tools.hpp"
+#include "cluster_tools.hpp"
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
+#include "replicas_tools.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
@@ -233,6 +235,52 @@ TEST_F(SharedConnections, scripts_of_the_users_own_break_none) {
     warm_up();
     EXPECT_EQ(proxy_.counts().connections, before);
     wrong.unlock();
+}
+
+// ------------------------------------------------------------------------------- several servers
+
+TEST(SharedConnectionsOfACluster, follow_a_slot_that_moves) {
+    ClusterGroup group;
+    Client client{sharing(patient(group.uri(0)))};
+    const std::string name = name_on(0);
+    Lock<Reentrant> moved{client, name};
+    Lock<Simple> other{client, name_on(1)};
+    ASSERT_TRUE(moved.try_lock(60s, 60s));
+    ASSERT_TRUE(other.try_lock(60s, 60s));
+    const unsigned slot = detail::slot_of(name);
+    group.begin_to_move(slot, 0, 1);
+    group.move_keys(slot, 0, 1);
+    EXPECT_TRUE(succeeds(moved.extend(60s))) << "by ASK";
+    group.finish_move(slot, 0, 1);
+    EXPECT_TRUE(is_outcome(moved.release(), Release::released)) << "by MOVED";
+    EXPECT_TRUE(is_outcome(other.release(), Release::released));
+}
+
+TEST(SharedConnectionsOfSeveralMasters, are_those_of_the_pool) {
+    const RedisServer a;
+    const RedisServer b;
+    const RedisServer c;
+    ClientOptions options = sharing(patient(a.uri()));
+    options.uris = {a.uri(), b.uri(), c.uri()};
+    options.node_timeout = 5s;
+    options.longest_lease = 0s;
+    Client client{options};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock(60s, 60s));
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+class SharedConnectionsWithReplica : public WithReplica {};
+
+TEST_F(SharedConnectionsWithReplica, wait_for_it) {
+    Client client{sharing(patient(server_.uri()))};
+    Lock<Simple> lock{client, "job", {.replicas = 1}};
+    ASSERT_TRUE(lock.try_lock(60s, 60s));
+    EXPECT_TRUE(replica_redis_.exists("job"));
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+    replica_.stop();
+    EXPECT_TRUE(is_not_replicated(lock.acquire({.wait = 500ms})));
+    EXPECT_TRUE(eventually([this] { return !redis_.exists("job"); }));
 }
 
 // ------------------------------------------------------------------------------- what goes wrong

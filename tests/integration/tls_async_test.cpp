@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace redlatch::test {
@@ -83,6 +84,28 @@ TEST_F(AsyncTls, every_operation_works) {
 }
 
 // Names so long that what is written together is many records of TLS, and what comes back too.
+TEST_F(AsyncTls, threads_share_one_link) {
+    ClientOptions shared = options();
+    shared.connections = Connections::shared;
+    Client client{shared};
+    std::atomic<int> failed{0};
+    {
+        std::vector<std::jthread> threads;
+        for (int t = 0; t < 8; ++t) {
+            threads.emplace_back([&, t] {
+                Lock<Fenced<Simple>> lock{client, "job" + std::to_string(t)};
+                for (int i = 0; i < 20; ++i) {
+                    lock.lock();
+                    if (!lock.release()) ++failed;
+                }
+            });
+        }
+    }
+    EXPECT_EQ(failed, 0);
+    EXPECT_EQ(keys_left(), 0U);
+    EXPECT_EQ(proxy_.counts().connections, 1);
+}
+
 TEST_F(AsyncTls, crowd_shares_one_link) {
     Client client{options()};
     std::atomic<int> done{0};

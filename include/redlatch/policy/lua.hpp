@@ -3,6 +3,8 @@
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/policy/scripts.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -251,23 +253,26 @@ inline const LockScripts& on_hash_for_redisson() {
     return built_once(scripts, &compose_all_for_redisson);
 }
 
+/// All of these: what is not among them belongs to a policy of the user's own.
+inline std::array<const LockScripts*, 5> all_of_library() {
+    return {&on_string(), &on_hash(), &on_shared_claims(), &on_permits(), &on_hash_for_redisson()};
+}
+
 /// Those of a policy of the user's own, which may be wrong, and then end what goes over the same connection; null for
 /// these here.
 inline const void* users_own(const LockScripts& scripts) {
-    const bool ours = &scripts == &on_string() || &scripts == &on_hash() ||
-                      &scripts == &on_shared_claims() || &scripts == &on_permits() ||
-                      &scripts == &on_hash_for_redisson();
+    const auto all = all_of_library();
+    const bool ours = std::find(all.begin(), all.end(), &scripts) != all.end();
     return ours ? nullptr : &scripts;
 }
 
-/// The same of one of them.
+/// Whether it is one of these here.
 inline bool is_of_library(const Script& script) {
-    const auto has = [&script](const LockScripts& scripts) {
+    const auto all = all_of_library();
+    return std::any_of(all.begin(), all.end(), [&script](const LockScripts* scripts) {
         const std::less<const void*> before;
-        return !before(&script, &scripts) && before(&script, &scripts + 1);
-    };
-    return has(on_string()) || has(on_hash()) || has(on_shared_claims()) || has(on_permits()) ||
-           has(on_hash_for_redisson());
+        return !before(&script, scripts) && before(&script, scripts + 1);
+    });
 }
 
 }  // namespace redlatch::inline v0::lua

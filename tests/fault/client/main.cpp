@@ -164,12 +164,14 @@ void note_usage(Recorder& recorder, const char* name) {
 }
 
 ClientOptions options_of(const ClientPlan& plan) {
-    const auto command_timeout = Dice{plan.seed}.in(plan.command_timeout);
+    Dice dice{plan.seed};
+    const auto command_timeout = dice.in(plan.command_timeout);
     ClientOptions options;
     for (const std::string& server : plan.servers) options.uris.emplace_back(server);
     options.connect_timeout = command_timeout;
     options.command_timeout = command_timeout;
     options.longest_lease = plan.longest_lease();
+    if (dice.percent(50)) options.connections = Connections::shared;
     if (plan.slow_observer) options.observer = std::make_shared<SlowObserver>();
     return options;
 }
