@@ -21,6 +21,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/lock_policy.hpp
     # core: machines that decide, without a clock, a mutex, a thread or I/O
     include/redlatch/core/random.hpp
+    include/redlatch/core/one_of.hpp
     include/redlatch/core/fault.hpp
     include/redlatch/core/command.hpp
     include/redlatch/core/command_order.hpp

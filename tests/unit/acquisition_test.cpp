@@ -102,7 +102,7 @@ struct Contender {
     }
 
     AcquisitionMachine machine;
-    AcquisitionAction first{};
+    AcquisitionAction first{SendSet{}};
 };
 
 AcquisitionAction pause_over(AcquisitionMachine& machine, TimePoint now) {
@@ -276,12 +276,12 @@ TEST(Acquisition, plain_set_that_is_refused_is_followed_by_the_script_at_once) {
 }
 
 TEST(Acquisition, script_comes_first_where_a_plain_set_is_of_no_use) {
-    EXPECT_TRUE(std::holds_alternative<SendScript>(Contender(plan(), true).first)) << "contended";
-    EXPECT_TRUE(std::holds_alternative<SendScript>(Contender(fenced()).first));
-    EXPECT_TRUE(std::holds_alternative<SendScript>(Contender(at_three()).first));
+    EXPECT_TRUE(holds_alternative<SendScript>(Contender(plan(), true).first)) << "contended";
+    EXPECT_TRUE(holds_alternative<SendScript>(Contender(fenced()).first));
+    EXPECT_TRUE(holds_alternative<SendScript>(Contender(at_three()).first));
     AcquisitionPlan hash = plan();
     hash.plain_set = false;
-    EXPECT_TRUE(std::holds_alternative<SendScript>(Contender(hash).first));
+    EXPECT_TRUE(holds_alternative<SendScript>(Contender(hash).first));
 }
 
 TEST(Acquisition, second_try_is_no_plain_set) {
@@ -289,7 +289,7 @@ TEST(Acquisition, second_try_is_no_plain_set) {
     const auto sleep = told(contender.machine, contender.machine.failed(refused(), {}, start),
                             Errc::unavailable, start);
     const auto again = pause_over(contender.machine, as<SleepUntil>(sleep).until);
-    EXPECT_TRUE(std::holds_alternative<SendScript>(again));
+    EXPECT_TRUE(holds_alternative<SendScript>(again));
     EXPECT_EQ(contender.machine.tries(), 2U);
 }
 
@@ -393,7 +393,7 @@ TEST(Acquisition, message_is_confirmed_by_the_server_where_it_cannot_be_believed
     const auto asks = [](std::optional<Grant> message, const AcquisitionPlan& plan = ::plan(),
                          TimePoint now = start + 2s) {
         Contender contender = Contender::in_queue(plan);
-        return std::holds_alternative<SendScript>(granted(contender.machine, message, now));
+        return holds_alternative<SendScript>(granted(contender.machine, message, now));
     };
     EXPECT_FALSE(asks(grant()));
     EXPECT_TRUE(asks(std::nullopt)) << "somebody else has taken it";
@@ -422,7 +422,7 @@ TEST(Acquisition, message_has_to_be_about_the_lease_with_its_delay) {
     Contender contender = Contender::in_queue(delayed);
     Grant message = grant();
     message.ttl = 35s;
-    EXPECT_TRUE(std::holds_alternative<KeepHold>(granted(contender.machine, message, start + 2s)));
+    EXPECT_TRUE(holds_alternative<KeepHold>(granted(contender.machine, message, start + 2s)));
 }
 
 TEST(Acquisition, recheck_may_be_answered_with_the_lock) {
@@ -679,14 +679,14 @@ TEST(Acquisition, recheck_asks_again_before_the_pause_is_over) {
     for (const auto why : {LockTable::Woken::in_time, LockTable::Woken::recheck}) {
         Contender contender = Contender::in_queue();
         const auto next = contender.machine.woken(why, std::nullopt, start + 5ms);
-        EXPECT_TRUE(std::holds_alternative<SendScript>(next));
+        EXPECT_TRUE(holds_alternative<SendScript>(next));
     }
 }
 
 TEST(Acquisition, cancelled_in_a_pause_gives_up) {
     Contender contender = Contender::in_queue();
     const auto next = contender.machine.woken(LockTable::Woken::cancelled, std::nullopt, start);
-    EXPECT_TRUE(std::holds_alternative<PassPlaceOn>(next));
+    EXPECT_TRUE(holds_alternative<PassPlaceOn>(next));
     EXPECT_EQ(contender.machine.error().message, "cancelled by the caller");
 }
 

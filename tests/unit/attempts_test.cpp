@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
-#include <variant>
 
 namespace {
 
@@ -44,9 +44,9 @@ Fault permanent(Errc code = Errc::denied) {
 /// The action as the kind it has to be.
 template <class Kind>
 Kind as(const AttemptAction& action) {
-    EXPECT_TRUE(std::holds_alternative<Kind>(action)) << "another kind: " << action.index();
-    if (!std::holds_alternative<Kind>(action)) throw std::bad_variant_access{};
-    return std::get<Kind>(action);
+    EXPECT_TRUE(holds_alternative<Kind>(action)) << "another kind: " << action.index();
+    if (!holds_alternative<Kind>(action)) throw std::bad_cast{};
+    return get<Kind>(action);
 }
 
 TEST(Attempts, granted_at_the_first_try) {
@@ -83,7 +83,7 @@ TEST(Attempts, without_a_wait_tries_exactly_once) {
 
             Attempts lucky{plan(wait), start, 1};
             static_cast<void>(lucky.begin(start));
-            EXPECT_TRUE(std::holds_alternative<Acquired>(lucky.taken(start, answered)));
+            EXPECT_TRUE(holds_alternative<Acquired>(lucky.taken(start, answered)));
         }
     }
 }
@@ -179,7 +179,7 @@ TEST(Attempts, last_try_may_be_granted) {
     static_cast<void>(core.begin(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = 10s}));
     static_cast<void>(core.pause_over(start + 200ms));
-    EXPECT_TRUE(std::holds_alternative<Acquired>(core.taken(start + 200ms, start + 230ms)));
+    EXPECT_TRUE(holds_alternative<Acquired>(core.taken(start + 200ms, start + 230ms)));
 }
 
 TEST(Attempts, answer_after_the_deadline_ends_the_wait) {
@@ -325,8 +325,8 @@ TEST(Attempts, late_grant_is_no_grant) {
     Attempts core{brief, start, 1};
     static_cast<void>(core.begin(start));
     EXPECT_EQ(as<Acquired>(core.taken(start, start + 97ms - 1ns)).since, start);
-    EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 97ms)));
-    EXPECT_TRUE(std::holds_alternative<Pause>(core.taken(start, start + 5s)));
+    EXPECT_TRUE(holds_alternative<Pause>(core.taken(start, start + 97ms)));
+    EXPECT_TRUE(holds_alternative<Pause>(core.taken(start, start + 5s)));
 }
 
 TEST(Attempts, late_grant_at_the_deadline_is_a_fault) {
@@ -472,14 +472,14 @@ public:
     void run() {
         AttemptAction action = core_.begin(now_);
         for (steps_ = 0; steps_ < 2000; ++steps_) {
-            if (const auto* try_out = std::get_if<SendTry>(&action)) {
+            if (const auto* try_out = get_if<SendTry>(&action)) {
                 action = answer(*try_out);
-            } else if (const auto* pause = std::get_if<Pause>(&action)) {
+            } else if (const auto* pause = get_if<Pause>(&action)) {
                 action = rest(*pause);
-            } else if (const auto* acquired = std::get_if<Acquired>(&action)) {
+            } else if (const auto* acquired = get_if<Acquired>(&action)) {
                 return check_acquired(*acquired);
             } else {
-                return check_given_up(std::get<GiveUp>(action).error);
+                return check_given_up(get<GiveUp>(action).error);
             }
             if (testing::Test::HasFatalFailure()) return;
         }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <variant>
 
 namespace {
 
@@ -36,7 +35,7 @@ Fault unreachable(bool maybe_executed = false) {
 
 template <class Wanted>
 std::optional<Wanted> as(const Machine::Action& action) {
-    if (const auto* const wanted = std::get_if<Wanted>(&action)) return *wanted;
+    if (const auto* const wanted = get_if<Wanted>(&action)) return *wanted;
     return std::nullopt;
 }
 bool goes_to_master(const Machine::Action& action) {

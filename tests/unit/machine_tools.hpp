@@ -5,17 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <typeinfo>
 #include <utility>
-#include <variant>
 
 namespace redlatch::test {
 
 /// A machine's action as the kind it has to be.
 template <class Kind, class Action>
 Kind as(const Action& action) {
-    EXPECT_TRUE(std::holds_alternative<Kind>(action)) << "another kind: " << action.index();
-    if (!std::holds_alternative<Kind>(action)) throw std::bad_variant_access{};
-    return std::get<Kind>(action);
+    EXPECT_TRUE(holds_alternative<Kind>(action)) << "another kind: " << action.index();
+    if (!holds_alternative<Kind>(action)) throw std::bad_cast{};
+    return get<Kind>(action);
 }
 
 /// A command that certainly did not run.

@@ -154,7 +154,7 @@ TEST(Nesting, answer_that_took_longer_than_the_lease_is_none) {
     Nested nested;
     static_cast<void>(nested.begin());
     const auto action = nested.machine.answered(NestAnswer::done, start - 1h, start + 1ms);
-    EXPECT_TRUE(std::holds_alternative<NestSleep>(action));
+    EXPECT_TRUE(holds_alternative<NestSleep>(action));
 }
 
 TEST(Nesting, cancelled_says_by_whom) {

@@ -13,7 +13,6 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace {
@@ -148,7 +147,7 @@ protected:
         }
         std::vector<Command> sent;
         for (auto& action : machine_.take_actions()) {
-            if (auto* const send = std::get_if<Renewal::Send>(&action)) {
+            if (auto* const send = get_if<Renewal::Send>(&action)) {
                 if (machine_.send(*send->attempt, send->master, now_)) {
                     sent.push_back({send->attempt, send->master});
                 }
@@ -187,9 +186,9 @@ protected:
         for (auto& action : machine_.take_actions()) told_.push_back(std::move(action));
         std::vector<What> some;
         for (auto& action : told_) {
-            if (auto* const what = std::get_if<What>(&action)) some.push_back(*what);
+            if (auto* const what = get_if<What>(&action)) some.push_back(*what);
         }
-        std::erase_if(told_, [](const auto& a) { return std::holds_alternative<What>(a); });
+        std::erase_if(told_, [](const auto& a) { return holds_alternative<What>(a); });
         return some;
     }
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace {
@@ -30,15 +29,15 @@ const Fault silent = fault(Errc::unavailable, "no answer in time");
 const Fault replica = fault(Errc::unavailable, "READONLY the server is a replica", "old:1");
 
 std::optional<std::size_t> asked(const Machine::Action& action) {
-    const auto* const ask = std::get_if<Machine::Ask>(&action);
+    const auto* const ask = get_if<Machine::Ask>(&action);
     return ask == nullptr ? std::nullopt : std::optional{ask->sentinel};
 }
 std::optional<ServerAddress> tried(const Machine::Action& action) {
-    const auto* const attempt = std::get_if<Machine::TryMaster>(&action);
+    const auto* const attempt = get_if<Machine::TryMaster>(&action);
     return attempt == nullptr ? std::nullopt : std::optional{attempt->master};
 }
 std::optional<Fault> end(const Machine::Action& action) {
-    const auto* const give_up = std::get_if<Machine::GiveUp>(&action);
+    const auto* const give_up = get_if<Machine::GiveUp>(&action);
     return give_up == nullptr ? std::nullopt : std::optional{give_up->fault};
 }
 
@@ -60,13 +59,13 @@ TEST(SentinelLookup, asks_all_in_turn) {
 
 TEST(SentinelLookup, gives_each_its_part_of_the_time_and_keeps_one_for_the_master) {
     Machine machine{"service", 0, 3, deadline};
-    EXPECT_EQ(std::get<Machine::Ask>(machine.begin(start)).until, start + 100ms);
+    EXPECT_EQ(get<Machine::Ask>(machine.begin(start)).until, start + 100ms);
     const auto next = machine.failed(silent, "s", start + 10ms);
-    EXPECT_EQ(std::get<Machine::Ask>(next).until, start + 140ms);
+    EXPECT_EQ(get<Machine::Ask>(next).until, start + 140ms);
     const auto late = machine.failed(silent, "s", start + 1s);
-    EXPECT_EQ(std::get<Machine::Ask>(late).until, start + 1s) << "the time is over";
+    EXPECT_EQ(get<Machine::Ask>(late).until, start + 1s) << "the time is over";
     Machine patient{"service", 0, 1, TimePoint::max()};
-    EXPECT_EQ(std::get<Machine::Ask>(patient.begin(start)).until, start + 500ms);
+    EXPECT_EQ(get<Machine::Ask>(patient.begin(start)).until, start + 500ms);
 }
 
 TEST(SentinelLookup, gives_up_with_what_all_sentinels_said) {

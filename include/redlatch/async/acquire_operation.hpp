@@ -10,7 +10,6 @@
 #include <stop_token>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0 {
 class Held;
@@ -196,8 +195,7 @@ private:
     template <class Action>
     void drive(std::optional<Action> action) {
         while (action) {
-            action =
-                std::visit([this](const auto& wanted) { return this->carry_out(wanted); }, *action);
+            action = visit([this](const auto& wanted) { return this->carry_out(wanted); }, *action);
         }
         if (!is_complete_ && result_) complete();
     }

@@ -10,7 +10,6 @@
 #include <optional>
 #include <stop_token>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0 {
@@ -95,8 +94,7 @@ private:
 
     void drive(Next action) {
         while (action) {
-            action =
-                std::visit([this](auto& wanted) -> Next { return carry_out(wanted); }, *action);
+            action = visit([this](auto& wanted) -> Next { return carry_out(wanted); }, *action);
         }
     }
 

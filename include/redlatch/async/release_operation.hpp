@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -53,8 +52,8 @@ private:
 
     void drive(Next action) {
         while (action) {
-            action = std::visit([this](const auto& wanted) -> Next { return carry_out(wanted); },
-                                *action);
+            action =
+                visit([this](const auto& wanted) -> Next { return carry_out(wanted); }, *action);
         }
     }
 

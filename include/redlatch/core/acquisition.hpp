@@ -5,6 +5,7 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/token_state.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/policy/lock_policy.hpp>
@@ -17,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -140,9 +140,9 @@ struct LetGo {
     bool ask_again;
 };
 
-using AcquisitionAction = std::variant<MakeHold, SendSet, SendScript, StoreFence, AskForWaiters,
-                                       TellFault, SleepUntil, ReturnVotes, PassPlaceOn, KeepHold,
-                                       AcquisitionDone, AcquisitionFailed, LetGo, AskToJoin>;
+using AcquisitionAction =
+    OneOf<MakeHold, SendSet, SendScript, StoreFence, AskForWaiters, TellFault, SleepUntil,
+          ReturnVotes, PassPlaceOn, KeepHold, AcquisitionDone, AcquisitionFailed, LetGo, AskToJoin>;
 
 /// One acquisition, from the lock table's answer to its end. The driver carries each action out and comes
 /// back with the event that it leads to.
@@ -293,9 +293,7 @@ public:
 
     // ---- What else was to be done
 
-    AcquisitionAction fault_told(TimePoint now) {
-        return go_on(std::exchange(after_telling_, {}), now);
-    }
+    AcquisitionAction fault_told(TimePoint now) { return go_on(std::move(after_telling_), now); }
 
     AcquisitionAction votes_returned(const MasterSets& reached) {
         token_.votes_returned(reached);
@@ -316,10 +314,10 @@ public:
 
 private:
     AcquisitionAction go_on(AttemptAction next, TimePoint now) {
-        if (auto* over = std::get_if<GiveUp>(&next)) return give_up(std::move(over->error));
-        if (const auto* ours = std::get_if<Acquired>(&next)) return keep(*ours);
-        if (const auto* pause = std::get_if<Pause>(&next)) return this->pause(*pause);
-        return send(std::get<SendTry>(next), now);
+        if (auto* over = get_if<GiveUp>(&next)) return give_up(std::move(over->error));
+        if (const auto* ours = get_if<Acquired>(&next)) return keep(*ours);
+        if (const auto* pause = get_if<Pause>(&next)) return this->pause(*pause);
+        return send(get<SendTry>(next), now);
     }
 
     /// How long the server is asked to keep the lock.
@@ -428,7 +426,7 @@ private:
     AcquisitionAction acquired(TimePoint now) {
         token_.acquired();
         AttemptAction next = attempts_.taken(sent_, now);
-        if (!std::holds_alternative<Acquired>(next)) token_.die();
+        if (!holds_alternative<Acquired>(next)) token_.die();
         return after_try(std::move(next), now);
     }
 
@@ -469,7 +467,7 @@ private:
     // ---- Giving up
 
     AcquisitionAction give_up_for(AttemptAction over) {
-        return give_up(std::move(std::get<GiveUp>(over).error));
+        return give_up(std::move(get<GiveUp>(over).error));
     }
 
     /// Whoever waits behind us in this process goes on with our place.
@@ -526,7 +524,7 @@ private:
 
     std::shared_ptr<const Error> fault_{};       // of the last try
     std::shared_ptr<const Error> told_fault_{};  // what was told of that
-    AttemptAction after_telling_{};
+    AttemptAction after_telling_{SendTry{}};
     std::optional<SleepUntil> sleep_{};  // to come when a new token is ready
     Error error_{};
 };

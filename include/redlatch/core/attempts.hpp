@@ -3,6 +3,7 @@
 #include <redlatch/core/backoff.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/recheck.hpp>
 #include <redlatch/core/validity.hpp>
 
@@ -12,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -58,7 +58,7 @@ struct Acquired {
 struct GiveUp {
     Error error;
 };
-using AttemptAction = std::variant<SendTry, Pause, Acquired, GiveUp>;
+using AttemptAction = OneOf<SendTry, Pause, Acquired, GiveUp>;
 
 /// Decides when an acquisition asks the server, when it pauses and when it gives up, and says why it did.
 class Attempts {

@@ -2,13 +2,13 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -39,7 +39,7 @@ public:
         Fault fault;
         bool map_in_doubt;  ///< the next command has to ask for it first
     };
-    using Action = std::variant<SendToMaster, SendTo, RefreshMap, Pause, GiveUp>;
+    using Action = OneOf<SendToMaster, SendTo, RefreshMap, Pause, GiveUp>;
 
     explicit ClusterRedirection(TimePoint deadline) : deadline_(deadline) {}
 

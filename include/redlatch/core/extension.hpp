@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/renewal.hpp>
@@ -9,7 +10,6 @@
 
 #include <optional>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -50,7 +50,7 @@ public:
     struct Done {
         Result<void> outcome;
     };
-    using Action = std::variant<SendExtend, Confirm, NoteProlonged, DeclareLost, RetryAt, Done>;
+    using Action = OneOf<SendExtend, Confirm, NoteProlonged, DeclareLost, RetryAt, Done>;
 
     explicit ExtensionMachine(const Plan& plan) : plan_(plan) {}
 

@@ -4,6 +4,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/renewal.hpp>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -58,8 +58,7 @@ struct NestFailed {
     bool outer_lost;  ///< declare the outer hold lost; the server may still have it
 };
 
-using NestAction =
-    std::variant<SendNest, NoteNestFault, NestSleep, ConfirmOuter, NestDone, NestFailed>;
+using NestAction = OneOf<SendNest, NoteNestFault, NestSleep, ConfirmOuter, NestDone, NestFailed>;
 
 /// Another acquisition of a hold that the caller has: nobody is waited for, only the server. Each event comes
 /// with the end of the outer hold's validity as of now.
@@ -96,7 +95,7 @@ public:
         return NoteNestFault{.tell = tell, .prolonged = prolonged};
     }
     NestAction fault_noted(TimePoint now, TimePoint valid_until) {
-        return go_on(std::exchange(after_fault_, {}), now, valid_until);
+        return go_on(std::move(after_fault_), now, valid_until);
     }
 
     /// A pause has ended.
@@ -123,12 +122,12 @@ private:
     NestAction outer_is_gone() { return fail({Errc::lost, {}, {}, "the outer hold is gone", {}}); }
 
     NestAction go_on(AttemptAction next, TimePoint now, TimePoint valid_until) {
-        if (const auto* over = std::get_if<GiveUp>(&next)) return fail(over->error);
-        if (const auto* ours = std::get_if<Acquired>(&next)) {
+        if (const auto* over = get_if<GiveUp>(&next)) return fail(over->error);
+        if (const auto* ours = get_if<Acquired>(&next)) {
             return ConfirmOuter{.sent = ours->since, .lease = lease_from(ours->since)};
         }
-        if (const auto* pause = std::get_if<Pause>(&next)) return NestSleep{pause->until};
-        const TimePoint answer_by = std::min(std::get<SendTry>(next).answer_by, valid_until);
+        if (const auto* pause = get_if<Pause>(&next)) return NestSleep{pause->until};
+        const TimePoint answer_by = std::min(get<SendTry>(next).answer_by, valid_until);
         return SendNest{.answer_by = answer_by, .lease = lease_from(now)};
     }
 
@@ -146,15 +145,13 @@ private:
         error_ = std::move(why);
         return NestFailed{error_.code == Errc::lost};
     }
-    NestAction fail_for(AttemptAction over) {
-        return fail(std::move(std::get<GiveUp>(over).error));
-    }
+    NestAction fail_for(AttemptAction over) { return fail(std::move(get<GiveUp>(over).error)); }
 
     Attempts* attempts_;
     OuterHold outer_;
     Lease lease_;
     TimePoint sent_{};
-    AttemptAction after_fault_{};
+    AttemptAction after_fault_{SendTry{}};
     Error fault_{};
     Error error_{};
 };

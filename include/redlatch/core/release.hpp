@@ -3,6 +3,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/types.hpp>
 
@@ -10,7 +11,6 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -168,8 +168,8 @@ public:
     };
     /// The end: `take_outcome()` has what came of it.
     struct Done {};
-    using Action = std::variant<StopRenewal, SendCount, SendMove, SendRelease, PostRelease, RetryAt,
-                                HandOver, FreeHold, DeclareLost, CleanUpToken, Done>;
+    using Action = OneOf<StopRenewal, SendCount, SendMove, SendRelease, PostRelease, RetryAt,
+                         HandOver, FreeHold, DeclareLost, CleanUpToken, Done>;
 
     Action begin(const Ended& ended, TimePoint now) {
         ended_ = ended;

@@ -3,6 +3,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/schedule.hpp>
@@ -21,7 +22,6 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -142,7 +142,7 @@ public:
         MasterIndex master;
         TimePoint since;
     };
-    using Action = std::variant<Send, Renewed, Lost, Silent>;
+    using Action = OneOf<Send, Renewed, Lost, Silent>;
 
     explicit Renewal(const Terms& terms) : terms_(terms) {}
 

@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/server_address.hpp>
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -43,7 +43,7 @@ public:
     struct GiveUp {
         Fault fault;
     };
-    using Action = std::variant<Ask, TryMaster, GiveUp>;
+    using Action = OneOf<Ask, TryMaster, GiveUp>;
 
     /// `first`: the Sentinel of `count` to begin with. The search itself is over at `deadline`.
     SentinelLookup(std::string service, std::size_t first, std::size_t count, TimePoint deadline)

@@ -3,6 +3,7 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/core/handoff.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/types.hpp>
 
@@ -10,7 +11,6 @@
 #include <chrono>
 #include <cstddef>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -40,7 +40,7 @@ public:
     struct Failed {
         Error error;
     };
-    using Action = std::variant<Take, Refresh, GiveBack, Done, Failed>;
+    using Action = OneOf<Take, Refresh, GiveBack, Done, Failed>;
 
     struct Plan {
         std::size_t members;

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/one_of.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/types.hpp>
@@ -10,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -66,7 +66,7 @@ public:
         CleanUp from;
         CleanUp to;
     };
-    using Action = std::variant<SendMove, RetryAt, Moved, Failed>;
+    using Action = OneOf<SendMove, RetryAt, Moved, Failed>;
 
     explicit TransferMachine(const Plan& plan) : plan_(plan) {}
 

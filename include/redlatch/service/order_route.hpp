@@ -11,7 +11,6 @@
 #include <memory>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -177,7 +176,7 @@ private:
     }
 
     void act(Redirecting::Action action) {
-        std::visit([this](auto& what) { perform(what); }, action);
+        visit([this](auto& what) { perform(what); }, action);
     }
 
     void perform(Redirecting::SendToMaster&) { send_to(master()); }

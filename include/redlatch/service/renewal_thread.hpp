@@ -29,7 +29,6 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -198,7 +197,7 @@ private:
     void perform_actions() {
         const auto actions = renewal()->take_actions();
         for (const Renewal::Action& action : actions) {
-            std::visit([this](const auto& what) { perform(what); }, action);
+            visit([this](const auto& what) { perform(what); }, action);
         }
     }
 

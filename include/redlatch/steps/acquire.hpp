@@ -7,7 +7,6 @@
 #include <optional>
 #include <stop_token>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -76,8 +75,7 @@ private:
     Result<HoldRef> drive(Action first) {
         std::optional<Action> next{std::move(first)};
         while (next) {
-            next =
-                std::visit([this](const auto& action) { return this->carry_out(action); }, *next);
+            next = visit([this](const auto& action) { return this->carry_out(action); }, *next);
         }
         return *std::exchange(result_, std::nullopt);
     }

@@ -13,7 +13,6 @@
 #include <optional>
 #include <stop_token>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -182,10 +181,10 @@ public:
     Result<std::vector<HoldRef>> run() {
         SetAcquisition::Action action = machine_.begin(Clock::now());
         while (const auto next =
-                   std::visit([this](auto& wanted) { return this->carry_out(wanted); }, action)) {
+                   visit([this](auto& wanted) { return this->carry_out(wanted); }, action)) {
             action = *next;
         }
-        if (auto* failed = std::get_if<SetAcquisition::Failed>(&action)) {
+        if (auto* failed = get_if<SetAcquisition::Failed>(&action)) {
             return Unexpected{std::move(failed->error)};
         }
         deliver_all();

@@ -17,7 +17,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 

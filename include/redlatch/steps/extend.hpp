@@ -12,7 +12,6 @@
 #include <stop_token>
 #include <thread>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -105,10 +104,10 @@ public:
 
     Result<void> run() {
         Action action = begin();
-        while (!std::holds_alternative<Machine::Done>(action)) {
-            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
+        while (!holds_alternative<Machine::Done>(action)) {
+            action = visit([this](const auto& wanted) { return carry_out(wanted); }, action);
         }
-        return outcome(std::get<Machine::Done>(std::move(action)));
+        return outcome(get<Machine::Done>(std::move(action)));
     }
 
 private:

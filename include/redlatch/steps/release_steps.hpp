@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -61,8 +60,8 @@ private:
     }
 
     void carry_on(Action action) {
-        while (!std::holds_alternative<Machine::Done>(action)) {
-            action = std::visit([this](const auto& wanted) { return carry_out(wanted); }, action);
+        while (!holds_alternative<Machine::Done>(action)) {
+            action = visit([this](const auto& wanted) { return carry_out(wanted); }, action);
         }
     }
 

@@ -18,7 +18,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 
 namespace redlatch::inline v0::detail {
 
@@ -39,11 +38,11 @@ public:
     /// The last action, `Moved` or `Failed`.
     Action run() {
         Action action = machine_.begin(Clock::now());
-        while (const auto next = std::visit(
-                   [this](const auto& wanted) { return this->carry_out(wanted); }, action)) {
+        while (const auto next =
+                   visit([this](const auto& wanted) { return this->carry_out(wanted); }, action)) {
             action = *next;
         }
-        if (auto* failed = std::get_if<Machine::Failed>(&action)) {
+        if (auto* failed = get_if<Machine::Failed>(&action)) {
             failed->error.key = from_->key();
         }
         return action;
@@ -141,12 +140,12 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
         session.events().hold_ended(hold, held_for);
         session.events().released(hold->key(), held_for, outcome);
     };
-    if (const auto* moved = std::get_if<TransferMachine::Moved>(&end)) {
+    if (const auto* moved = get_if<TransferMachine::Moved>(&end)) {
         session.clean_up(hold, moved->from);
         tell(Release::released);
         return Ticket{ticket->token().bytes};
     }
-    const auto& lost = std::get<TransferMachine::Failed>(end);
+    const auto& lost = get<TransferMachine::Failed>(end);
     session.clean_up(hold, lost.from);
     session.clean_up(ticket, lost.to);
     tell(Unexpected{lost.error});
@@ -191,10 +190,10 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     };
     const Hold from{terms, Token{ticket.text()}, LockOwner{}};
     const auto end = Transferring{session, from, *hold, TransferMachine::Kind::adopt}.run();
-    if (const auto* failed = std::get_if<TransferMachine::Failed>(&end)) {
+    if (const auto* failed = get_if<TransferMachine::Failed>(&end)) {
         return give_up(failed->to, failed->error);
     }
-    const auto& moved = std::get<TransferMachine::Moved>(end);
+    const auto& moved = get<TransferMachine::Moved>(end);
     hold->open_tries.unclear = moved.unclear;
     hold->nest.push_back(acquisition);
     hold->fence = moved.fence;

@@ -20,7 +20,6 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -67,18 +66,18 @@ public:
         auto action =
             master.is_certain ? redirection.begin() : redirection.begin_in_doubt(Clock::now());
         for (;;) {
-            if (const auto* refreshing = std::get_if<ClusterRedirection::RefreshMap>(&action)) {
+            if (const auto* refreshing = get_if<ClusterRedirection::RefreshMap>(&action)) {
                 refresh({refreshing->until, limit.stop});
                 master = look_up(call.key());
                 action = redirection.map_settled(master.node != at, Clock::now());
-            } else if (const auto* pause = std::get_if<ClusterRedirection::Pause>(&action)) {
+            } else if (const auto* pause = get_if<ClusterRedirection::Pause>(&action)) {
                 std::this_thread::sleep_for(saturating_sub(pause->until, Clock::now()));
                 action = redirection.pause_over(Clock::now());
-            } else if (auto* end = std::get_if<ClusterRedirection::GiveUp>(&action)) {
+            } else if (auto* end = get_if<ClusterRedirection::GiveUp>(&action)) {
                 if (end->map_in_doubt) suspect_map();
                 return Unexpected{std::move(end->fault)};
             } else {
-                const auto* to = std::get_if<ClusterRedirection::SendTo>(&action);
+                const auto* to = get_if<ClusterRedirection::SendTo>(&action);
                 const bool first = at == nullptr;
                 at = to == nullptr ? master.node : &node_of(to->to, *at);
                 auto reply = at->run(first ? call : again, again, limit, to && to->to.once);

@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
@@ -86,7 +85,7 @@ private:
     Expected<ServerAddress, Fault> find(SentinelLookup& lookup, SentinelLookup::Action action,
                                         const Limit& limit,
                                         std::optional<Connection>* answering = nullptr) {
-        while (const auto* const question = std::get_if<SentinelLookup::Ask>(&action)) {
+        while (const auto* const question = get_if<SentinelLookup::Ask>(&action)) {
             const Endpoint& sentinel = sentinels_[question->sentinel];
             const Limit own{question->until, limit.stop};
             auto answer = ask(sentinel, own, answering);
@@ -95,11 +94,11 @@ private:
                          ? lookup.answered(*answer, sentinel.name(), Clock::now())
                          : lookup.failed(std::move(answer).error(), sentinel.name(), Clock::now());
         }
-        if (auto* const end = std::get_if<SentinelLookup::GiveUp>(&action)) {
+        if (auto* const end = get_if<SentinelLookup::GiveUp>(&action)) {
             return Unexpected{std::move(end->fault)};
         }
         helped(lookup.asked_last());
-        return std::get<SentinelLookup::TryMaster>(std::move(action)).master;
+        return get<SentinelLookup::TryMaster>(std::move(action)).master;
     }
 
     /// What one Sentinel says.

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::test::simulator {
@@ -74,7 +73,7 @@ private:
 
     void act(const char* event, Action action) {
         coverage().took(event, action.index());
-        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+        visit([this](const auto& wanted) { carry_out(wanted); }, action);
     }
     void next() { act("next", machine_.next()); }
 
@@ -235,7 +234,7 @@ private:
             "Release",
             {"StopRenewal", "SendCount", "SendMove", "SendRelease", "PostRelease", "RetryAt",
              "HandOver", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
-        static_assert(std::variant_size_v<Action> == 11);
+        static_assert(Action::size == 11);
         return machine;
     }
     static Coverage::Machine& sent_coverage() {
@@ -515,7 +514,7 @@ private:
 
     void act(const char* event, detail::AcquisitionAction action) {
         acquisition_coverage().took(event, action.index());
-        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+        visit([this](const auto& wanted) { carry_out(wanted); }, action);
     }
 
     void carry_out(const detail::MakeHold& make) {
@@ -777,7 +776,7 @@ private:
 
     void act(const char* event, detail::NestAction action) {
         nesting_coverage().took(event, action.index());
-        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+        visit([this](const auto& wanted) { carry_out(wanted); }, action);
     }
 
     void carry_out(const detail::SendNest& send) {
@@ -1015,14 +1014,14 @@ private:
             {"MakeHold", "SendSet", "SendScript", "StoreFence", "AskForWaiters", "TellFault",
              "SleepUntil", "ReturnVotes", "PassPlaceOn", "KeepHold", "AcquisitionDone",
              "AcquisitionFailed", "LetGo", "AskToJoin"}};
-        static_assert(std::variant_size_v<detail::AcquisitionAction> == 14);
+        static_assert(detail::AcquisitionAction::size == 14);
         return machine;
     }
     static Coverage::Machine& nesting_coverage() {
         static Coverage::Machine machine{
             "Nesting",
             {"SendNest", "NoteNestFault", "NestSleep", "ConfirmOuter", "NestDone", "NestFailed"}};
-        static_assert(std::variant_size_v<detail::NestAction> == 6);
+        static_assert(detail::NestAction::size == 6);
         return machine;
     }
 
@@ -1105,7 +1104,7 @@ private:
 
     void act(const char* event, Machine::Action action) {
         coverage().took(event, action.index());
-        std::visit([this](const auto& wanted) { carry_out(wanted); }, action);
+        visit([this](const auto& wanted) { carry_out(wanted); }, action);
     }
 
     void carry_out(const Machine::SendExtend& send) {
@@ -1158,7 +1157,7 @@ private:
         static Coverage::Machine machine{
             "Extension",
             {"SendExtend", "Confirm", "NoteProlonged", "DeclareLost", "RetryAt", "Done"}};
-        static_assert(std::variant_size_v<Machine::Action> == 6);
+        static_assert(Machine::Action::size == 6);
         return machine;
     }
 

@@ -29,7 +29,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::test::simulator {
@@ -333,7 +332,7 @@ private:
 
     static Coverage::Machine& coverage() {
         static Coverage::Machine machine{"SentinelLookup", {"Ask", "TryMaster", "GiveUp"}};
-        static_assert(std::variant_size_v<Lookup::Action> == 3);
+        static_assert(Lookup::Action::size == 3);
         return machine;
     }
 
@@ -1061,7 +1060,7 @@ inline void RenewalDriver::perform_actions() {
     if (actions.empty()) coverage().took(event_, 4);
     for (const Renewal::Action& action : actions) {
         coverage().took(event_, action.index());
-        std::visit([this](const auto& what) { perform(what); }, action);
+        visit([this](const auto& what) { perform(what); }, action);
     }
 }
 

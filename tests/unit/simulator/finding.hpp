@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::test::simulator {
@@ -99,7 +98,7 @@ inline void Dialling::start() {
 
 inline void Dialling::act(const char* event, Lookup::Action action) {
     coverage().took(event, action.index());
-    std::visit([this](const auto& what) { carry_out(what); }, action);
+    visit([this](const auto& what) { carry_out(what); }, action);
 }
 
 inline void Dialling::carry_out(const Lookup::Ask& ask) {
@@ -190,7 +189,7 @@ private:
 
     void act(const char* event, Machine::Action action) {
         coverage().took(event, action.index());
-        std::visit([this](const auto& what) { carry_out(what); }, action);
+        visit([this](const auto& what) { carry_out(what); }, action);
     }
 
     void carry_out(const Machine::SendToMaster&) { send_to(client_->map().master().node, false); }
@@ -250,7 +249,7 @@ private:
     static Coverage::Machine& coverage() {
         static Coverage::Machine machine{
             "ClusterRedirection", {"SendToMaster", "SendTo", "RefreshMap", "Pause", "GiveUp"}};
-        static_assert(std::variant_size_v<Machine::Action> == 5);
+        static_assert(Machine::Action::size == 5);
         return machine;
     }
 
@@ -262,7 +261,7 @@ private:
     Machine machine_;
     Done done_;
     std::weak_ptr<Asking> asking_{};  // it keeps this one alive: a process that stops ends neither
-    std::optional<int> at_{};  // where it was sent last
+    std::optional<int> at_{};         // where it was sent last
     int sendings_ = 0;
     bool to_ask_ = false;
 };

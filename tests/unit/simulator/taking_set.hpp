@@ -10,7 +10,6 @@
 #include <memory>
 #include <stop_token>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace redlatch::test::simulator {
@@ -51,7 +50,7 @@ private:
 
     void act(const char* event, Machine::Action action) {
         coverage().took(event, action.index());
-        std::visit([this](auto& wanted) { carry_out(wanted); }, action);
+        visit([this](auto& wanted) { carry_out(wanted); }, action);
     }
 
     /// The wait for one of them ends.
@@ -188,7 +187,7 @@ private:
     static Coverage::Machine& coverage() {
         static Coverage::Machine machine{"SetAcquisition",
                                          {"Take", "Refresh", "GiveBack", "Done", "Failed"}};
-        static_assert(std::variant_size_v<Machine::Action> == 5);
+        static_assert(Machine::Action::size == 5);
         return machine;
     }
 
