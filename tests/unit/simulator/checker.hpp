@@ -271,7 +271,9 @@ public:
     void returned(int process, Moment started, TimePoint limit, const char* call) {
         const Host& host = this->host(process);
         const bool was_stopped = host.frozen_until() > started;
-        if (!was_stopped && host.clock() > detail::saturating_add(limit, allowed_lateness)) {
+        // A thread may be stopped for that long between the answer and its return.
+        const Moment allowed = allowed_lateness + plan_->latency / 4;
+        if (!was_stopped && host.clock() > detail::saturating_add(limit, allowed)) {
             fail(std::string{call} + " returned too late");
         }
     }
@@ -303,7 +305,8 @@ public:
             here.order_is_known = false;
             here.queue_may_be_older = true;
             // Numbers rise with the clock then; not if that is behind.
-            if (!keeps_keys && clocks_go_back_) here.fence = 0;
+            here.counter_is_lost = here.counter_is_lost || !keeps_keys;
+            if (here.counter_is_lost && clocks_go_back_) here.fence = 0;
         }
     }
     /// Before a replica takes over, whose clock is ahead: which holds it must have.
@@ -590,6 +593,7 @@ private:
         std::array<AtMaster, most_masters> at{};
         std::uint64_t fence = 0;                                 ///< the greatest
         bool fence_may_be_older = false;                         ///< that the server has
+        bool counter_is_lost = false;                            ///< and no newer one there yet
         std::vector<std::pair<Moment, std::uint64_t>> fences{};  ///< of several masters: since when
         std::array<Moment, most_processes>
             kept_until{};             ///< by the `min_hold` of who had it last there
@@ -842,6 +846,7 @@ private:
         // That of the last writer is lost with what a replica had not got.
         if (token.reads && here.fence_may_be_older) return;
         here.fence_may_be_older = false;
+        here.counter_is_lost = false;
         const bool is_less = token.fence < here.fence;
         if (is_less || (token.fence == here.fence && !token.reads)) {
             fail("a fencing token that is no greater than before");
