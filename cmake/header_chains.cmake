@@ -12,6 +12,7 @@ function(redlatch_header_chains out)
             string(REGEX REPLACE "^.*<(.*)>.*" "include/\\1" included "${line}")
             list(APPEND below_${header} ${included} ${below_${included}})
         endforeach()
+        list(REMOVE_DUPLICATES below_${header})  # else as many as there are ways to a header
     endforeach()
 
     set(units "")
