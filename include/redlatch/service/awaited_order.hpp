@@ -38,7 +38,7 @@ public:
         const auto order = make_recycled<AwaitedOrder>(engine, wait, limit.at);
         if (!order->happens(started)) return std::nullopt;
         bool may_stop = limit.stop.stop_possible();
-        while (!wait.parker.park(may_stop ? Clock::now() + look_for_stop : TimePoint::max())) {
+        while (!wait.parker.sleep(may_stop ? Clock::now() + look_for_stop : TimePoint::max())) {
             if (!may_stop || !limit.cancelled()) continue;
             may_stop = false;
             order->happens(stopped);

@@ -48,6 +48,9 @@ public:
     /// Sleeps until the parker rings or `until` has come; maybe less. Whether it has rung. Only the owner.
     bool park(TimePoint until) noexcept;
 
+    /// The same for what takes a round trip at least: does not look before it sleeps.
+    bool sleep(TimePoint until) noexcept;
+
 private:
     /// Sleeps are so long at most: time that the machine is suspended does not count in them.
     static constexpr std::chrono::hours longest_sleep{1};
@@ -89,6 +92,10 @@ inline Parker::Wake Parker::unpark() noexcept {
 
 inline bool Parker::park(TimePoint until) noexcept {
     for (int i = 0; i < glances && !rung(); ++i) std::this_thread::yield();
+    return sleep(until);
+}
+
+inline bool Parker::sleep(TimePoint until) noexcept {
     if (!rung()) {
         const Clock::duration time = nap(until);
         const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
@@ -114,6 +121,10 @@ inline bool Parker::park(TimePoint until) noexcept {
     std::unique_lock lock{mutex_};
     condition_.wait_for(lock, nap(until), [this] { return rung_ != 0; });
     return rung_.exchange(0) != 0;
+}
+
+inline bool Parker::sleep(TimePoint until) noexcept {
+    return park(until);
 }
 
 #endif
