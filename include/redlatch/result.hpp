@@ -77,7 +77,7 @@ public:
     /// @{
     /// As the other one.
     Expected(const Expected&) = default;
-    Expected(Expected&&) = default;
+    Expected(Expected&&) = default;  // NOLINT(performance-noexcept-move-constructor): as T's
     /// @}
     /// @{
     /// Becomes as the other one. Where a copy or a move throws, it still has a value, or still has an error.

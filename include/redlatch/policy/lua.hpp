@@ -269,9 +269,11 @@ inline const void* users_own(const LockScripts& scripts) {
 /// Whether it is one of these here.
 inline bool is_of_library(const Script& script) {
     const auto all = all_of_library();
-    return std::any_of(all.begin(), all.end(), [&script](const LockScripts* scripts) {
-        const std::less<const void*> before;
-        return !before(&script, scripts) && before(&script, scripts + 1);
+    const void* const at = &script;
+    return std::any_of(all.begin(), all.end(), [at](const LockScripts* scripts) {
+        const void* const begin = scripts;
+        const void* const end = scripts + 1;
+        return std::less_equal<>{}(begin, at) && std::less<>{}(at, end);
     });
 }
 
