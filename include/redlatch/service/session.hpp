@@ -210,11 +210,12 @@ public:
             what);
     }
 
-    /// Tries once, for `command_timeout` at most.
+    /// Tries once, for `command_timeout` at most. Not over a link: the engine's thread may be the one that calls.
     void release_now(const Hold& hold) {
         const Call call = release_call(hold);
-        QuorumProgress progress{.rank = CommandRank::release, .speaks_for = hold.token().bytes};
-        static_cast<void>(run(call, call, Limit::in(command_timeout_), progress));
+        QuorumProgress progress;
+        static_cast<void>(
+            topology_->run_on_masters(call, call, Limit::in(command_timeout_), progress));
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
