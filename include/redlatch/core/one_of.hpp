@@ -3,6 +3,7 @@
 #include <redlatch/compilation.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <new>
 #include <type_traits>
@@ -48,12 +49,12 @@ public:
     }();
 
     /// Where the value lies.
-    void* place() noexcept { return bytes_; }
-    const void* place() const noexcept { return bytes_; }
+    void* place() noexcept { return bytes_.data(); }
+    const void* place() const noexcept { return bytes_.data(); }
 
 private:
     std::size_t index_;
-    alignas(Ts...) std::byte bytes_[std::max({sizeof(Ts)...})];
+    alignas(Ts...) std::array<std::byte, std::max({sizeof(Ts)...})> bytes_;
 };
 
 template <class T, class... Ts>

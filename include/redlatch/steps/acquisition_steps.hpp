@@ -191,7 +191,7 @@ protected:
         Token token = make.new_token ? session_->tokens().next(owner_) : hold_->token();
         hold_ = make_recycled<Hold>(terms_, token, owner_);
         if (auto unreserved = reserve_renewal()) return machine().no_hold(*std::move(unreserved));
-        const Next next = machine().hold_made(std::move(token.bytes), Clock::now());
+        Next next = machine().hold_made(std::move(token.bytes), Clock::now());
         hold_->open_tries = machine().token().open_tries();
         return next;
     }
