@@ -59,6 +59,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/extension.hpp
     include/redlatch/core/set_acquisition.hpp
     include/redlatch/core/transfer.hpp
+    include/redlatch/core/forced_release.hpp
+    include/redlatch/core/permits_setting.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
@@ -116,6 +118,7 @@ set(REDLATCH_HEADERS
     # services: one running thing each
     include/redlatch/service/parker.hpp
     include/redlatch/service/hold_calls.hpp
+    include/redlatch/service/lock_calls.hpp
     include/redlatch/service/contention.hpp
     include/redlatch/service/reply_drainer.hpp
     include/redlatch/service/lock_table_monitor.hpp
@@ -156,6 +159,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/acquire_set.hpp
     include/redlatch/steps/inspect.hpp
     include/redlatch/steps/claims.hpp
+    include/redlatch/steps/force_unlock.hpp
     # async: the same without a thread that waits
     include/redlatch/async/async_call.hpp
     include/redlatch/async/operation.hpp

@@ -20,6 +20,7 @@
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/extend.hpp>
+#include <redlatch/steps/force_unlock.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/reading.hpp>
@@ -242,15 +243,16 @@ REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {
 }
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
-    Session& session = spec_.client->session();
-    if (spec_.traits.shared) return force_unlock_claims(session, spec_);
-    return detail::force_unlock(session, spec_);
+    return ForceUnlock{spec_.client->session(), spec_, {}}.run();
 }
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock(std::string_view owner) noexcept {
-    Session& session = spec_.client->session();
-    if (!spec_.traits.shared || owner.empty()) return detail::force_unlock(session, spec_, owner);
-    return force_unlock_claim(session, spec_, owner, Limit::in(session.command_timeout()));
+    if (owner.empty()) {
+        Error error = invalid("no owner is given whose lock is to be removed");
+        error.key = spec_.key();
+        return Unexpected{std::move(error)};
+    }
+    return ForceUnlock{spec_.client->session(), spec_, owner}.run();
 }
 
 REDLATCH_INLINE Result<Held> LockImpl::adopt(const Ticket& ticket, Owner owner) noexcept {

@@ -31,6 +31,7 @@
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/claims.hpp>
+#include <redlatch/steps/force_unlock.hpp>
 #endif
 
 namespace redlatch::inline v0 {
@@ -301,8 +302,7 @@ REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
 
 REDLATCH_INLINE Result<Forced> SemaphoreImpl::force_release(std::string_view owner) const noexcept {
     if (owner.empty()) return Unexpected{bad("no owner is given whose permits are taken back")};
-    Session& session = spec_.client->session();
-    return force_unlock_claim(session, spec_, owner, Limit::in(session.command_timeout()));
+    return ForceUnlock{spec_.client->session(), spec_, owner}.run();
 }
 
 }  // namespace detail

@@ -37,7 +37,7 @@ private:
     void happened(unsigned) noexcept override {
         send(
             CommandRank::usual, saturating_add(Clock::now(), session_->command_timeout()), nullptr,
-            [spec = spec_](bool) { return inspect_call(spec); },
+            [spec = spec_](bool) { return inspect_call(*spec.keys, spec.traits); },
             [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
                 auto said = told(*session_, spec_, std::move(reply));
                 if (said) {

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/one_of.hpp>
+#include <redlatch/core/validity.hpp>
+#include <redlatch/error.hpp>
+#include <redlatch/result.hpp>
+#include <redlatch/types.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redlatch::inline v0::detail {
+
+/// Takes a lock away from one owner, or from whoever has it: event in, action out. It removes owners by name only, so
+/// that a command that is sent twice removes nobody who comes after them. Knows no server and reads no clock.
+class ForcedRelease {
+public:
+    struct Plan {
+        std::string
+            owner{};  ///< the only one that is removed, a whole token; empty for whoever has it
+        bool has_claims = false;  ///< the lock may have several owners
+        TimePoint give_up_at;
+    };
+
+    /// Who has it, as the server says.
+    struct Seen {
+        std::vector<std::string> owners;
+        bool all = true;  ///< as opposed to some of them
+    };
+
+    struct Answer {
+        bool removed;
+        bool repeated = false;  ///< an earlier sending of it may have been carried out
+        bool was_valid =
+            false;  ///< this process held the lock as that owner when the command was sent
+    };
+
+    // The actions.
+
+    /// Ask the server who has it. Then `seen()` or `failed()`.
+    struct Look {};
+    /// Then `answered()` or `failed()`.
+    struct Remove {
+        std::string owner;
+    };
+    /// To the hold that this process had when it began to look, and to the one with the owner's token by now. Then
+    /// `declared_lost()`.
+    struct DeclareLost {
+        ServerKeeps server;
+    };
+    struct Done {
+        Result<Forced> outcome;
+    };
+    using Action = OneOf<Look, Remove, DeclareLost, Done>;
+
+    explicit ForcedRelease(Plan plan) : plan_(std::move(plan)) {}
+
+    Action begin() {
+        if (has_owner()) return Remove{plan_.owner};
+        return Look{};
+    }
+
+    Action seen(Seen seen) {
+        seen_ = std::move(seen);
+        removed_ = 0;
+        if (!plan_.has_claims && seen_.owners.empty()) return DeclareLost{ServerKeeps::nothing};
+        return next();
+    }
+
+    /// Where an earlier sending got no answer, only a hold that was valid until then tells whether it was that one
+    /// which removed the lock.
+    Action answered(const Answer& answer, TimePoint now) {
+        const bool removed = answer.removed || (answer.repeated && answer.was_valid);
+        if (removed) outcome_ = Forced::removed;
+        if (plan_.has_claims) return removed ? DeclareLost{ServerKeeps::removed} : next();
+        const bool has_gone_on = !has_owner() && !removed && !answer.repeated;
+        if (has_gone_on && now < plan_.give_up_at) return Look{};
+        return DeclareLost{ServerKeeps::nothing};
+    }
+
+    Action declared_lost() {
+        if (plan_.has_claims) return next();
+        return Done{outcome_};
+    }
+
+    static Action failed(Error error) { return Done{Unexpected{std::move(error)}}; }
+
+private:
+    bool has_owner() const noexcept { return !plan_.owner.empty(); }
+
+    /// One owner after the other. Of more than the server shows, who has come by the next look is removed too.
+    Action next() {
+        if (removed_ < seen_.owners.size()) return Remove{std::move(seen_.owners[removed_++])};
+        if (seen_.all) return Done{outcome_};
+        return Look{};
+    }
+
+    Plan plan_;
+    Seen seen_{};
+    std::size_t removed_ = 0;
+    Forced outcome_ = Forced::absent;
+};
+
+}  // namespace redlatch::inline v0::detail

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <redlatch/core/hold.hpp>
+#include <redlatch/net/call.hpp>
+#include <redlatch/policy/scripts.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace redlatch::inline v0::detail {
+
+/// The commands about a lock, whoever holds it. They borrow keys and owner, and must not outlive them.
+
+inline bool has_claims(const PolicyTraits& traits) noexcept {
+    return traits.key_type == KeyType::sorted_set;
+}
+
+inline Call call_of_anybody(const LockKeys& keys, const PolicyTraits& traits, const Script& script,
+                            std::initializer_list<Argument> arguments,
+                            ReplyShape shape = ReplyShape::integer) {
+    const bool counts = has_claims(traits);
+    const std::string& last = counts && !traits.shared ? keys.permits : keys.fence;
+    const Call call{script, {keys.lock, keys.queue, keys.waiters, last}, arguments, shape};
+    return call.with_all_keys(counts).for_type(type_of(traits.key_type));
+}
+
+/// Asks who has it, how many wait, and how many permits there are.
+inline Call inspect_call(const LockKeys& keys, const PolicyTraits& traits) {
+    return call_of_anybody(keys, traits, traits.scripts->inspect,
+                           {std::string_view{}, Argument::server()},
+                           has_claims(traits) ? ReplyShape::claims : ReplyShape::lock_info);
+}
+
+/// Takes it away from that owner, however many permits that has.
+inline Call force_unlock_call(const LockKeys& keys, const PolicyTraits& traits,
+                              std::string_view owner) {
+    const Script& script = traits.scripts->force_unlock;
+    if (!has_claims(traits)) {
+        return call_of_anybody(keys, traits, script, {owner, Argument::server()});
+    }
+    constexpr std::int64_t any_number_of_permits = 0;
+    const std::int64_t weight = traits.shared ? ClaimTerms::reader : any_number_of_permits;
+    return call_of_anybody(keys, traits, script, {owner, Argument::server(), weight});
+}
+
+/// Sets the number of permits as of `issued`, by the server's clock; with 0 it only asks for the time.
+inline Call set_permits_call(const LockKeys& keys, const PolicyTraits& traits, std::int64_t number,
+                             std::int64_t issued) {
+    return call_of_anybody(
+        keys, traits, traits.scripts->set_permits,
+        {std::string_view{}, Argument::server(), number, issued, Argument::not_after()});
+}
+
+}  // namespace redlatch::inline v0::detail

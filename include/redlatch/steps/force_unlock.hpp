@@ -1,0 +1,80 @@
+#pragma once
+
+#include <redlatch/core/forced_release.hpp>
+#include <redlatch/core/hold.hpp>
+#include <redlatch/service/lock_calls.hpp>
+#include <redlatch/service/session.hpp>
+#include <redlatch/steps/inspect.hpp>
+#include <redlatch/steps/lock_spec.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// Takes a lock away from whoever has it, or from one owner: carries out a `ForcedRelease`. A holder in this process
+/// learns of it at once.
+class ForceUnlock {
+public:
+    /// `owner`: empty for whoever has it.
+    ForceUnlock(Session& session, const LockSpec& spec, std::string_view owner)
+        : session_(&session),
+          spec_(&spec),
+          limit_(Limit::in(session.command_timeout())),
+          owner_(owner),
+          machine_(
+              {.owner = owner_, .has_claims = has_claims(spec.traits), .give_up_at = limit_.at}) {}
+
+    Result<Forced> run() {
+        auto action = machine_.begin();
+        while (!holds_alternative<ForcedRelease::Done>(action)) {
+            action = visit([this](auto& what) { return this->carry_out(what); }, action);
+        }
+        return get<ForcedRelease::Done>(std::move(action)).outcome;
+    }
+
+private:
+    using Action = ForcedRelease::Action;
+
+    Action carry_out(const ForcedRelease::Look&) {
+        if (!has_claims(spec_->traits)) before_ = session_->locks().current(spec_->key());
+        auto info = inspect_lock(*session_, *spec_, limit_);
+        if (!info) return ForcedRelease::failed(std::move(info).error());
+        return machine_.seen(owners_of(*info));
+    }
+
+    Action carry_out(ForcedRelease::Remove& remove) {
+        owner_ = std::move(remove.owner);
+        const auto hold = session_->holder_of(spec_->key(), owner_);
+        const bool was_valid = hold != nullptr && hold->valid(Clock::now());
+        const Call call = force_unlock_call(*spec_->keys, spec_->traits, owner_);
+        auto reply = told(*session_, *spec_, session_->run(call, limit_));
+        if (!reply) return ForcedRelease::failed(std::move(reply).error());
+        return machine_.answered({.removed = *reply->view().integer() != 0,
+                                  .repeated = reply->repeated,
+                                  .was_valid = was_valid},
+                                 Clock::now());
+    }
+
+    Action carry_out(const ForcedRelease::DeclareLost& lost) {
+        if (before_ != nullptr) session_->declare_lost(before_, lost.server);
+        // The token may have passed on to another thread meanwhile.
+        if (const auto hold = session_->holder_of(spec_->key(), owner_)) {
+            session_->declare_lost(hold, lost.server);
+        }
+        return machine_.declared_lost();
+    }
+
+    static Action carry_out(const ForcedRelease::Done& done) { return done; }
+
+    Session* session_;
+    const LockSpec* spec_;
+    Limit limit_;
+    std::string owner_;
+    std::shared_ptr<Hold> before_{};
+    ForcedRelease machine_;
+};
+
+}  // namespace redlatch::inline v0::detail

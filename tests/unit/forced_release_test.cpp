@@ -1,0 +1,158 @@
+// How a lock is taken away from its owner, step by step, with a clock of its own.
+
+#include "machine_tools.hpp"
+#include <redlatch/core/forced_release.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace {
+
+using namespace redlatch;
+using namespace redlatch::test;
+using namespace std::chrono_literals;
+using detail::ServerKeeps;
+using detail::TimePoint;
+using Machine = detail::ForcedRelease;
+using Action = Machine::Action;
+
+constexpr TimePoint start{1000s};
+constexpr TimePoint give_up_at = start + 1s;
+
+Machine of_anybody() {
+    return Machine{{.give_up_at = give_up_at}};
+}
+Machine of_owner() {
+    return Machine{{.owner = "a", .give_up_at = give_up_at}};
+}
+Machine of_any_claims() {
+    return Machine{{.has_claims = true, .give_up_at = give_up_at}};
+}
+Machine of_claim() {
+    return Machine{{.owner = "a", .has_claims = true, .give_up_at = give_up_at}};
+}
+
+void expect_removes(const Action& action, const std::string& owner) {
+    EXPECT_EQ(as<Machine::Remove>(action).owner, owner);
+}
+void expect_done(const Action& action, Forced outcome) {
+    EXPECT_EQ(as<Machine::Done>(action).outcome.value(), outcome);
+}
+
+/// That the local holder is told, and then the call is over.
+void expect_told(Machine& machine, const Action& action, ServerKeeps server, Forced outcome) {
+    EXPECT_EQ(as<Machine::DeclareLost>(action).server, server);
+    expect_done(machine.declared_lost(), outcome);
+}
+
+TEST(ForcedRelease, of_anybody_removes_the_one_that_it_has_seen) {
+    Machine machine = of_anybody();
+    as<Machine::Look>(machine.begin());
+    expect_removes(machine.seen({{"a"}}), "a");
+    expect_told(machine, machine.answered({.removed = true}, start), ServerKeeps::nothing,
+                Forced::removed);
+}
+
+TEST(ForcedRelease, of_a_lock_that_nobody_has_tells_a_holder_of_this_process) {
+    Machine machine = of_anybody();
+    as<Machine::Look>(machine.begin());
+    expect_told(machine, machine.seen({}), ServerKeeps::nothing, Forced::absent);
+}
+
+TEST(ForcedRelease, looks_again_where_the_lock_has_gone_to_the_next_one) {
+    Machine machine = of_anybody();
+    as<Machine::Look>(machine.begin());
+    expect_removes(machine.seen({{"a"}}), "a");
+    as<Machine::Look>(machine.answered({.removed = false}, start));
+    expect_removes(machine.seen({{"b"}}), "b");
+    expect_told(machine, machine.answered({.removed = true}, start), ServerKeeps::nothing,
+                Forced::removed);
+}
+
+TEST(ForcedRelease, looks_no_more_when_its_time_is_over) {
+    Machine machine = of_anybody();
+    machine.begin();
+    machine.seen({{"a"}});
+    expect_told(machine, machine.answered({.removed = false}, give_up_at), ServerKeeps::nothing,
+                Forced::absent);
+}
+
+TEST(ForcedRelease, that_was_sent_twice_goes_by_the_hold_that_was_valid_until_then) {
+    for (const bool was_valid : {false, true}) {
+        for (Machine machine : {of_anybody(), of_owner()}) {
+            machine.begin();
+            machine.seen({{"a"}});
+            const auto action = machine.answered(
+                {.removed = false, .repeated = true, .was_valid = was_valid}, start);
+            expect_told(machine, action, ServerKeeps::nothing,
+                        was_valid ? Forced::removed : Forced::absent);
+        }
+    }
+}
+
+TEST(ForcedRelease, of_an_owner_asks_nobody_who_it_is) {
+    Machine machine = of_owner();
+    expect_removes(machine.begin(), "a");
+    expect_told(machine, machine.answered({.removed = true}, start), ServerKeeps::nothing,
+                Forced::removed);
+}
+
+TEST(ForcedRelease, of_an_owner_that_has_it_no_more_removes_nobody_else) {
+    Machine machine = of_owner();
+    machine.begin();
+    expect_told(machine, machine.answered({.removed = false, .was_valid = true}, start),
+                ServerKeeps::nothing, Forced::absent);
+}
+
+TEST(ForcedRelease, of_a_claim_tells_all_that_share_it) {
+    Machine machine = of_claim();
+    expect_removes(machine.begin(), "a");
+    expect_told(machine, machine.answered({.removed = true}, start), ServerKeeps::removed,
+                Forced::removed);
+}
+
+TEST(ForcedRelease, of_a_claim_that_is_not_there_tells_nobody) {
+    Machine machine = of_claim();
+    machine.begin();
+    expect_done(machine.answered({.removed = false, .was_valid = true}, start), Forced::absent);
+}
+
+TEST(ForcedRelease, of_a_claim_that_was_sent_twice_tells_a_hold_that_was_valid) {
+    Machine machine = of_claim();
+    machine.begin();
+    expect_told(machine,
+                machine.answered({.removed = false, .repeated = true, .was_valid = true}, start),
+                ServerKeeps::removed, Forced::removed);
+}
+
+TEST(ForcedRelease, removes_one_claim_after_the_other) {
+    Machine machine = of_any_claims();
+    as<Machine::Look>(machine.begin());
+    expect_removes(machine.seen({{"a", "b"}}), "a");
+    as<Machine::DeclareLost>(machine.answered({.removed = true}, start));
+    expect_removes(machine.declared_lost(), "b");
+    expect_done(machine.answered({.removed = false}, start), Forced::removed);
+}
+
+TEST(ForcedRelease, looks_again_where_there_are_more_claims_than_it_was_shown) {
+    Machine machine = of_any_claims();
+    machine.begin();
+    expect_removes(machine.seen({.owners = {"a"}, .all = false}), "a");
+    as<Machine::Look>(machine.answered({.removed = false}, start));
+    expect_removes(machine.seen({.owners = {"b"}, .all = true}), "b");
+    expect_done(machine.answered({.removed = false}, start), Forced::absent);
+}
+
+TEST(ForcedRelease, of_no_claims_is_over_at_once) {
+    Machine machine = of_any_claims();
+    machine.begin();
+    expect_done(machine.seen({}), Forced::absent);
+}
+
+TEST(ForcedRelease, ends_with_the_first_fault) {
+    const auto done = as<Machine::Done>(Machine::failed({Errc::unavailable, {}, {}, "x", {}}));
+    EXPECT_EQ(done.outcome.error().code, Errc::unavailable);
+}
+
+}  // namespace
