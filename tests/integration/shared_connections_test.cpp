@@ -5,6 +5,7 @@
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "replicas_tools.hpp"
+#include "support/no_more_threads.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
@@ -411,6 +412,25 @@ TEST_F(SharedConnections, calls_end_when_the_client_does) {
     EXPECT_TRUE(fails_with(waits.get(), Errc::cancelled));
     EXPECT_TRUE(fails_with(asking.acquire(), Errc::cancelled));
     EXPECT_TRUE(eventually([this] { return !redis_.exists("job"); }));
+}
+
+TEST_F(SharedConnections, an_engine_that_has_to_release_itself_goes_on) {
+    Lock<Simple> lock{shared_, "job"};
+    { const Held held = take(lock); }
+    ASSERT_TRUE(eventually([this] { return !redis_.exists("job"); }));
+    const NoMoreThreads none;
+    std::stop_source stop;
+    Outcome<Held> tried;
+    proxy_.hold_replies();
+    lock.async_acquire({}, stop.get_token(), tried.callback());
+    ASSERT_TRUE(eventually([this] { return redis_.exists("job"); }));
+    stop.request_stop();
+    EXPECT_TRUE(eventually([this] { return proxy_.counts().connections == 2; }));
+    proxy_.pass();
+    EXPECT_TRUE(eventually([this] { return !redis_.exists("job"); }));
+    EXPECT_EQ(code_of(tried.get()), Errc::cancelled);
+    ASSERT_TRUE(lock.try_lock(60s, 30s));
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 
 TEST_F(SharedConnections, a_forked_child_has_its_own) {
