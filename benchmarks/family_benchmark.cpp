@@ -408,12 +408,14 @@ std::vector<Row> all_rows(const std::vector<OtherClient>& semaphores) {
     beside_a_mutex("mostly_readers", three_processes, 1ms, 10);
     beside_a_mutex("writers", alone, 0ms, 1);
     beside_a_mutex("writers", three_processes, 0ms, 1);
-    rows.push_back({.name = "writer_among_readers/" + in(three_processes, 1ms) + "redlatch",
-                    .shape = three_processes,
-                    .section = 1ms,
-                    .party = make<OneWriter>,
-                    .timed = 1,
-                    .pause = 20ms});
+    for (const Shape& shape : {one_process, three_processes}) {
+        rows.push_back({.name = "writer_among_readers/" + in(shape, 1ms) + "redlatch",
+                        .shape = shape,
+                        .section = 1ms,
+                        .party = make<OneWriter>,
+                        .timed = 1,
+                        .pause = 20ms});
+    }
     const std::string of_four = "permits/" + in(three_processes, 1ms);
     rows.push_back({of_four + "redlatch", three_processes, 1ms, make<OnePermit>});
     rows.push_back({of_four + "four_mutexes", three_processes, 1ms, make<OneOfFour>});

@@ -145,6 +145,109 @@ TEST_F(ReaderThreads, go_past_no_writer_of_their_own_at_all) {
     }
 }
 
+/// A client whose waiting calls are counted.
+class WaitingReaderThreads : public ReaderThreads {
+protected:
+    static constexpr int crowd = 16;
+
+    static ClientOptions counted(ClientOptions options, const std::shared_ptr<Waits>& waits) {
+        options.observer = waits;
+        return options;
+    }
+
+    /// Who is in when `crowd` of them are.
+    [[nodiscard]] bool are_in(int number) {
+        return eventually([&] { return inside_ == number; });
+    }
+    [[nodiscard]] bool wait(int number) {
+        return eventually([&] { return waits_->number == number; });
+    }
+
+    std::jthread reader(std::chrono::nanoseconds patience = 120s) {
+        return std::jthread{[this, patience] {
+            if (!readers_.try_lock_shared_for(patience)) return;
+            ++inside_;
+            EXPECT_TRUE(eventually([&] { return over_.load(); }, 3 * generous_limit));
+            EXPECT_TRUE(readers_.held());
+            readers_.unlock_shared();
+        }};
+    }
+    std::vector<std::jthread> readers(int number) {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < number; ++i) threads.push_back(reader());
+        return threads;
+    }
+
+    std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
+    Client counted_client_{counted(patient(server_.uri()), waits_)};
+    Config readers_{counted_client_, "config", {.lease = 60s}};
+    std::atomic<int> inside_{0};
+    std::atomic<bool> over_{false};
+};
+
+TEST_F(WaitingReaderThreads, have_one_place_and_get_in_with_one_grant) {
+    auto writing = other_.acquire();
+    ASSERT_TRUE(writing);
+    auto threads = readers(crowd);
+    ASSERT_TRUE(wait(crowd));
+    ASSERT_TRUE(are_queued("redlatch:queue:{config}", 1));
+    redis_.reset_stats();
+    writing->release().value();
+    ASSERT_TRUE(are_in(crowd));
+    // The release has granted it. A busy machine may have let the one in front look again before that.
+    EXPECT_LE(redis_.command_calls("evalsha") + redis_.command_calls("eval"), 3);
+    EXPECT_EQ(redis_.command({"ZCARD", "redlatch:queue:{config}"}).integer, 0);
+    EXPECT_EQ(holders(), 1U);
+    EXPECT_FALSE(others_can_write());
+    redis_.reset_stats();
+    over_ = true;
+    threads.clear();
+    EXPECT_EQ(redis_.command_calls("evalsha") + redis_.command_calls("eval"), 1);
+    EXPECT_TRUE(others_can_write());
+}
+
+TEST_F(WaitingReaderThreads, pass_their_place_on_when_the_one_in_front_gives_up) {
+    auto writing = other_.acquire();
+    ASSERT_TRUE(writing);
+    auto front = reader(1s);
+    ASSERT_TRUE(are_queued("redlatch:queue:{config}", 1));
+    const auto place = redis_.command({"ZRANGE", "redlatch:queue:{config}", "0", "-1"}).elements;
+    auto threads = readers(3);
+    front.join();
+    ASSERT_TRUE(wait(4));
+    const auto later = redis_.command({"ZRANGE", "redlatch:queue:{config}", "0", "-1"}).elements;
+    ASSERT_EQ(later.size(), 1U);
+    EXPECT_EQ(later.at(0).text, place.at(0).text);
+    writing->release().value();
+    EXPECT_TRUE(are_in(3));
+    EXPECT_EQ(holders(), 1U);
+    over_ = true;
+}
+
+TEST_F(WaitingReaderThreads, that_come_behind_a_writer_of_their_process_get_in_after_it) {
+    auto writing = other_.acquire();
+    ASSERT_TRUE(writing);
+    auto before = readers(3);
+    ASSERT_TRUE(wait(3));
+    ASSERT_TRUE(are_queued("redlatch:queue:{config}", 1));
+    std::atomic<int> seen{-1};
+    auto writer = in_background([&] {
+        const std::lock_guard own{readers_};
+        seen = inside_.load();
+    });
+    ASSERT_TRUE(wait(4));
+    ASSERT_TRUE(are_queued("redlatch:queue:{config}", 2));
+    auto behind = readers(3);
+    ASSERT_TRUE(wait(7));
+    ASSERT_TRUE(are_queued("redlatch:queue:{config}", 3)) << "the readers, the writer, the readers";
+    writing->release().value();
+    ASSERT_TRUE(are_in(3));
+    over_ = true;
+    ASSERT_TRUE(finishes(writer));
+    EXPECT_EQ(seen, 3);
+    EXPECT_TRUE(are_in(6));
+}
+
 TEST_F(ReaderThreads, that_ask_keep_no_claim_of_a_dead_one_from_a_writer) {
     Config brief{client_, "config", {.lease = 1s}};
     Reader hangs{brief};

@@ -136,7 +136,7 @@ TEST(LockTable, busy_behind_a_fault_tells_the_fault) {
     locks.table.set_fault(turn, nullptr);
     EXPECT_EQ(fault_of(1ms), nullptr) << "the server answered since";
     locks.table.set_fault(turn, fault);
-    EXPECT_TRUE(locks.table.finish(turn, locks.taken(), false));
+    EXPECT_TRUE(locks.table.finish(turn, locks.taken(), false, locks.now));
     EXPECT_EQ(fault_of(1ms), nullptr) << "somebody holds it";
     EXPECT_EQ(fault_of(Wait::none()), nullptr);
 }

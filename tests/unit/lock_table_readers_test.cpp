@@ -49,25 +49,50 @@ protected:
 
     /// The server gives a claim to a reader of its own.
     HoldPtr take(std::uint64_t number, bool others = !others_wait) {
-        const Wish wish = reading(number);
-        const Asker& asker = locks_.enter(wish);
+        give_up();
+        return take(locks_.enter(reading(number)), others);
+    }
+    HoldPtr take(const Asker& asker, bool others = !others_wait) {
+        const auto& request = asker.request;
         auto hold = std::make_shared<Hold>(
-            wish.terms(), detail::Token{"token " + std::to_string(number)}, wish.owner);
-        hold->nest.push_back(wish.acquisition());
+            request.terms, detail::Token{"token " + std::to_string(request.acquisition.id)},
+            request.owner);
+        hold->nest.push_back(request.acquisition);
         hold->taken(locks_.now);
-        EXPECT_TRUE(locks_.table.finish(asker.turn(), hold, others));
+        finished_ = locks_.table.finish(asker.turn(), hold, others, locks_.now);
+        EXPECT_TRUE(finished_);
         return hold;
     }
 
     LockTable::Joining join(const Wish& wish) {
+        give_up();
         asker_ = &locks_.enter(wish);
-        return locks_.table.join(asker_->turn(), asker_->request, locks_.now);
+        return joined(locks_.table.join(asker_->turn(), asker_->request, locks_.now));
     }
     LockTable::Joining join(std::uint64_t number) { return join(reading(number)); }
 
     LockTable::Joining answered(const std::shared_ptr<detail::ReaderClaim>& claim, bool others) {
-        return locks_.table.join_asked(asker_->turn(), asker_->request, claim, others, locks_.now,
-                                       locks_.now);
+        return joined(locks_.table.join_asked(asker_->turn(), asker_->request, claim, others,
+                                              locks_.now, locks_.now));
+    }
+
+    /// The one that has not joined does not contend either.
+    void give_up() {
+        if (asker_ != nullptr) locks_.table.end_turn(asker_->turn());
+        asker_ = nullptr;
+    }
+    LockTable::Joining joined(LockTable::Joining joining) {
+        if (joining.hold != nullptr) asker_ = nullptr;
+        return joining;
+    }
+
+    /// A grant of the claim that `take` has made.
+    static detail::Grant grant_of(std::uint64_t number) {
+        detail::Grant grant{};
+        grant.key = "key";
+        grant.token = "token " + std::to_string(number);
+        grant.weight = ClaimTerms::reader;
+        return grant;
     }
 
     Kind end(const Hold& hold) { return locks_.end(hold, hold.nest.front().id); }
@@ -79,6 +104,7 @@ protected:
 
     Locks locks_;
     Asker* asker_ = nullptr;
+    LockTable::Finished finished_{};
 };
 
 TEST_F(ReadersAtLockTable, join_for_some_moments_without_a_command) {
@@ -137,7 +163,7 @@ TEST_F(ReadersAtLockTable, go_past_no_writer_of_their_process_that_holds_the_loc
     auto hold = std::make_shared<Hold>(wish.terms(), detail::Token{"writer"}, wish.owner);
     hold->nest.push_back(wish.acquisition());
     hold->taken(locks_.now);
-    ASSERT_TRUE(locks_.table.finish(writer.turn(), hold, !others_wait));
+    ASSERT_TRUE(locks_.table.finish(writer.turn(), hold, !others_wait, locks_.now));
     EXPECT_EQ(join(3).hold, nullptr) << "the claim was removed, as it seems";
     ASSERT_TRUE(locks_.table.downgrade(*hold, locks_.now));
     EXPECT_NE(join(4).hold, nullptr);
@@ -279,7 +305,7 @@ TEST_F(ReadersAtLockTable, are_told_of_a_grant_when_the_first_of_them_is_lost_an
     locks_.table.announce(asker.turn(), *first);
     first->nest.push_back(wish.acquisition());
     first->taken(locks_.now);
-    ASSERT_TRUE(locks_.table.finish(asker.turn(), first, !others_wait));
+    ASSERT_TRUE(locks_.table.finish(asker.turn(), first, !others_wait, locks_.now));
     const HoldPtr second = join(2).hold;
     lose(first);
     detail::Grant late{};
@@ -289,6 +315,133 @@ TEST_F(ReadersAtLockTable, are_told_of_a_grant_when_the_first_of_them_is_lost_an
     EXPECT_TRUE(locks_.table.deliver(late)) << "else the client would give the claim back";
     end(*second);
     EXPECT_FALSE(locks_.table.deliver(late));
+}
+
+TEST_F(ReadersAtLockTable, that_wait_get_in_with_the_first_of_them) {
+    const Asker& front = locks_.enter(reading(1));
+    Asker& second = locks_.enter(reading(2));
+    Asker& third = locks_.enter(reading(3));
+    EXPECT_EQ(second.said.outcome, Locks::Outcome::queued);
+    EXPECT_TRUE(locks_.table.has_waiters(front.turn()));
+    const HoldPtr first = take(front, others_wait);
+    EXPECT_TRUE(finished_.is_shared) << "then its end is watched";
+    EXPECT_EQ(locks_.woken(), (Woken{&second, &third}));
+    ASSERT_EQ(locks_.resume(second), Locks::Outcome::handed);
+    ASSERT_EQ(locks_.resume(third), Locks::Outcome::handed);
+    for (const Asker* other : {&second, &third}) {
+        EXPECT_EQ(other->said.hold->token().bytes, first->token().bytes);
+        EXPECT_EQ(other->said.hold->owner(), other->request.owner);
+        EXPECT_EQ(other->said.hold->valid_until(), first->valid_until());
+    }
+    EXPECT_EQ(locks_.table.size(), 3U) << "nobody waits any more";
+    EXPECT_EQ(end(*first), Kind::left);
+    EXPECT_EQ(end(*second.said.hold), Kind::left);
+    EXPECT_EQ(end(*third.said.hold), Kind::last);
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
+TEST_F(ReadersAtLockTable, that_wait_get_in_with_one_that_asks_and_hears_that_nobody_does) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto asks = join(2);
+    Asker& behind = locks_.enter(reading(3));
+    EXPECT_EQ(behind.said.outcome, Locks::Outcome::queued);
+    const HoldPtr second = answered(asks.to_ask, !others_wait).hold;
+    ASSERT_EQ(locks_.resume(behind), Locks::Outcome::handed);
+    EXPECT_EQ(behind.said.hold->token().bytes, first->token().bytes);
+    EXPECT_EQ(behind.said.hold->valid_until(), second->valid_until());
+}
+
+TEST_F(ReadersAtLockTable, that_come_behind_a_writer_wait_in_a_place_of_their_own) {
+    const Asker& front = locks_.enter(reading(1));
+    Asker& before = locks_.enter(reading(2));
+    locks_.enter(writing(3));
+    Asker& behind = locks_.enter(reading(4));
+    EXPECT_EQ(behind.said.outcome, Locks::Outcome::turn);
+    Asker& last = locks_.enter(reading(5));
+    take(front);
+    EXPECT_EQ(locks_.resume(before), Locks::Outcome::handed);
+    EXPECT_EQ(locks_.resume(last), Locks::Outcome::queued);
+    take(behind);
+    EXPECT_EQ(locks_.resume(last), Locks::Outcome::handed);
+    EXPECT_EQ(last.said.hold->token().bytes, "token 4");
+}
+
+TEST_F(ReadersAtLockTable, that_come_behind_a_waiting_writer_wait_in_a_place_of_their_own) {
+    locks_.enter(writing(1));
+    const Asker& front = locks_.enter(reading(2));
+    locks_.enter(writing(3));
+    EXPECT_EQ(locks_.enter(reading(4)).said.outcome, Locks::Outcome::turn);
+    locks_.ask(writing(5));
+    EXPECT_EQ(locks_.enter(reading(6)).said.outcome, Locks::Outcome::queued)
+        << "one that does not wait stands nowhere";
+    take(front);
+}
+
+TEST_F(ReadersAtLockTable, do_not_get_in_after_their_deadline) {
+    const Asker& front = locks_.enter(reading(1));
+    Wish brief = reading(2);
+    brief.wait = 1s;
+    Asker& late = locks_.enter(brief);
+    Asker& patient = locks_.enter(reading(3));
+    locks_.now += 1s;
+    take(front);
+    EXPECT_FALSE(late.is_handed());
+    EXPECT_TRUE(patient.is_handed());
+}
+
+TEST_F(ReadersAtLockTable, pass_their_place_on_to_the_next_of_them) {
+    const Asker& front = locks_.enter(reading(1));
+    Asker& second = locks_.enter(reading(2));
+    Asker& third = locks_.enter(reading(3));
+    const Hold asked{front.request.terms, detail::Token{"place"}, front.request.owner};
+    locks_.table.announce(front.turn(), asked);
+    EXPECT_TRUE(locks_.table.pass_place_on(front.turn(), true));
+    EXPECT_EQ(locks_.woken(), (Woken{&second}));
+    ASSERT_EQ(locks_.resume(second), Locks::Outcome::turn);
+    ASSERT_TRUE(locks_.table.place(second.turn()));
+    EXPECT_EQ(locks_.table.place(second.turn())->token.bytes, "place");
+    Wish tries_once = reading(4);
+    tries_once.wait = Wait::none();
+    take(locks_.enter(tries_once));
+    EXPECT_EQ(locks_.table.join(second.turn(), second.request, locks_.now).hold, nullptr)
+        << "the place would be left behind";
+    take(second);
+    EXPECT_EQ(locks_.resume(third), Locks::Outcome::handed);
+    EXPECT_EQ(third.said.hold->token().bytes, "token 2");
+}
+
+TEST_F(ReadersAtLockTable, wait_together_on_equal_terms_only) {
+    locks_.enter(reading(1));
+    Wish longer = reading(2);
+    longer.lease = 20s;
+    EXPECT_EQ(locks_.enter(longer).said.outcome, Locks::Outcome::turn);
+    Wish alone = reading(3);
+    alone.joins = false;
+    EXPECT_EQ(locks_.enter(alone).said.outcome, Locks::Outcome::turn);
+    Wish tries_once = reading(4);
+    tries_once.wait = Wait::none();
+    EXPECT_EQ(locks_.enter(tries_once).said.outcome, Locks::Outcome::turn);
+    EXPECT_EQ(locks_.enter(reading(5)).said.outcome, Locks::Outcome::queued);
+}
+
+TEST_F(ReadersAtLockTable, know_a_late_grant_of_who_has_waited_with_others) {
+    const Asker& front = locks_.enter(reading(1));
+    const Hold asked{front.request.terms, detail::Token{"token 1"}, front.request.owner};
+    locks_.table.announce(front.turn(), asked);
+    const HoldPtr first = take(front);
+    EXPECT_TRUE(locks_.table.deliver(grant_of(1))) << "else the client would give the claim back";
+    end(*first);
+    EXPECT_FALSE(locks_.table.deliver(grant_of(1)));
+}
+
+TEST_F(ReadersAtLockTable, that_wait_are_sent_away_at_the_end_of_the_client) {
+    const Asker& front = locks_.enter(reading(1));
+    Asker& behind = locks_.enter(reading(2));
+    locks_.table.close();
+    EXPECT_EQ(locks_.resume(behind), Locks::Outcome::closed);
+    locks_.table.end_turn(front.turn());
+    EXPECT_EQ(locks_.table.size(), 0U);
 }
 
 TEST_F(ReadersAtLockTable, are_all_there_at_the_end_of_the_client) {

@@ -131,7 +131,7 @@ public:
     }
     bool finish(const Asker& asker, const std::shared_ptr<detail::Hold>& hold) {
         hold->nest.push_back(asker.request.acquisition);
-        return table.finish(asker.turn(), hold, false);
+        return table.finish(asker.turn(), hold, false, now).kept;
     }
 
     /// Ends the innermost acquisition and, where it was the last, frees the lock.

@@ -65,7 +65,7 @@ public:
         begin_turn();
         hold = taken(recipe);
         hold->nest.push_back({next_id_++, &some_handle, false});
-        EXPECT_TRUE(table.finish(turn, hold, false));
+        EXPECT_TRUE(table.finish(turn, hold, false, now));
     }
 
     /// Releases it. `at_server`: what follows where that takes a command.
@@ -155,7 +155,7 @@ private:
             recipe.owner = other;
             mine = taken(recipe);
             mine->nest.push_back(asker.request.acquisition);
-            if (!table.finish(asker.turn(), mine, false)) return;
+            if (!table.finish(asker.turn(), mine, false, now)) return;
         }
         if (manner_ != Manner::hangs) Locks::end(*mine, asker.request.acquisition.id);
     }
@@ -180,7 +180,7 @@ void PrintTo(const Cause& cause, std::ostream* out) {
 std::vector<Cause> causes_of_a_turn() {
     const auto begin_turn = [](Scene& scene) { scene.begin_turn(); };
     const auto finish = [](Scene& scene, const std::shared_ptr<Hold>& hold) {
-        EXPECT_TRUE(scene.table.finish(scene.turn, hold, false));
+        EXPECT_TRUE(scene.table.finish(scene.turn, hold, false, scene.now));
     };
     return {
         {"contender_gives_up", begin_turn, [](Scene& scene) { scene.table.end_turn(scene.turn); }},

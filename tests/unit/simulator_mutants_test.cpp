@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, or where the master is one of several
 /// nodes.
-constexpr std::array<std::string_view, 24> in_some_schedules{"renewed_for_each_reader",
+constexpr std::array<std::string_view, 25> in_some_schedules{"renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
                                                              "downgraded_at_server_only",
@@ -116,6 +116,7 @@ constexpr std::array<std::string_view, 24> in_some_schedules{"renewed_for_each_r
                                                              "never_asked",
                                                              "answer_not_heeded",
                                                              "own_writer_passed",
+                                                             "let_in_past_a_writer",
                                                              "prolonged_for_nobody",
                                                              "whole_lease_for_who_joins",
                                                              "longer_claim_forgotten",

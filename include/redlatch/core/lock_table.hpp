@@ -160,7 +160,7 @@ public:
     /// Begins the turn where nobody has the lock or waits for it, as most requests find it: that takes
     /// no look at the clock. Nothing for others, which `enter`.
     Turn enter_if_free(const AcquireRequest& request) {
-        if (closed_) return {};
+        if (closed_ || request.terms.joins) return {};
         Named& name = *entries_.try_emplace(request.entry()).first;
         if (!name.second.free() || !name.second.queue.empty()) return {};
         return begin_turn(name, request);
@@ -171,8 +171,8 @@ public:
     Admission enter(const AcquireRequest& request, Waiter& waiter, TimePoint now,
                     bool stop_requested) {
         if (closed_) return {Outcome::closed};
-        const Position name = entries_.try_emplace(request.entry()).first;
-        Entry& here = name->second;
+        Named& name = entry_for(request, now);
+        Entry& here = name.second;
         Admission admission{Outcome::busy};
         // Where others wait, the one in front takes it out, and has its turn at once.
         if (here.queue.empty()) admission.expired = take_expired(here, now);
@@ -182,10 +182,11 @@ public:
             admission.hold = here.current;
             admission.count = here.current->nest.size();
         } else if (admission.outcome == Outcome::turn) {
-            admission.turn = begin_turn(*name, request);
+            admission.turn = begin_turn(name, request);
         } else if (admission.outcome == Outcome::queued) {
+            close_crowds(request);
             waiter.request_ = &request;
-            waiter.name_ = &*name;
+            waiter.name_ = &name;
             here.queue.push_back(waiter);
             return resume(waiter, now, stop_requested);
         } else if (admission.outcome == Outcome::busy && here.contended) {
@@ -302,6 +303,7 @@ public:
     /// Within some moments after the server has said that nobody waits, readers join without a command. Nothing:
     /// it contends for a claim of its own.
     Joining join(Turn turn, const AcquireRequest& request, TimePoint now) {
+        if (turn.name_->second.queue_place) return {};  // which would be left behind
         auto claim = claim_for(request, now);
         if (claim == nullptr) return {};
         if (!claim->has_news(now)) {
@@ -343,9 +345,9 @@ public:
         if (hold.claim == nullptr || hold.claim->is_over()) return;
         hold.claim->leave(hold);
         if (!hold.claim->is_over()) return;
-        const auto claims = claims_.find(hold.key());
-        std::erase(claims->second, hold.claim);
-        if (claims->second.empty()) claims_.erase(claims);
+        const auto readers = readers_.find(hold.key());
+        std::erase(readers->second.claims, hold.claim);
+        if (readers->second.unused()) readers_.erase(readers);
     }
 
     /// Whether the token of a hold that has ended is still used.
@@ -374,18 +376,33 @@ public:
         return passes;
     }
 
-    /// Ends the turn: the server gave the lock to `hold`, and says whether other processes wait.
-    /// False where the client was closed meanwhile: then nothing is held here, and the caller has to
-    /// release it.
-    bool finish(Turn turn, std::shared_ptr<Hold> hold, bool others_wait) {
-        Entry& here = turn.name_->second;
-        here.handoffs.begin(others_wait, hold->refreshed_at());
-        here.fault = nullptr;
-        const bool kept = !closed_;
-        if (kept && hold->terms().joins && hold->in(Phase::held)) open_claim(hold, others_wait);
-        if (kept) keep(here, std::move(hold));
-        hand_turn_on(*turn.name_, false);
-        return kept;
+    /// How a turn has ended that the server gave the lock to.
+    struct Finished {
+        bool kept =
+            false;  ///< else the client was closed meanwhile, and the caller has to release it
+        bool is_shared = false;  ///< other readers here have been let in with its claim
+        explicit operator bool() const noexcept { return kept; }
+    };
+
+    /// Ends the turn: the server gave the lock to `hold`, and says whether other processes wait. Readers who stand
+    /// behind it get in with it.
+    Finished finish(Turn turn, std::shared_ptr<Hold> hold, bool others_wait, TimePoint now) {
+        Named& name = *turn.name_;
+        Named* const own = entry_of(name, *hold);
+        Finished finished{.kept = !closed_ && own != nullptr};
+        if (finished.kept) {
+            name.second.fault = nullptr;
+            own->second.handoffs.begin(others_wait, hold->refreshed_at());
+            if (hold->terms().joins && hold->in(Phase::held)) {
+                open_claim(hold, others_wait);
+                finished.is_shared = admit_crowd(name.second, hold->claim, now);
+            }
+            keep(own->second, std::move(hold));
+        }
+        const bool is_apart = own != nullptr && own != &name;
+        hand_turn_on(name, false);
+        if (is_apart) erase_if_unused(*own);
+        return finished;
     }
 
     /// Another process has given the lock to `hold`, whoever contends for it here. False where the client
@@ -633,12 +650,124 @@ private:
         IntrusiveList<Waiter> queue{};
         Handoffs handoffs{};
         std::string claimant{};  // the last token that was announced, of a lock with claims
+        std::shared_ptr<const LockKeys> crowd_of{};  // where readers wait for one claim: their lock
 
         bool free() const noexcept { return current == nullptr && !contended; }
-        bool unused() const noexcept {
-            return free() && queue.empty() && past.empty() && nesting.empty();
-        }
+        bool is_idle() const noexcept { return free() && queue.empty(); }
+        bool unused() const noexcept { return is_idle() && past.empty() && nesting.empty(); }
     };
+
+    /// Readers who wait for one claim, in one place at the server: one more may come to them until a writer of this
+    /// process has come behind them.
+    struct Crowd {
+        Named* name;
+        HoldTerms terms;
+    };
+
+    /// What the readers of a lock have in common.
+    struct Readers {
+        std::vector<std::shared_ptr<ReaderClaim>> claims{};  // that are not over
+        std::vector<Crowd> crowds{};
+        bool unused() const noexcept { return claims.empty() && crowds.empty(); }
+    };
+
+    /// Where a request waits. Readers wait together, but for one that goes on with a claim at once, or does not wait.
+    Named& entry_for(const AcquireRequest& request, TimePoint now) {
+        const auto own = entries_.find(request.entry());
+        if (own != entries_.end() && !own->second.is_idle()) return *own;
+        const bool waits = request.terms.joins && !request.wait.is_none();
+        if (waits && !joins_silently(request, now)) return crowd_for(request);
+        return *entries_.try_emplace(request.entry()).first;
+    }
+
+    bool joins_silently(const AcquireRequest& request, TimePoint now) const {
+        const auto claim = claim_for(request, now);
+        return claim != nullptr && claim->has_news(now) && !claim->others_wait();
+    }
+
+    Named& crowd_for(const AcquireRequest& request) {
+        const auto& keys = request.terms.keys;
+        auto& crowds = readers_[keys->lock].crowds;
+        for (const Crowd& crowd : crowds) {
+            if (crowd.terms.same_at_server(request.terms)) return *crowd.name;
+        }
+        crowds.reserve(crowds.size() + 1);
+        HoldTerms terms = request.terms;
+        const std::string number = std::to_string(++crowds_made_);
+        Named& name = *entries_.try_emplace("redlatch:readers:" + number + ':' + keys->lock).first;
+        name.second.crowd_of = keys;
+        crowds.push_back({.name = &name, .terms = std::move(terms)});
+        return name;
+    }
+
+    /// A writer has come, and waits: who comes after it stands behind it.
+    void close_crowds(const AcquireRequest& request) noexcept {
+        if (readers_.empty() || !request.terms.traits.shared || request.acquisition.reads) return;
+        const auto readers = readers_.find(request.terms.keys->lock);
+        if (readers == readers_.end()) return;
+        readers->second.crowds.clear();
+        if (readers->second.unused()) readers_.erase(readers);
+    }
+
+    void forget_crowd(const Named& name) noexcept {
+        const auto readers = readers_.find(name.second.crowd_of->lock);
+        if (readers == readers_.end()) return;
+        std::erase_if(readers->second.crowds,
+                      [&name](const Crowd& crowd) { return crowd.name == &name; });
+        if (readers->second.unused()) readers_.erase(readers);
+    }
+
+    /// Where a hold is kept that was contended for in `name`; null without memory for that. A message that comes
+    /// late for its token finds it there.
+    Named* entry_of(Named& name, const Hold& hold) noexcept {
+        if (name.second.crowd_of == nullptr) return &name;
+        try {
+            Named& own = *entries_.try_emplace(hold.entry()).first;
+            own.second.key_type = name.second.key_type;
+            if (name.second.claimant == hold.token().bytes) {
+                if (!own.second.claimant.empty()) claimants_.erase(own.second.claimant);
+                own.second.claimant = std::exchange(name.second.claimant, {});
+                claimants_.find(own.second.claimant)->second = &own;
+            }
+            return &own;
+        } catch (const std::bad_alloc&) {
+            return nullptr;
+        }
+    }
+
+    /// Who waits behind the reader that has the claim now goes on with it, as no writer stands between. Whether
+    /// anybody does. Without memory, the others contend.
+    bool admit_crowd(Entry& crowd, const std::shared_ptr<ReaderClaim>& claim,
+                     TimePoint now) noexcept {
+        if (crowd.crowd_of == nullptr || claim == nullptr) return false;
+        bool any = false;
+        try {
+            crowd.queue.for_each([&](Waiter& waiter) {
+                const AcquireRequest& request = *waiter.request_;
+                if (now >= request.deadline || !claim->serves(request.terms, now)) return;
+                Entry& own = entries_.try_emplace(request.entry()).first->second;
+                own.key_type = crowd.key_type;
+                waiter.handed_ = share(claim, request, now).first;
+                own.current = waiter.handed_;
+                leave_queue(crowd, waiter);
+                wake(&waiter);
+                any = true;
+            });
+        } catch (const std::bad_alloc&) {
+        }
+        return any;
+    }
+
+    /// A hold of one more reader with the claim, and that of the one that was alone until now, if one was.
+    static std::pair<std::shared_ptr<Hold>, std::shared_ptr<Hold>> share(
+        const std::shared_ptr<ReaderClaim>& claim, const AcquireRequest& request, TimePoint now) {
+        auto hold = std::make_shared<Hold>(request.terms, claim->token(), request.owner);
+        hold->nest.push_back(request.acquisition);
+        auto first = claim->join(hold, now);
+        hold->claim = claim;
+        if (request.delivered_later) hold->deliver_later();
+        return {std::move(hold), std::move(first)};
+    }
 
     /// Who a grant may be for. A lock with claims may have several entries here.
     Named* find(const Grant& grant) {
@@ -652,10 +781,10 @@ private:
 
     /// Whether readers go on with the claim of one that has left.
     bool is_claimed(const Grant& grant) const {
-        const auto claims = claims_.find(grant.key);
-        if (claims == claims_.end()) return false;
+        const auto readers = readers_.find(grant.key);
+        if (readers == readers_.end()) return false;
         return std::any_of(
-            claims->second.begin(), claims->second.end(),
+            readers->second.claims.begin(), readers->second.claims.end(),
             [&grant](const auto& claim) { return claim->token().bytes == grant.token; });
     }
 
@@ -664,10 +793,11 @@ private:
     std::shared_ptr<ReaderClaim> claim_for(const AcquireRequest& request, TimePoint now) const {
         const std::string& key = request.terms.keys->lock;
         if (closed_ || !request.terms.joins) return nullptr;
-        const auto claims = claims_.find(key);
-        if (claims == claims_.end()) return nullptr;
-        if (!claims->second.back()->serves(request.terms, now)) return nullptr;
-        return has_writer(key) ? nullptr : claims->second.back();
+        const auto readers = readers_.find(key);
+        if (readers == readers_.end() || readers->second.claims.empty()) return nullptr;
+        const auto& last = readers->second.claims.back();
+        if (!last->serves(request.terms, now)) return nullptr;
+        return has_writer(key) ? nullptr : last;
     }
 
     /// Whether somebody of this process wants to write, or does: then the claim of its readers is gone.
@@ -681,13 +811,14 @@ private:
 
     Joining join(Turn turn, const AcquireRequest& request,
                  const std::shared_ptr<ReaderClaim>& claim, TimePoint now) {
-        auto hold = std::make_shared<Hold>(request.terms, claim->token(), request.owner);
-        hold->nest.push_back(request.acquisition);
-        auto first = claim->join(hold, now);
-        hold->claim = claim;
-        if (request.delivered_later) hold->deliver_later();
-        turn.name_->second.current = hold;
-        hand_turn_on(*turn.name_, false);
+        Named& name = *turn.name_;
+        Named& own =
+            name.second.crowd_of == nullptr ? name : *entries_.try_emplace(request.entry()).first;
+        own.second.key_type = name.second.key_type;
+        auto [hold, first] = share(claim, request, now);
+        own.second.current = hold;
+        admit_crowd(name.second, claim, now);
+        hand_turn_on(name, false);
         return {.hold = std::move(hold), .first = std::move(first)};
     }
 
@@ -695,11 +826,11 @@ private:
     void open_claim(const std::shared_ptr<Hold>& hold, bool others_wait) noexcept {
         try {
             auto claim = std::make_shared<ReaderClaim>(hold, others_wait);
-            claims_[hold->key()].push_back(claim);
+            readers_[hold->key()].claims.push_back(claim);
             hold->claim = std::move(claim);
         } catch (const std::bad_alloc&) {
-            const auto claims = claims_.find(hold->key());
-            if (claims != claims_.end() && claims->second.empty()) claims_.erase(claims);
+            const auto readers = readers_.find(hold->key());
+            if (readers != readers_.end() && readers->second.unused()) readers_.erase(readers);
         }
     }
 
@@ -721,7 +852,8 @@ private:
         return request.wait.is_none() ? Outcome::busy : Outcome::queued;
     }
 
-    static Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
+    Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
+        if (!request.wait.is_none()) close_crowds(request);
         name.second.contended = true;
         name.second.told_of_tries = false;
         name.second.key_type = request.terms.traits.key_type;
@@ -928,6 +1060,7 @@ private:
     }
     void erase(Position name) {
         if (!name->second.claimant.empty()) claimants_.erase(name->second.claimant);
+        if (name->second.crowd_of != nullptr) forget_crowd(*name);
         entries_.erase(name);
     }
 
@@ -935,8 +1068,8 @@ private:
     Waiter* last_woken_ = nullptr;
     Entries entries_;
     std::unordered_map<std::string, Named*> claimants_;
-    std::unordered_map<std::string, std::vector<std::shared_ptr<ReaderClaim>>>
-        claims_;  // of a lock's readers, those that are not over
+    std::unordered_map<std::string, Readers> readers_;  // of locks, by their keys
+    std::uint64_t crowds_made_ = 0;
     bool closed_ = false;
     Random random_;
 };

@@ -146,10 +146,9 @@ public:
             return joined(
                 table->join_asked(turn_, request, claim, others_wait, sent, Clock::now()));
         }
-        bool finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
-            return std::exchange(monitor_, nullptr)
-                ->section()
-                ->finish(turn_, std::move(hold), others_wait);
+        LockTable::Finished finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
+            Section table{*std::exchange(monitor_, nullptr)};
+            return table->finish(turn_, std::move(hold), others_wait, Clock::now());
         }
 
     private:
@@ -262,6 +261,10 @@ public:
     }
     bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
         return section()->adopt(std::move(hold), others_wait);
+    }
+    bool is_over(const ReaderClaim& claim) {
+        const Section table{*this};
+        return claim.is_over();
     }
     bool not_answered(ReaderClaim& claim) {
         const Section table{*this};

@@ -120,31 +120,35 @@ protected:
         return machine().admitted(&passed, contended);
     }
 
-    /// The waiter before us has passed the lock on.
-    AcquisitionAction take_over(std::shared_ptr<Hold> hold) {
+    /// Each reader that shares a claim may be the last one, and has its own end.
+    void watch_claim(const std::shared_ptr<Hold>& first = nullptr) {
+        try {
+            session_->watch_clock(hold_);
+            if (first != nullptr) session_->watch_clock(first);
+        } catch (const std::bad_alloc&) {
+            let_go();
+            throw;
+        }
+    }
+
+    /// The waiter before us has passed the lock on. `first`: a reader that was alone with the claim until now.
+    AcquisitionAction take_over(std::shared_ptr<Hold> hold,
+                                const std::shared_ptr<Hold>& first = nullptr) {
         hold_ = std::move(hold);
+        if (hold_->claim != nullptr) watch_claim(first);
         auto unreserved = reserve_renewal();
         return machine().handed(hold_->valid(Clock::now()), std::move(unreserved));
     }
 
     /// Goes on with the claim of other readers of this process, or asks about it. Nothing where we contend.
     std::optional<AcquisitionAction> join(LockTable::Joining joining) {
-        // Each of them may be the last one, and has its own end.
         if (joining.to_ask != nullptr) {
             if (joining.first != nullptr) session_->watch_clock(joining.first);
             asked_claim_ = std::move(joining.to_ask);
             return machine().may_join(Clock::now());
         }
         if (joining.hold == nullptr) return std::nullopt;
-        hold_ = joining.hold;
-        try {
-            session_->watch_clock(joining.hold);
-            if (joining.first != nullptr) session_->watch_clock(joining.first);
-        } catch (const std::bad_alloc&) {
-            let_go();
-            throw;
-        }
-        return take_over(std::move(joining.hold));
+        return take_over(std::move(joining.hold), joining.first);
     }
 
     /// What the question is sent with.
@@ -156,9 +160,12 @@ protected:
                                  const Expected<Reply, Fault>& reply, TimePoint sent) {
         const auto claim = std::exchange(asked_claim_, nullptr);
         if (!reply) {
-            const bool is_over =
-                reply.error().maybe_executed && !session_->locks().not_answered(*claim);
-            if (is_over) session_->clean_up(with, after_abandoned_try(true, true));
+            if (!reply.error().maybe_executed) {
+                // Of a link that is shared, the release of the token takes the question out.
+                if (session_->locks().is_over(*claim)) return machine().not_joined();
+            } else if (!session_->locks().not_answered(*claim)) {
+                session_->clean_up(with, after_abandoned_try(true, true));
+            }
             return machine().ask_failed(reply.error(), Clock::now());
         }
         if (reply->view()[0].integer() == 0) {
@@ -221,7 +228,9 @@ protected:
         }
         if (request_.delivered_later) hold_->deliver_later();
         watch_over(keep.since);
-        return machine().kept(turn_->finish(hold_, keep.others_wait));
+        const auto finished = turn_->finish(hold_, keep.others_wait);
+        if (finished.is_shared) watch_claim();
+        return machine().kept(finished.kept);
     }
 
     Next carry_out(const AcquisitionDone& done) {

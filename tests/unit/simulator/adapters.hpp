@@ -419,6 +419,8 @@ private:
             .acquisition = acquisition_,
             .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()},
             .delivered_later = is_delivered_later()});
+        const bool writes = world_->plan->claims == Claims::shared && !reads();
+        client_->comes(this, wanted_->lock, writes && !wanted_->wait.is_none());
         event_ = "enter_if_free";
         const LockTable::Turn turn = client_->with_table(
             [this](LockTable& table) { return table.enter_if_free(*request_); });
@@ -462,10 +464,17 @@ private:
 
     void take_over(HoldPtr hold) {
         hold_ = std::move(hold);
+        handed_ = hold_->claim == nullptr;
+        if (!handed_) {
+            (*world_->trace)("is let in with ", tail(hold_->token().bytes));
+            client_->watch_clock(hold_);
+            world_->checker->is_let_in(hold_->token().bytes, client_->came_at(this),
+                                       client_->waiting_writers(wanted_->lock));
+        }
         reserve_renewal();
-        handed_ = true;
         const bool valid = hold_->valid(now());
-        act(valid ? "handed" : "handed too late", machine_.handed(valid, std::nullopt));
+        const char* const how = handed_ ? "handed" : "let in";
+        act(valid ? how : "handed too late", machine_.handed(valid, std::nullopt));
     }
 
     void contend(LockTable::Turn turn) {
@@ -689,9 +698,14 @@ private:
     void finish(bool others_wait) {
         const bool hidden =
             world_->has(Mutant::lost_hold_kept) && hold_->advance(Phase::lost, Phase::acquiring);
-        const bool kept = client_->with_table([&](LockTable& table) {
-            return table.finish(std::exchange(turn_, {}), hold_, others_wait);
+        if (hold_->terms().joins) {
+            world_->checker->came(hold_->token().bytes, client_->came_at(this));
+        }
+        const LockTable::Finished finished = client_->with_table([&](LockTable& table) {
+            return table.finish(std::exchange(turn_, {}), hold_, others_wait, now());
         });
+        const bool kept = finished.kept;
+        if (finished.is_shared) client_->watch_clock(hold_);
         if (hidden) hold_->advance(Phase::acquiring, Phase::lost);
         act(kept ? "kept" : "not kept", machine_.kept(kept));
     }
@@ -730,8 +744,11 @@ private:
     void asked(const HoldPtr& with, const Expected<Reply, Fault>& reply) {
         const auto claim = std::exchange(asked_claim_, nullptr);
         if (!reply) {
-            const bool is_over = reply.error().maybe_executed && !LockTable::not_answered(*claim);
-            if (is_over) client_->clean_up(with, detail::after_abandoned_try(true, true));
+            if (!reply.error().maybe_executed) {
+                if (claim->is_over()) return act("asked: not joined", machine_.not_joined());
+            } else if (!LockTable::not_answered(*claim)) {
+                client_->clean_up(with, detail::after_abandoned_try(true, true));
+            }
             return act("asked: failed", machine_.ask_failed(reply.error(), now()));
         }
         if (reply->view()[0].integer() == 0) {
@@ -759,6 +776,7 @@ private:
 
     void nest(HoldPtr hold, std::uint64_t count) {
         waits(-1);  // for nobody, only for the server
+        client_->goes(this);
         hold_ = std::move(hold);
         count_ = count;
         nesting_.emplace(machine_.attempts(), detail::OuterHold{hold_->key(), hold_->last_end()},
@@ -943,6 +961,7 @@ private:
 
     void end() {
         state_ = State::over;
+        client_->goes(this);
         if (!nesting_) waits(-1);
         const milliseconds patience = wanted_->wait.is_none() ? client_->command_timeout() : 0ms;
         world_->checker->returned(client_->number(), started_,

@@ -145,6 +145,18 @@ public:
         }
     }
 
+    /// The reader that takes a claim came to its process as that one.
+    void came(const std::string& name, std::uint64_t number) { token_of(name).came = number; }
+    /// One more reader gets in with one that came before it. `writers`: who waits to write in that process.
+    void is_let_in(const std::string& name, std::uint64_t number,
+                   const std::vector<std::uint64_t>& writers) {
+        const Token& token = token_of(name);
+        for (const std::uint64_t writer : writers) {
+            if (token.came < writer && writer < number)
+                fail("a reader is let in past a writer of its process: " + name);
+        }
+    }
+
     /// It will be delivered later: until then nobody has it.
     void awaits_delivery(const detail::Hold& hold) { held(hold).undelivered = true; }
     /// Its caller has it from now on.
@@ -550,6 +562,7 @@ private:
         bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
         std::uint64_t fence = 0;
+        std::uint64_t came = 0;                 ///< of a claim: when who took it came
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
         int early_renewals = 0;       ///< one for each watcher, as one may be under way

@@ -25,6 +25,7 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -410,6 +411,20 @@ public:
         return {client_id(number_) + ":m:" + name + ":" + std::to_string(++tokens_)};
     }
     std::uint64_t new_id() { return ++ids_; }
+
+    /// Who comes to the lock table, in which order: a writer that may wait is looked for until it goes.
+    void comes(const void* who, int lock, bool waits_to_write) {
+        comers_[who] = {.number = ++arrived_, .lock = lock, .waits_to_write = waits_to_write};
+    }
+    void goes(const void* who) { comers_.erase(who); }
+    std::uint64_t came_at(const void* who) const { return comers_.at(who).number; }
+    std::vector<std::uint64_t> waiting_writers(int lock) const {
+        std::vector<std::uint64_t> writers;
+        for (const auto& [who, comer] : comers_) {
+            if (comer.waits_to_write && comer.lock == lock) writers.push_back(comer.number);
+        }
+        return writers;
+    }
 
     // ---- Connections
 
@@ -805,6 +820,13 @@ private:
     RenewalDriver renewal_;
     std::uint64_t tokens_ = 0;
     std::uint64_t ids_ = 0;
+    struct Comer {
+        std::uint64_t number;
+        int lock;
+        bool waits_to_write;
+    };
+    std::map<const void*, Comer> comers_;
+    std::uint64_t arrived_ = 0;
     bool subscribed_ = false;
     bool listening_ = false;
     bool connected_ = false;

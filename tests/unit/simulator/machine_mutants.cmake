@@ -169,6 +169,10 @@ mutate(answer_not_heeded lock_table.hpp
     "if (others_wait || claim != claim_for" "others_wait" "false")
 mutate(own_writer_passed lock_table.hpp
     "return has_writer(key) ? nullptr" "has_writer(key)" "false")
+mutate(let_in_past_a_writer lock_table.hpp
+    "traits.shared || request.acquisition.reads) return;" "request.acquisition.reads" "true")
+mutate(passed_place_lost lock_table.hpp
+    "hand_turn_on(*turn.name_, passes);" "passes" "false")
 mutate(prolonged_for_nobody lock_table.hpp
     "if (claim->is_over()) return {.is_over = true};" "claim->is_over()" "false")
 mutate(whole_lease_for_who_joins reader_claim.hpp

@@ -530,6 +530,34 @@ inline void draw_reader_crowds(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which readers of a process wait on equal terms while somebody writes, and writers of that
+/// process come among them. Likewise.
+inline void draw_waiting_crowds(Dice dice, Plan& plan) {
+    using detail::ClaimTerms;
+    if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
+    const Lease lease{plan.longest_lease};
+    const Moment close = dice.pick<Moment>({3ms, 10ms, 40ms});
+    for (ProcessPlan& process : plan.processes) {
+        for (int i = dice.pick({0, 3, 5, 8}); i > 0; --i) {
+            const bool writes = dice.one_in(4);
+            ActorPlan actor{};
+            for (int j = dice.pick({1, 2, 4}); j > 0; --j) {
+                actor.acquisitions.push_back(
+                    {.pause = dice.span(0ns, close),
+                     .wait = dice.one_in(4) ? draw_wait(dice) : Wait::unlimited(),
+                     .lease = lease,
+                     .weight = writes ? ClaimTerms::writer : ClaimTerms::reader,
+                     .hold = dice.span(0ns, dice.one_in(6) ? plan.longest_lease : close),
+                     .watched = dice.one_in(6),
+                     .is_held = true,
+                     .hangs = dice.one_in(30)});
+                if (dice.one_in(8)) actor.acquisitions.back().cancelled = dice.span(0ns, 3 * close);
+            }
+            process.actors.push_back(std::move(actor));
+        }
+    }
+}
+
 /// Some schedules in which the master is one of several nodes, which clients find by a Cluster's map or by Sentinels.
 /// Likewise.
 inline void draw_nodes(Dice dice, Plan& plan) {
@@ -628,6 +656,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_claims(mutant)) draw_reader_crowds(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_sets(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_nodes(Dice{dice.seed()}, plan);
+    if (has_claims(mutant)) draw_waiting_crowds(Dice{dice.seed()}, plan);
     return plan;
 }
 

@@ -40,6 +40,7 @@ inline constexpr const char* usual_transitions[] = {
     "Acquisition: in_time -> SendScript",
     "Acquisition: joined -> AcquisitionDone",
     "Acquisition: kept -> AcquisitionDone",
+    "Acquisition: let in -> AcquisitionDone",
     "Acquisition: may join -> AskToJoin",
     "Acquisition: may join -> MakeHold",
     "Acquisition: no -> SendScript",
