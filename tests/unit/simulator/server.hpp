@@ -168,15 +168,13 @@ public:
         const Replication::Keys keys = replication_.promote(replica);
         redis_->flush();
         if (keys != nullptr) redis_->restore(*keys);
-        step_clock(ahead);
-        restart();
+        restart(ahead);
     }
 
     /// Another one takes over.
     void fail_over(bool keeps_keys, microseconds ahead) {
-        step_clock(ahead);
         if (!keeps_keys) forget();
-        restart();
+        restart(ahead);
     }
     /// Its keys are gone.
     void forget() {
@@ -187,11 +185,15 @@ public:
         start_us_ += ahead.count();
         follow();
     }
-    /// Its connections are gone, and its scripts.
-    void restart() {
+    /// Its connections are gone, and its scripts. Those of the other nodes too where the clock is another one: in a
+    /// schedule all nodes have the same.
+    void restart(microseconds ahead = microseconds{0}) {
+        step_clock(ahead);
         started_at_ = timeline_->now();
         ++generation_;
         nodes_.restart(nodes_.serving());
+        if (ahead == microseconds{0}) return;
+        for (int node = 0; node < nodes_.count(); ++node) nodes_.restart(node);
     }
     void be_silent_until(Moment until) { nodes_.be_silent_until(until); }
     /// When node `node` will carry out what arrives now.
