@@ -425,6 +425,78 @@ TEST(Acquisition, message_has_to_be_about_the_lease_with_its_delay) {
     EXPECT_TRUE(holds_alternative<KeepHold>(granted(contender.machine, message, start + 2s)));
 }
 
+// ---- Granted by the late answer to a try that was given up
+
+Grant late_answer(std::uint64_t number, TimePoint sent) {
+    return {.ttl = 30s,
+            .time = {},
+            .server = {},
+            .key_type = {},
+            .token = "mine",
+            .key = "key",
+            .answers = AbandonedTry{.sent = sent, .number = number}};
+}
+
+/// The lock is taken, and that the server has answered again was told.
+KeepHold keeps(AcquisitionMachine& machine, const Grant& answer, TimePoint now) {
+    static_cast<void>(as<TellFault>(granted(machine, answer, now)));
+    EXPECT_EQ(machine.fault(), nullptr);
+    return as<KeepHold>(machine.fault_told(now));
+}
+
+/// Whose try got no answer, and that sleeps.
+Contender unanswered(const AcquisitionPlan& plan = ::plan()) {
+    Contender contender{plan, true};
+    const auto fault = contender.machine.failed(silent(), {}, start + 1s);
+    const auto sleep = told(contender.machine, fault, Errc::unavailable, start + 1s);
+    EXPECT_FALSE(as<SleepUntil>(sleep).announce) << "that it asked for a place told the table";
+    return contender;
+}
+
+TEST(Acquisition, late_answer_is_the_lock_from_when_its_try_was_sent) {
+    Contender contender = unanswered();
+    const auto keep = keeps(contender.machine, late_answer(1, start), start + 1s);
+    EXPECT_EQ(keep.since, start);
+    EXPECT_TRUE(keep.unclear);
+    EXPECT_FALSE(keep.prolonged);
+}
+
+TEST(Acquisition, late_answer_is_the_lock_of_who_goes_on_with_the_place) {
+    const auto pass = as<PassPlaceOn>(unanswered().machine.cancelled());
+    AcquisitionMachine heir{plan(), start + 1s, 1};
+    const PassedPlace place{
+        .token = "mine", .traits = traits(), .unclear = pass.unclear, .tries = pass.tries};
+    static_cast<void>(as<MakeHold>(heir.admitted(&place, false)));
+    static_cast<void>(as<SendScript>(heir.hold_made("mine", start + 1s)));
+    static_cast<void>(told(heir, heir.failed(silent(), {}, start + 2s), Errc::unavailable, start));
+    Grant answer = late_answer(1, start);
+    answer.ttl = 40s;
+    const auto keep = keeps(heir, answer, start + 2s);
+    EXPECT_EQ(keep.since, start);
+    EXPECT_TRUE(keep.prolonged);
+}
+
+TEST(Acquisition, late_answer_is_confirmed_by_the_server_where_it_cannot_be_believed) {
+    const auto asks = [](const Grant& answer, TimePoint now = start + 2s) {
+        Contender contender = unanswered(plan(Wait::unlimited()));
+        return holds_alternative<SendScript>(granted(contender.machine, answer, now));
+    };
+    EXPECT_FALSE(asks(late_answer(1, start)));
+    EXPECT_TRUE(asks(late_answer(0, start))) << "a later try was answered";
+    EXPECT_TRUE(asks(late_answer(1, start), start + 30s)) << "it is over";
+    Grant shorter = late_answer(1, start);
+    shorter.ttl = 29s;
+    EXPECT_TRUE(asks(shorter)) << "whoever gave the try up asked for less";
+}
+
+TEST(Acquisition, plain_try_without_an_answer_is_told_to_the_table) {
+    Contender contender;
+    static_cast<void>(as<SendSet>(contender.first));
+    const auto fault = contender.machine.failed(silent(), {}, start + 1s);
+    const auto sleep = told(contender.machine, fault, Errc::unavailable, start + 1s);
+    EXPECT_TRUE(as<SleepUntil>(sleep).announce);
+}
+
 TEST(Acquisition, recheck_may_be_answered_with_the_lock) {
     Contender contender = Contender::in_queue();
     static_cast<void>(as<SendScript>(pause_over(contender.machine, start + 2s)));

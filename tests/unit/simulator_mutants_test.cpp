@@ -20,14 +20,14 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 19> only_on_demand{
-    "place_not_withdrawn",          "overdue_hold_taken_over",   "polls_with_a_place",
-    "repetition_forgotten",         "fence_stored_by_few",       "kept_by_a_closed_client",
-    "late_master_forgotten",        "asked_master_forgotten",    "votes_returned_by_few",
-    "late_masters_not_told",        "silent_master_did_nothing", "broken_connection_forgotten",
-    "one_late_answer_ends_all",     "never_overtakes",           "place_keeps_lease",
-    "prolonged_for_nobody",         "unclear_hop_forgotten",     "renewal_under_way_forgotten",
-    "extension_under_way_forgotten"};
+constexpr std::array<std::string_view, 20> only_on_demand{
+    "older_answer_believed",       "place_not_withdrawn",          "overdue_hold_taken_over",
+    "polls_with_a_place",          "repetition_forgotten",         "fence_stored_by_few",
+    "kept_by_a_closed_client",     "late_master_forgotten",        "asked_master_forgotten",
+    "votes_returned_by_few",       "late_masters_not_told",        "silent_master_did_nothing",
+    "broken_connection_forgotten", "one_late_answer_ends_all",     "never_overtakes",
+    "place_keeps_lease",           "prolonged_for_nobody",         "unclear_hop_forgotten",
+    "renewal_under_way_forgotten", "extension_under_way_forgotten"};
 
 constexpr std::uint64_t usual_count = 20'000;
 
@@ -85,6 +85,9 @@ constexpr std::array controls{
     Control{"min_hold_forgotten", Mutant::min_hold_forgotten},
     Control{"delivered_when_over", Mutant::delivered_when_over},
     Control{"renewed_undelivered", Mutant::renewed_undelivered},
+    Control{"late_answer_unheard", Mutant::late_answer_unheard},
+    Control{"late_answer_to_anyone", Mutant::late_answer_to_anyone},
+    Control{"late_answer_counted_from_arrival", Mutant::late_answer_counted_from_arrival},
     Control{"untaken_kept", Mutant::untaken_kept},
     Control{"earlier_acknowledged", Mutant::earlier_acknowledged},
     Control{"writer_beside_readers", Mutant::writer_beside_readers},

@@ -236,6 +236,31 @@ TEST(TokenState, believes_a_grant_by_the_latest_answer) {
     EXPECT_EQ(state.granted(grant(), arrived + 10s, 0), std::nullopt) << "of before that answer";
 }
 
+// ---- A try that was given up, and is answered all the same
+
+TEST(TokenState, believes_a_late_answer_from_when_its_try_was_sent) {
+    TokenState state = queued();
+    state.asks();
+    state.failed(presence_ttl, true);
+    EXPECT_EQ(state.answered_late("mine", {.sent = sent, .number = 1}), sent);
+    EXPECT_EQ(state.answered_late("theirs", {.sent = sent, .number = 1}), std::nullopt);
+    state.die();
+    EXPECT_EQ(state.answered_late("mine", {.sent = sent, .number = 1}), std::nullopt);
+}
+
+TEST(TokenState, does_not_believe_a_late_answer_when_a_later_try_was_answered) {
+    TokenState state{"mine"};
+    for (int tries = 0; tries < 2; ++tries) state.asks();
+    state.answered();
+    state.asks();
+    const TokenState heir = TokenState::with_place("mine", true, state.tries());
+    for (const TokenState& any : {state, heir}) {
+        EXPECT_EQ(any.answered_late("mine", {.sent = sent, .number = 1}), std::nullopt);
+        EXPECT_EQ(any.answered_late("mine", {.sent = sent, .number = 2}), std::nullopt);
+        EXPECT_EQ(any.answered_late("mine", {.sent = sent, .number = 3}), sent);
+    }
+}
+
 // ---- Of several masters
 
 constexpr MasterSets none{};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/async/late_answer.hpp>
 #include <redlatch/async/operation.hpp>
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquisition_steps.hpp>
@@ -234,9 +235,23 @@ private:
             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
                 drive(try_answered(reply, masters, sent));
             },
-            late_answer());
+            LateAnswer{session_, machine().token().tries().sent, machine().token().at_masters()});
         return std::nullopt;
     }
+
+    /// To a try that nobody waits for any more. Where nobody goes on with its token, that is being released already.
+    struct LateAnswer {
+        Session* session;
+        std::uint64_t number;
+        std::shared_ptr<TokenAtMasters> masters;
+        void operator()(const Hold& hold, const Expected<Reply, Fault>& reply,
+                        TimePoint sent) const {
+            if (!reply) return;
+            if (masters != nullptr) return masters->settled();
+            const auto grant = late_grant(hold, {.sent = sent, .number = number}, *reply);
+            if (grant) static_cast<void>(session->locks().deliver(*grant));
+        }
+    };
 
     Next carry_out(const StoreFence& store) {
         send(
@@ -251,6 +266,7 @@ private:
     }
 
     Next carry_out(const SleepUntil& sleep) {
+        if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
         until_ = sleep.until;
         return pause();
@@ -274,7 +290,7 @@ private:
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
                 drive(machine().votes_returned(masters));
             },
-            clean_up_if_silent());
+            WhetherAnsweredLate{clean_up_if_silent()});
         return std::nullopt;
     }
 

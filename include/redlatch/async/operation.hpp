@@ -27,6 +27,16 @@ public:
 protected:
     enum Event : unsigned { started = 1, woken = 2, stopped = 4 };
 
+    struct NoLateAnswer {
+        void operator()(const Hold&, const Expected<Reply, Fault>&, TimePoint) const noexcept {}
+    };
+    struct WhetherAnsweredLate {
+        OnLateReply tell;
+        void operator()(const Hold&, const Expected<Reply, Fault>& reply, TimePoint) const {
+            if (tell) tell(reply.has_value());
+        }
+    };
+
     explicit Operation(Session& session) : engine_(&session.engine()) {}
     ~Operation() = default;
 
@@ -55,16 +65,16 @@ protected:
     // On the engine's thread:
 
     /// Sends what `make(hold, again)` or `make(again)` returns, and calls `then(reply, masters, sent)` on the answer.
-    /// `hold`: what the call borrows from; null for nothing. `late`: for a master that answers when the others have
-    /// decided. `scripts`: of which policy the call is, where there is no hold.
-    template <class Make, class Then>
+    /// `hold`: what the call borrows from; null for nothing. `late(hold, reply, sent)`: for the answer of a master that
+    /// answers when the others have decided, or to an order that was given up. `scripts`: of which policy the call is,
+    /// where there is no hold.
+    template <class Make, class Then, class Late = NoLateAnswer>
     void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
-              Then then, OnLateReply late = {}, const LockScripts* scripts = nullptr) {
+              Then then, Late late = {}, const LockScripts* scripts = nullptr) {
         if (hold != nullptr) scripts = &hold->scripts();
-        auto order = make_recycled<OrderWith<Make, Then>>(*this, std::move(hold), std::move(make),
-                                                          std::move(then));
+        auto order = make_recycled<OrderWith<Make, Then, Late>>(
+            *this, std::move(hold), std::move(make), std::move(then), std::move(late));
         order->scripts = scripts;
-        order->late = std::move(late);
         order->rank = rank;
         order->answer_by = answer_by;
         order_ = order.get();
@@ -76,7 +86,7 @@ protected:
     /// Waits no longer for the answer: goes on as with a fault. Of several masters, each may have been asked.
     void give_order_up(bool several_masters) noexcept {
         const std::shared_ptr<Order> order = order_->shared_from_this();
-        order_->late = nullptr;
+        if (several_masters) order_->hears_late = false;
         Fault fault = cancelled_fault();
         fault.maybe_executed = engine_->abandon(*order);
         const MasterSets masters{.asked = several_masters ? ~std::uint64_t{0} : 0};
@@ -126,12 +136,11 @@ private:
         const void* own_link() const noexcept final {
             return scripts == nullptr ? nullptr : lua::users_own(*scripts);
         }
-        /// A token at a single master is cleaned up as one whose try got no answer.
-        void answered_late(const Expected<Reply, Fault>& reply, TimePoint) noexcept final {
-            if (late) late(reply.has_value());
+        void answered_late(const Expected<Reply, Fault>& reply, TimePoint sent) noexcept final {
+            if (hears_late && hold_ != nullptr) late(reply, sent);
         }
 
-        OnLateReply late{};
+        bool hears_late = true;
         const LockScripts* scripts = nullptr;
 
     protected:
@@ -140,18 +149,21 @@ private:
     private:
         virtual void then(Expected<Reply, Fault>&& reply, const MasterSets& masters,
                           TimePoint sent) = 0;
+        virtual void late(const Expected<Reply, Fault>& reply, TimePoint sent) = 0;
 
         Operation* operation_;
         std::shared_ptr<const Hold> hold_;
     };
 
-    template <class Make, class Then>
+    template <class Make, class Then, class Late>
     class OrderWith final : public OperationOrder {
     public:
-        OrderWith(Operation& operation, std::shared_ptr<const Hold> hold, Make make, Then then)
+        OrderWith(Operation& operation, std::shared_ptr<const Hold> hold, Make make, Then then,
+                  Late late)
             : OperationOrder(operation, std::move(hold)),
               make_(std::move(make)),
-              then_(std::move(then)) {}
+              then_(std::move(then)),
+              late_(std::move(late)) {}
 
         Call call(bool again) const override {
             if constexpr (std::is_invocable_v<const Make&, const Hold&, bool>) {
@@ -166,9 +178,13 @@ private:
                   TimePoint sent) override {
             then_(std::move(reply), masters, sent);
         }
+        void late(const Expected<Reply, Fault>& reply, TimePoint sent) override {
+            late_(hold(), reply, sent);
+        }
 
         Make make_;
         Then then_;
+        Late late_;
     };
 
     void run() noexcept final {

@@ -115,7 +115,7 @@ private:
             rank, answer_by, hold, [make](const Hold& its, bool) { return make(its); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,
                              TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); },
-            on_silence());
+            WhetherAnsweredLate{on_silence()});
         return std::nullopt;
     }
 

@@ -40,6 +40,7 @@ struct PassedPlace {
     PolicyTraits traits;
     bool unclear = false;     ///< a try with that token got no answer
     std::int64_t weight = 0;  ///< of the claim that it asks for
+    TriesOfToken tries{};
 };
 
 /// The answer to a try, decoded.
@@ -109,7 +110,8 @@ struct TellFault {};
 /// Sleep at the lock table.
 struct SleepUntil {
     TimePoint until;
-    bool subscribe;  ///< the server may tell us when the lock is ours
+    bool subscribe;         ///< the server may tell us when the lock is ours
+    bool announce = false;  ///< as of `SendScript`: a try may be answered yet
 };
 /// Release the token at all masters, and say how far that got.
 struct ReturnVotes {
@@ -118,6 +120,7 @@ struct ReturnVotes {
 /// Let the next waiter of this process go on with our place.
 struct PassPlaceOn {
     bool unclear;
+    TriesOfToken tries{};
 };
 /// The lock is ours: hand the hold to the lock table.
 struct KeepHold {
@@ -199,7 +202,7 @@ public:
     AcquisitionAction admitted(const PassedPlace* place, bool contended) {
         contended_ = contended;
         if (place == nullptr) return MakeHold{.new_token = true, .clean_up = {}};
-        token_ = TokenState::with_place(place->token, place->unclear);
+        token_ = TokenState::with_place(place->token, place->unclear, place->tries);
         // One that polls does not keep a place, and would wait for a message that never comes. To a writer
         // a reader's place may have brought a reader's claim by now.
         const bool is_of_use = !plan_.polls && place->traits.scripts == plan_.traits.scripts &&
@@ -234,6 +237,7 @@ public:
     AcquisitionAction answered(AcquireAnswer answer, TimePoint now) {
         using Kind = AcquireAnswer::Kind;
         token_.attempted(answer.masters);
+        token_.answered();
         if (answer.repeated) token_.repeated();
         if (answer.kind == Kind::no && is_plain_) return send_script(now);
         sent_ = answer.sent;
@@ -272,7 +276,7 @@ public:
 
     // ---- A pause has ended
 
-    /// `grant`: the message that the lock table has for us, where it ended the pause.
+    /// `grant`: the message, or the late answer, that the lock table has for us, where it ended the pause.
     AcquisitionAction woken(LockTable::Woken why, const std::optional<Grant>& grant,
                             TimePoint now) {
         using Woken = LockTable::Woken;
@@ -339,7 +343,12 @@ private:
         const bool wants_token = token_.dead() || token_.token().empty();
         return wants_token ? give_token_up() : wait();
     }
-    AcquisitionAction wait() { return *std::exchange(sleep_, std::nullopt); }
+    AcquisitionAction wait() {
+        SleepUntil sleep = *std::exchange(sleep_, std::nullopt);
+        const bool may_hear_late = token_.unclear() && !plan_.several_masters;
+        sleep.announce = may_hear_late && !std::exchange(announced_, true);
+        return sleep;
+    }
 
     // ---- Sending
 
@@ -353,7 +362,9 @@ private:
         is_plain_ = tries() == 1 && plan_.plain_set && !plan_.several_masters && !contended_ &&
                     !token_.queued();
         queue_ttl_ = std::chrono::milliseconds::zero();
-        return is_plain_ ? SendSet{answer_by_} : send_script(now);
+        if (!is_plain_) return send_script(now);
+        token_.asks();
+        return SendSet{answer_by_};
     }
 
     /// At the last try it depends on those behind us what becomes of our place.
@@ -367,6 +378,7 @@ private:
         if (!plan_.polls) {
             queue_ttl_ = token_.queue_ttl(last_, has_waiters, attempts_.presence_ttl(now));
         }
+        token_.asks();
         const bool wants_place = queue_ttl_ > std::chrono::milliseconds::zero();
         return SendScript{.answer_by = answer_by_,
                           .queue_ttl = queue_ttl_,
@@ -375,10 +387,19 @@ private:
 
     AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
 
-    /// A message says that the lock is ours. What cannot be believed on its own, the server is asked.
+    /// From when on it is ours, by a message or by a late answer. The try may have asked for less than we do.
+    std::optional<TimePoint> granted_since(const Grant& grant, TimePoint now) const {
+        if (!grant.answers) {
+            return token_.granted(grant, now, plan_.attempts.drift.factor);
+        }
+        if (grant.ttl < ttl()) return std::nullopt;
+        return token_.answered_late(grant.token, *grant.answers);
+    }
+
+    /// We were told that the lock is ours. What cannot be believed on its own, the server is asked.
     AcquisitionAction granted(const std::optional<Grant>& grant, TimePoint now) {
         const Drift& drift = plan_.attempts.drift;
-        const auto since = grant ? token_.granted(*grant, now, drift.factor) : std::nullopt;
+        const auto since = grant ? granted_since(*grant, now) : std::nullopt;
         // Replicas can only be asked on the connection that has written.
         const bool complete =
             !plan_.replicated && (!plan_.traits.fenced || (grant && grant->fence != 0));
@@ -388,7 +409,7 @@ private:
         fault_ = nullptr;
         fence_ = grant->fence;
         others_wait_ = true;  // as they did when we began to; the next command will tell
-        prolonged_ = false;
+        prolonged_ = grant->ttl > ttl();
         sent_ = *since;
         return acquired(now);
     }
@@ -474,7 +495,7 @@ private:
     AcquisitionAction give_up(Error why) {
         error_ = std::move(why);
         sleep_.reset();
-        if (token_.can_pass_place_on()) return PassPlaceOn{token_.unclear()};
+        if (token_.can_pass_place_on()) return PassPlaceOn{token_.unclear(), token_.tries()};
         return give_token_up();
     }
 

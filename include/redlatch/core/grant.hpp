@@ -14,6 +14,12 @@
 
 namespace redlatch::inline v0::detail {
 
+/// A try that its sender has given up, whose answer came all the same.
+struct AbandonedTry {
+    TimePoint sent;
+    std::uint64_t number;  ///< among the tries of its token
+};
+
 /// What the server tells a waiter that it has given the lock to.
 struct Grant {
     std::chrono::milliseconds ttl;   ///< how long the server keeps the lock for it
@@ -25,6 +31,9 @@ struct Grant {
     std::string key;
     std::string kind{};       ///< of a claim in a sorted set: `shared` or `permits`
     std::int64_t weight = 0;  ///< likewise: how much it takes
+
+    /// Where it is no message but the late answer to a try: to which one. Then it has no server and no time.
+    std::optional<AbandonedTry> answers{};
 
     /// The waiter has got nothing yet: the lock's end has changed, and it should ask for that.
     bool is_notice() const noexcept { return key_type == '-'; }

@@ -34,6 +34,7 @@ struct QueuePlace {
     Token token;
     HoldTerms terms;
     bool unclear_try = false;  ///< a try with that token got no answer
+    TriesOfToken tries{};
 };
 
 /// A lock that passes from one owner in this process to the next.
@@ -368,10 +369,11 @@ public:
 
     /// The same. True where the next one goes on with the place in the server's queue; else the
     /// caller has to see to what it has left at the server.
-    bool pass_place_on(Turn turn, bool unclear_try) {
+    bool pass_place_on(Turn turn, bool unclear_try, const TriesOfToken& tries = {}) {
         Entry& here = turn.name_->second;
         const bool passes = here.queue_place && !here.queue.empty() && !closed_;
         if (passes) here.queue_place->unclear_try = unclear_try;
+        if (passes) here.queue_place->tries = tries;
         hand_turn_on(*turn.name_, passes);
         return passes;
     }
@@ -571,7 +573,7 @@ public:
         return nullptr;
     }
 
-    /// Hands a grant to whom it is for. False where nobody here goes by that token (any more): the
+    /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token (any more): the
     /// caller has to give the lock back.
     bool deliver(const Grant& grant) {
         Named* const name = find(grant);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -61,6 +62,13 @@ struct OpenTries {
     }
 };
 
+/// How many tries were sent with a token, one after the other by whoever of this process asked with it, and up to
+/// which one they are answered.
+struct TriesOfToken {
+    std::uint64_t sent = 0;
+    std::uint64_t answered = 0;
+};
+
 /// What one token may have at the server, or at each of several masters, while it asks for a lock, as
 /// far as its client can know:
 ///
@@ -81,10 +89,11 @@ public:
           at_masters_(several_masters ? std::make_shared<TokenAtMasters>() : nullptr) {}
 
     /// A token with a place that another waiter of this process has passed on.
-    static TokenState with_place(std::string token, bool unclear) {
+    static TokenState with_place(std::string token, bool unclear, const TriesOfToken& tries = {}) {
         TokenState state{std::move(token)};
         state.queued_ = true;
         state.unclear_ = unclear;
+        state.tries_ = tries;
         return state;
     }
 
@@ -108,6 +117,11 @@ public:
         if (!last || (queued_ && has_waiters)) return presence_ttl;
         return Milliseconds{queued_ ? -1 : 0};
     }
+
+    /// A try is sent, or was answered.
+    void asks() noexcept { ++tries_.sent; }
+    void answered() noexcept { tries_.answered = tries_.sent; }
+    const TriesOfToken& tries() const noexcept { return tries_; }
 
     /// A try has got so far at several masters. What it was answered, or that it failed, comes next.
     void attempted(const MasterSets& reached) noexcept {
@@ -163,6 +177,14 @@ public:
         return granted_at(*sample_, grant, arrived, drift_factor);
     }
 
+    /// A try that was given up was answered "yours": from when on the lock is ours. Nothing where a later try was
+    /// answered otherwise, and one more has to tell.
+    std::optional<TimePoint> answered_late(std::string_view token,
+                                           const AbandonedTry& late) const noexcept {
+        if (dead_ || token != token_ || late.number <= tries_.answered) return std::nullopt;
+        return late.sent;
+    }
+
     /// Whether votes have to be given back at once, to several masters, when nobody asks with the token
     /// any more: others need them, and so does our own next try.
     bool has_votes_to_return() const noexcept {
@@ -184,6 +206,7 @@ private:
     std::string token_;
     std::shared_ptr<TokenAtMasters> at_masters_;
     std::optional<ClockSample> sample_;
+    TriesOfToken tries_{};
     bool queued_ = false;
     bool has_lock_ = false;
     bool unclear_ = false;

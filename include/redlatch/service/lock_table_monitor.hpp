@@ -132,8 +132,10 @@ public:
         void set_fault(std::shared_ptr<const Error> fault) {
             monitor_->section()->set_fault(turn_, std::move(fault));
         }
-        bool pass_place_on(bool unclear_try) {
-            return std::exchange(monitor_, nullptr)->section()->pass_place_on(turn_, unclear_try);
+        bool pass_place_on(bool unclear_try, const TriesOfToken& tries = {}) {
+            return std::exchange(monitor_, nullptr)
+                ->section()
+                ->pass_place_on(turn_, unclear_try, tries);
         }
         LockTable::Joining join(const AcquireRequest& request) {
             const Section table{*monitor_};

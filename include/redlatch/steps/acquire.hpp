@@ -109,6 +109,7 @@ private:
 
     Next carry_out(const SleepUntil& sleep) {
         begin_to_wait();
+        if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
         return pause_ended(turn_->pause(sleep.until, *stop_));
     }

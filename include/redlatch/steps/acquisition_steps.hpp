@@ -114,7 +114,8 @@ protected:
         const PassedPlace passed{.token = place->token.bytes,
                                  .traits = place->terms.traits,
                                  .unclear = place->unclear_try,
-                                 .weight = place->terms.claim.weight};
+                                 .weight = place->terms.claim.weight,
+                                 .tries = place->tries};
         hold_ =
             std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
         return machine().admitted(&passed, contended);
@@ -214,7 +215,7 @@ protected:
     }
 
     Next carry_out(const PassPlaceOn& place) {
-        return machine().place_passed_on(turn_->pass_place_on(place.unclear));
+        return machine().place_passed_on(turn_->pass_place_on(place.unclear, place.tries));
     }
 
     Next carry_out(const KeepHold& keep) {

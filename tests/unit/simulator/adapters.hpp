@@ -493,7 +493,8 @@ private:
         const detail::PassedPlace passed{.token = place->token.bytes,
                                          .traits = place->terms.traits,
                                          .unclear = place->unclear_try,
-                                         .weight = place->terms.claim.weight};
+                                         .weight = place->terms.claim.weight,
+                                         .tries = place->tries};
         hold_ = std::make_shared<Hold>(place->terms, place->token, LockOwner{});
         act("admitted with a place", machine_.admitted(&passed, contended));
     }
@@ -571,6 +572,16 @@ private:
                 tried(std::move(reply), masters);
             },
             late_answer());
+        hear_late();
+    }
+
+    /// A link of the engine's outlives a try that is given up.
+    void hear_late() {
+        if (asking_ == nullptr || caller_.thread() || wanted_->replicas != Replicas::none()) return;
+        asking_->hear_late([client = client_, hold = hold_, sent = sent_,
+                            number = machine_.token().tries().sent](const Reply& reply) {
+            client->hear_late(*hold, {.sent = sent, .number = number}, reply);
+        });
     }
 
     /// For a master that answers when the others have decided already.
@@ -625,6 +636,9 @@ private:
     }
 
     void carry_out(const detail::SleepUntil& sleep) {
+        if (sleep.announce) {
+            client_->with_table([this](LockTable& table) { table.announce(turn_, *hold_); });
+        }
         if (sleep.subscribe) client_->subscribe();
         const bool for_ever = world_->has(Mutant::no_recheck) && will_be_told_;
         paused_until_ = for_ever ? machine_.deadline() : sleep.until;
@@ -636,7 +650,11 @@ private:
         const LockTable::Pause pause = client_->with_table([this](LockTable& table) {
             return table.pause(turn_, *this, paused_until_, now(), stop_);
         });
-        if (!pause.ended) return sleep_until(pause.wake_at);
+        if (!pause.ended) {
+            client_->pauses(*hold_);
+            return sleep_until(pause.wake_at);
+        }
+        client_->goes_on(*hold_);
         pauses().took("pause", static_cast<std::size_t>(*pause.ended));
         state_ = State::busy;
         const bool granted = *pause.ended == Woken::granted;
@@ -671,8 +689,9 @@ private:
     }
 
     void carry_out(const detail::PassPlaceOn& place) {
-        const bool passed = client_->with_table(
-            [&](LockTable& table) { return table.pass_place_on(turn_, place.unclear); });
+        const bool passed = client_->with_table([&](LockTable& table) {
+            return table.pass_place_on(turn_, place.unclear, place.tries);
+        });
         turn_ = {};
         act(passed ? "place passed on" : "place not passed on", machine_.place_passed_on(passed));
     }

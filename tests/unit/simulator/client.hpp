@@ -3,6 +3,7 @@
 #include "checker.hpp"
 #include "coverage.hpp"
 #include "network.hpp"
+#include <redlatch/async/late_answer.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/cluster_redirection.hpp>
 #include <redlatch/core/command.hpp>
@@ -25,6 +26,7 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +78,8 @@ public:
     virtual ~Request() = default;
     /// Its sender waits no longer.
     virtual void cancel() = 0;
+    /// From now on, that it is cancelled or out of time does not end its connection, and this is told of its answer.
+    virtual void hear_late(std::function<void(const Reply&)>) {}
     /// Whether one of several masters may execute it before what the token has asked for.
     virtual bool may_overtake() const { return false; }
 
@@ -104,11 +108,14 @@ public:
 
     void cancel() override {
         if (!done_) return;
-        if (connection_ != nullptr) connection_->close();
         Fault fault = cancelled();
         fault.maybe_executed = sent_any_;
+        if (late_ && connection_ != nullptr) return abandon(std::move(fault));
+        if (connection_ != nullptr) connection_->close();
         settle(Unexpected{std::move(fault)});
     }
+
+    void hear_late(std::function<void(const Reply&)> late) override { late_ = std::move(late); }
 
     /// False where nothing was sent, and nothing will be.
     bool was_posted() const { return posted_; }
@@ -125,6 +132,8 @@ private:
     void deliver();
     void failed(detail::ConnectionFailure failure, Fault fault);
     void out_of_time();
+    void abandon(Fault fault);
+    void answered_late(const Arrived& arrived);
     void settle(Expected<Reply, Fault> reply) {
         if (done_) std::exchange(done_, nullptr)(std::move(reply), {});
     }
@@ -141,6 +150,7 @@ private:
     std::shared_ptr<Connection> connection_{};
     TimePoint sent_{};
     std::optional<Reply> taken_{};  // while replicas are waited for
+    std::function<void(const Reply&)> late_{};
     std::uint64_t sendings_ = 0;
     bool sent_any_ = false;
     bool posted_ = false;
@@ -685,6 +695,47 @@ public:
         clean_up({.token = {grant->token}, .terms = terms_of(*grant)});
     }
 
+    /// Somebody sleeps who contends with that token, or has gone on.
+    void pauses(const Hold& hold) {
+        const auto [pause, begins] = pausing_.try_emplace(hold.token().bytes);
+        if (begins) pause->second = {hold.key(), ++pauses_};
+    }
+    void goes_on(const Hold& hold) { pausing_.erase(hold.token().bytes); }
+
+    /// A try of this process that was given up was answered.
+    void hear_late(const Hold& asked, detail::AbandonedTry given_up, const Reply& reply) {
+        auto grant = detail::late_grant(asked, given_up, reply);
+        if (!grant || closed_) return;
+        (*world_->trace)("hears late of ", tail(grant->token));
+        expect_end_of_pause(grant->token);
+        if (world_->has(Mutant::late_answer_unheard)) return;
+        if (world_->has(Mutant::late_answer_counted_from_arrival)) grant->answers->sent = now();
+        if (world_->has(Mutant::late_answer_to_anyone)) misdirect(*grant);
+        const bool delivered = with_table([&](LockTable& table) { return table.deliver(*grant); });
+        table_coverage().took("deliver late", delivered ? 0 : 1);
+    }
+
+    /// Whoever sleeps with the token is woken now.
+    void expect_end_of_pause(const std::string& token) {
+        const auto pause = pausing_.find(token);
+        if (pause == pausing_.end()) return;
+        host_.soon(Moment{world_->plan->latency} + 1ms,
+                   [this, token, number = pause->second.number] {
+                       const auto later = pausing_.find(token);
+                       if (closed_ || later == pausing_.end() || later->second.number != number)
+                           return;
+                       world_->checker->fail("waits for a lock that its token has got");
+                   });
+    }
+
+    void misdirect(detail::Grant& grant) const {
+        for (const auto& [token, pause] : pausing_) {
+            if (pause.key != grant.key) continue;
+            grant.token = token;
+            grant.answers->number = std::numeric_limits<std::uint64_t>::max();
+        }
+    }
+
     // ---- Its end
 
     void crash() {
@@ -818,6 +869,12 @@ private:
     detail::SentinelService service_;
     unsigned epoch_ = 0;
     RenewalDriver renewal_;
+    struct Pausing {
+        std::string key;
+        std::uint64_t number;
+    };
+    std::map<std::string, Pausing> pausing_{};  // by the token that they contend with
+    std::uint64_t pauses_ = 0;
     std::uint64_t tokens_ = 0;
     std::uint64_t ids_ = 0;
     struct Comer {
@@ -945,7 +1002,8 @@ inline void Asking::send() {
 }
 
 inline void Asking::arrived(std::uint64_t number, Arrived arrived) {
-    if (!done_ || number != sendings_) return;
+    if (number != sendings_) return;
+    if (!done_) return answered_late(arrived);
     if (!arrived.value) {
         return failed({.disconnected = true, .maybe_executed = arrived.maybe_executed},
                       {.error = {Errc::unavailable, {}, {}, "the connection has ended", {}}});
@@ -1029,8 +1087,28 @@ inline void Asking::out_of_time() {
         connection_->close();
         return settle(*std::exchange(taken_, std::nullopt));
     }
-    failed({.disconnected = false, .maybe_executed = connection_ != nullptr},
-           {.error = {Errc::unavailable, {}, {}, "no answer in time", {}}});
+    Fault fault{.error = {Errc::unavailable, {}, {}, "no answer in time", {}}};
+    if (late_ && connection_ != nullptr) {
+        fault.maybe_executed = true;
+        return abandon(std::move(fault));
+    }
+    failed({.disconnected = false, .maybe_executed = connection_ != nullptr}, std::move(fault));
+}
+
+/// Its connection lives on for a while, as a link of the engine's does.
+inline void Asking::abandon(Fault fault) {
+    client_->host().soon(3 * Moment{client_->command_timeout()}, [self = shared_from_this()] {
+        if (self->connection_ != nullptr) std::exchange(self->connection_, nullptr)->close();
+    });
+    settle(Unexpected{std::move(fault)});
+}
+
+inline void Asking::answered_late(const Arrived& arrived) {
+    if (!late_ || connection_ == nullptr || !arrived.value) return;
+    const Call& call = command_.reconnected() ? again_ : call_;
+    const auto reply = decode(*client_, call, *connection_, sent_, *arrived.value);
+    client_->give_back(std::exchange(connection_, nullptr));
+    if (reply) late_(*reply);
 }
 
 // ---- Renewal

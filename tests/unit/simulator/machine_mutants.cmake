@@ -106,6 +106,10 @@ mutate(votes_returned_by_few token_state.hpp
     "(at_masters_->asked() & ~reached.heard_of()) == 0" "true")
 mutate(nothing_to_clean_up token_state.hpp
     "after_abandoned_try(may_have && !all_returned_, unclear_)" "may_have && !all_returned_" "false")
+mutate(older_answer_believed token_state.hpp
+    "late.number <= tries_.answered" "late.number <= tries_.answered" "false")
+mutate(answer_to_a_shorter_lease_believed acquisition.hpp
+    "if (grant.ttl < ttl()) return" "grant.ttl < ttl()" "false")
 mutate(cleaned_up_once token_state.hpp
     ", unclear_);\n    }\n\nprivate:" "unclear_" "false")
 

@@ -38,8 +38,11 @@ enum class Mutant {
     min_hold_forgotten,        ///< a release frees at once, whatever the min_hold
     delivered_when_over,       ///< a hold is delivered whose validity has ended meanwhile
     renewed_undelivered,       ///< a hold is renewed that nobody has been given yet
-    untaken_kept,              ///< a hold that nobody takes any more is not released
-    earlier_acknowledged,      ///< replicas that have what was written before count for a lock
+    late_answer_unheard,       ///< a late answer to a try that was given up wakes nobody
+    late_answer_to_anyone,     ///< it is for whoever contends, with any token
+    late_answer_counted_from_arrival,  ///< validity begins when it comes
+    untaken_kept,                      ///< a hold that nobody takes any more is not released
+    earlier_acknowledged,  ///< replicas that have what was written before count for a lock
     // In the scripts, where a process may not use a command
     failed_script_deletes,   ///< a release that fails behind a grant deletes the lock
     queue_left_without_end,  ///< an acquire that fails leaves the queue without an end

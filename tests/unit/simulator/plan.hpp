@@ -605,6 +605,36 @@ inline void draw_nodes(Dice dice, Plan& plan) {
 }
 
 /// At least two processes with two owners, three acquisitions and one fault.
+/// Some schedules in which operations of one process give up, one after the other, tries that are answered later:
+/// likewise.
+inline void draw_late_answers(Dice dice, Plan& plan) {
+    if (plan.has_several_masters() || plan.has_claims() || !dice.one_in(10)) return;
+    plan.rates.slow = dice.pick({2, 2, 3});
+    plan.faults_until = std::max<Moment>(plan.faults_until, 2s);
+    plan.command_timeout = 100ms;
+    plan.node_timeout = std::min<milliseconds>(plan.node_timeout, 100ms);
+    plan.backoff = Backoff{50ms, 400ms};
+    ProcessPlan& process = plan.processes.front();
+    while (process.actors.size() < 4) process.actors.push_back(process.actors.front());
+    for (ActorPlan& actor : process.actors) {
+        actor.asynchronous = true;
+        for (AcquisitionPlan& acquisition : actor.acquisitions) {
+            if (!acquisition.set.empty()) continue;
+            acquisition.nested.clear();
+            acquisition.lock = 0;
+            acquisition.pause = dice.span(0ns, 20ms);
+            acquisition.lease = Lease{dice.pick({100ms, 300ms, 1000ms, 3000ms})};
+            acquisition.max_hold = std::max(acquisition.max_hold, acquisition.lease.duration());
+            acquisition.wait = 5s;
+            acquisition.polls = false;
+            acquisition.fenced = true;
+            acquisition.hold = dice.span(0ns, 500ms);
+            acquisition.cancelled.reset();
+            if (!dice.one_in(3)) acquisition.cancelled = dice.span(0ns, 250ms);
+        }
+    }
+}
+
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
     Plan plan{.mutant = mutant,
@@ -657,6 +687,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_claims(mutant)) draw_sets(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_nodes(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_waiting_crowds(Dice{dice.seed()}, plan);
+    draw_late_answers(Dice{dice.seed()}, plan);
     return plan;
 }
 
