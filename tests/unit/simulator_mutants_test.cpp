@@ -97,6 +97,10 @@ constexpr std::array controls{
     Control{"claim_counted_on", Mutant::claim_counted_on},
     Control{"released_to_nobody", Mutant::released_to_nobody},
     Control{"place_keeps_lease", Mutant::place_keeps_lease},
+    Control{"forced_from_another", Mutant::forced_from_another},
+    Control{"forced_and_left", Mutant::forced_and_left},
+    Control{"older_setting_counts", Mutant::older_setting_counts},
+    Control{"setting_not_counted_on", Mutant::setting_not_counted_on},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

@@ -31,6 +31,7 @@ public:
     // ---- What clients do
 
     void sent(const Command& command) {
+        if (command.token().empty()) return;
         Token& token = token_of(command.token());
         token.lock = command.lock;
         if (command.asks()) token.asked |= bit_of(command.master);
@@ -254,9 +255,10 @@ public:
         const TimePoint soon =
             detail::saturating_add(host_of(hold).clock(), hold.terms().lease.duration());
         const bool runs_out = soon < hold.last_end() && !closing;
+        const bool was_forced = token_of(hold.token().bytes).was_forced;
         const bool has_time =
             hold.terms().lease.duration() > 20 * plan_->latency && !held(hold).delivered_late;
-        if (watched && runs_out && has_time && plan_->is_calm())
+        if (watched && runs_out && has_time && !was_forced && plan_->is_calm())
             fail("a watched hold was not renewed");
         if (!has_other_readers(hold, lock)) {
             dies(hold.token().bytes);
@@ -269,6 +271,16 @@ public:
             const Server::Owner its = Server::find(at.owners, hold.token().bytes);
             if (!its.token.empty() && its.end != Moment::max()) {
                 tidy_at_ = std::max(tidy_at_, its.end);
+            }
+        }
+    }
+
+    /// A process has taken the lock away from that owner, as its client hears.
+    void forced(int process, int lock, std::string_view owner) const {
+        for (const auto& hold : locks_[static_cast<std::size_t>(lock)].holds) {
+            const bool is_here = process_of(hold->token().bytes) == process;
+            if (is_here && hold->in(Phase::held) && hold->token().bytes == owner) {
+                fail("who has lost a lock is not told by its own process: " + hold->token().bytes);
             }
         }
     }
@@ -311,6 +323,7 @@ public:
         // A master that has restarted has no vote for some time.
         if (several()) damaged(timeline_->now() + std::chrono::abs(jump) + 2 * no_vote());
         tidy_ = false;
+        learn_settings();
         clocks_go_back_ = clocks_go_back_ || jump < 0ns;
         for (Lock& here : locks_) {
             here.order.clear();
@@ -350,10 +363,12 @@ public:
             }
         }
         replica_took_over_ = true;
+        learn_settings();
         for (Lock& here : locks_) here.fence_may_be_older = true;
         for (auto& [name, token] : tokens_) {
             token.lost_by_failover = true;
             token.kept_at_most = 0ns;
+            token.forced_at = 0;
         }
         for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
             const Owners owners = server(0).owners(static_cast<int>(lock));
@@ -381,6 +396,8 @@ public:
         const bool free = at.owners.empty() && at.is_known;
         at.before = free ? Owners{} : server(command.master).owners(command.lock);
         at.is_known = true;
+        const bool forces = command.verb == Verb::force_unlock;
+        if (forces) here.queue_before = server(command.master).queue(command.lock);
         for (const Server::Owner& owner : at.owners) {
             if (has(at.before, owner.token)) continue;
             here.expired = std::max(here.expired, owner.end);
@@ -409,7 +426,13 @@ public:
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
         }
-        if (!plan_->has_claims()) check_min_hold(command, at, owners, refused);
+        if (command.verb == Verb::force_unlock && !refused) {
+            check_forced(here, command, value, owners);
+        } else if (!plan_->has_claims()) {
+            check_min_hold(command, at, owners, refused);
+        }
+        if (!refused) check_not_revived(command, value);
+        if (command.verb == Verb::set_permits && !refused) note_setting(here, command, value);
         // A repetition says that what the first sending moved has ended by itself.
         const bool not_moved = command.verb == Verb::move && !refused && !value.elements[0].integer;
         if (not_moved) token_of(command.next_token()).not_moved();
@@ -429,7 +452,7 @@ public:
             token.kept_at_most = std::max(token.kept_at_most, owner.end);
         }
         at.owners = owners;
-        const bool for_owner = command.verb != Verb::release;
+        const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
         if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
@@ -443,6 +466,11 @@ public:
     }
 
     // ---- Its nodes
+
+    /// Whether fewer permits than in the beginning are left of a lock.
+    bool is_narrowed(int lock) const {
+        return most(locks_[static_cast<std::size_t>(lock)]) < plan_->permits;
+    }
 
     /// A command was sent to one node after the other, or Sentinels were asked, so often.
     void sent_on(int times) const {
@@ -465,6 +493,7 @@ public:
         for (const std::string_view name :
              {command.token(),
               command.verb == Verb::move ? command.next_token() : command.token()}) {
+            if (name.empty()) continue;
             Token& token = token_of(name);
             token.lock = command.lock;
             token.generation = -1;
@@ -570,6 +599,8 @@ private:
         TimePoint first_end{};        ///< as it began
         Moment kept_until{-1h};       ///< by its `min_hold`
         Moment lost_at{-1h};          ///< as its client was told
+        unsigned forced_at = 0;       ///< the masters that have taken the lock away, a bit for each
+        bool was_forced = false;      ///< by any of them: nothing is promised any more
         Moment prolonged_until{-1h};  ///< by a command without an answer so far
 
         void not_moved() noexcept {
@@ -598,6 +629,7 @@ private:
         std::string token;
         Moment present_until;  ///< for so long the server takes it for alive
         Moment since;
+        std::int64_t weight = 0;
     };
     struct Lock {
         std::vector<HoldPtr> holds{};
@@ -613,7 +645,10 @@ private:
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
-        bool queue_may_be_older = false;  ///< than the server
+        bool queue_may_be_older = false;          ///< than the server
+        std::vector<std::string> queue_before{};  ///< a command that takes the lock away
+        std::int64_t issued = 0;                  ///< the setting of permits that counts
+        std::optional<std::int64_t> permits{};    ///< and how many that is
         unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
     };
     struct Awaited {
@@ -710,7 +745,7 @@ private:
     bool promised(const detail::Hold& hold) const {
         if (!clocks_keep_time_ || !valid(hold)) return false;
         const auto token = tokens_.find(hold.token().bytes);
-        if (token == tokens_.end()) return false;
+        if (token == tokens_.end() || token->second.was_forced) return false;
         if (several()) return true;
         if (token->second.generation != generation(0) || token->second.lost_by_failover)
             return false;
@@ -722,10 +757,13 @@ private:
     /// would.
     void check_nothing_left(const std::string& what) const {
         constexpr std::int64_t longest = milliseconds{24h + 1min}.count();
+        constexpr std::int64_t longest_setting = milliseconds{25h + 1min}.count();
         for (const auto& server : *servers_) {
             for (const std::string& key : server->all_keys()) {
                 const std::int64_t ttl = server->ttl(key);
                 if (key.starts_with("redlatch:fence:") && ttl > 0 && ttl < longest) continue;
+                if (key.starts_with("redlatch:permits:") && ttl > 0 && ttl < longest_setting)
+                    continue;
                 if (plan_->has_claims() && ttl > 0 && is_over(*server, key)) continue;
                 fail(what + key);
             }
@@ -832,6 +870,7 @@ private:
             token.fenced = command.number(4) == 1;
             token.moved_to = !token.move_refused;
         }
+        token.forced_at &= ~bit_of(command.master);
         token.generation = generation(command.master);
         token.is_granted = to != command.token();
         token.given_in = generation(command.master);
@@ -842,7 +881,8 @@ private:
         if (never_told || hosts_[process]->crashed()) damaged(timeline_->now());
         if (token.lock != command.lock) fail("given to who never asked for it: " + to);
         const bool by_queue = command.verb == Verb::acquire || command.verb == Verb::release ||
-                              (plan_->has_claims() && !moved);
+                              command.verb == Verb::force_unlock || (plan_->has_claims() && !moved);
+        if (!moved) check_permits(here, owners);
         if (here.order_is_known && by_queue) check_order(here, to, owners);
         if (command.verb == Verb::set) {
             const std::string& queue = Names::get().of(command.lock)->queue;
@@ -918,6 +958,10 @@ private:
     void note_asked(Lock& here, const Command& command, const ModelRedis::Value& value) {
         const bool refused = value.elements[0].integer == 0;
         if (!refused) token_of(command.token()).generation = generation(command.master);
+        // Its client counts on the lease that it has asked for.
+        if (!refused && milliseconds{value.elements[1].integer} < command.lease()) {
+            fail("taken for less than the lease");
+        }
         if (refused && command.stay() > 0ms) check_companions(command);
         const bool queues = refused && !has_no_place(value);
         const Moment present_until = timeline_->now() + command.stay();
@@ -925,7 +969,8 @@ private:
         if (!queues) {
             leave_order(here, command.token());
         } else if (known == here.order.end()) {
-            here.order.push_back({std::string{command.token()}, present_until, timeline_->now()});
+            here.order.push_back(
+                {std::string{command.token()}, present_until, timeline_->now(), command.weight()});
         } else {
             const bool left = known->present_until <= timeline_->now();
             known->present_until = std::max(known->present_until, present_until);
@@ -936,12 +981,93 @@ private:
         damage_until(present_until);  // nobody knows of that place
     }
 
+    /// It takes nothing but that owner's lock; those who wait keep their places, or get the lock.
+    void check_forced(Lock& here, const Command& command, const ModelRedis::Value& value,
+                      const Owners& owners) {
+        const AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
+        const std::string_view name = command.token();
+        const bool removed = value.integer != 0;
+        if (removed != has(at.before, name)) fail("a forced release tells what is not so");
+        if (has(owners, name)) fail("forced away, and it has the lock: " + std::string{name});
+        for (const Server::Owner& other : at.before) {
+            if (other.token == name) continue;
+            if (Server::find(owners, other.token).end < other.end) {
+                fail("a forced release has touched another's lock: " + other.token);
+            }
+        }
+        const auto after = server(command.master).queue(command.lock);
+        for (const std::string& waiter : here.queue_before) {
+            const auto known = std::ranges::find(here.order, waiter, &Queued::token);
+            const bool lives =
+                known != here.order.end() && timeline_->now() + 2ms < known->present_until;
+            const bool stays = std::ranges::find(after, waiter) != after.end();
+            if (lives && !stays && !has(owners, waiter) && clocks_keep_time_) {
+                fail("a forced release has taken a place in the queue: " + waiter);
+            }
+        }
+        if (!removed || is_tombstone(name)) return;
+        (*trace_)("  forced away: ", tail(name));
+        Token& token = token_of(name);
+        token.forced_at |= bit_of(command.master);
+        token.was_forced = true;
+        token.outlasts_holds = false;
+        token.taken_late &= ~bit_of(command.master);
+        token.prolonged_until = Moment{-1h};
+    }
+
+    /// Who has lost its lock to an operator does not go on with it.
+    void check_not_revived(const Command& command, const ModelRedis::Value& value) {
+        const bool goes_on = command.verb == Verb::extend || command.verb == Verb::nest ||
+                             command.verb == Verb::move || command.verb == Verb::downgrade;
+        if (!goes_on || (token_of(command.token()).forced_at & bit_of(command.master)) == 0) return;
+        const auto answer = value.elements.empty() ? value.integer : value.elements.front().integer;
+        if (answer == 1) fail("forced away, and it goes on: " + std::string{command.token()});
+    }
+
+    /// The setting counts that was issued last, whenever it arrives.
+    void note_setting(Lock& here, const Command& command, const ModelRedis::Value& value) {
+        const std::int64_t issued = command.issued();
+        if (issued == 0) {
+            if (value.integer <= here.issued)
+                fail("a setting is issued no later than the one before");
+            return;
+        }
+        const bool is_repeated = issued == here.issued && command.permits() == here.permits;
+        const bool counts = issued > here.issued || is_repeated;
+        if (value.integer != (counts ? 1 : 0)) {
+            fail(counts ? "the last number of permits does not count" : "an older setting counts");
+        }
+        if (!counts) return;
+        here.issued = issued;
+        here.permits = command.permits();
+        most_ever_set_ = std::max(most_ever_set_, command.permits());
+    }
+    /// As the server has it that has taken over.
+    void learn_settings() {
+        if (plan_->claims != Claims::permits) return;
+        for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
+            const auto setting = server(0).setting(static_cast<int>(lock));
+            locks_[lock].permits.reset();
+            if (setting) locks_[lock].permits = setting->permits;
+            locks_[lock].issued = setting ? setting->issued : 0;
+        }
+    }
+
+    /// Nobody gets more than there is, by the setting that counts.
+    void check_permits(const Lock& here, const Owners& owners) const {
+        if (plan_->claims != Claims::permits || plan_->denies_any()) return;
+        std::int64_t used = 0;
+        for (const Server::Owner& owner : owners) used += owner.weight;
+        if (used > most(here)) fail("more permits are given than there are");
+    }
+
     /// Nobody who could have been told was passed over.
     void check_order(const Lock& here, const std::string& to, const Owners& owners) const {
         if (!clocks_keep_time_ || plan_->denies_any()) return;
-        for (const auto& [earlier, present_until, since] : here.order) {
+        for (const auto& [earlier, present_until, since, weight] : here.order) {
             if (earlier == to) return;
-            if (has(owners, earlier)) continue;  // served at once
+            if (has(owners, earlier)) continue;                 // served at once
+            if (weight < all && weight > most(here)) continue;  // it waits for more than there is
             const bool present = timeline_->now() + 2ms < present_until;
             if (present && server(0).subscribed(process_of(earlier))) {
                 fail("a later one is served first: " + std::string{tail(to)} + " before " +
@@ -1035,14 +1161,21 @@ private:
     }
 
     /// How much there is of a lock.
-    std::int64_t most() const { return plan_->claims == Claims::permits ? plan_->permits : all; }
+    std::int64_t most(const Lock& here) const {
+        return plan_->claims == Claims::permits ? here.permits.value_or(plan_->permits) : all;
+    }
+    /// Who has some keeps them when they become fewer.
+    std::int64_t most_at_any_time() const {
+        return plan_->claims == Claims::permits ? std::max(plan_->permits, most_ever_set_) : all;
+    }
 
     void check_exclusion(const Lock& here) const {
         std::int64_t used = 0;
         for (const auto& hold : here.holds) {
             if (promised(*hold)) used += plan_->has_claims() ? hold->weight() : all;
         }
-        if (used > most()) fail(plan_->has_claims() ? "more holders than may be" : "two holders");
+        if (used > most_at_any_time())
+            fail(plan_->has_claims() ? "more holders than may be" : "two holders");
     }
 
     /// Who asked to be told of a loss was told by the end of the validity.
@@ -1086,11 +1219,13 @@ private:
         }
         std::int64_t used = 0;
         for (const auto& hold : here.holds) used += valid(*hold) ? hold->weight() : 0;
-        std::int64_t largest = 1;
+        std::int64_t largest = 0;
         for (const auto& waiting : here.waiting) {
-            for (const std::int64_t weight : waiting) largest = std::max(largest, weight);
+            for (const std::int64_t weight : waiting) {
+                if (weight == all || weight <= most(here)) largest = std::max(largest, weight);
+            }
         }
-        return used + largest <= most();
+        return largest > 0 && used + largest <= most(here);
     }
 
     /// Without trouble a free lock is taken within some round trips. After a command went wrong it
@@ -1151,6 +1286,7 @@ private:
     bool clocks_keep_time_ = true;
     bool clocks_go_back_ = false;
     bool replica_took_over_ = false;
+    std::int64_t most_ever_set_ = 0;
     std::vector<std::pair<int, HoldPtr>> kept_by_replica_{};  // of one that takes over
 };
 

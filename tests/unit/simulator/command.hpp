@@ -1,6 +1,7 @@
 #pragma once
 
 #include "plan.hpp"
+#include "verb.hpp"
 #include <redlatch/policy/lock_policy.hpp>
 #include <redlatch/policy/lua.hpp>
 
@@ -26,11 +27,6 @@ namespace redlatch::test::simulator {
 inline std::string_view tail(std::string_view token) {
     return token.substr(std::min<std::size_t>(token.size(), 31));
 }
-
-/// What the server is asked to do.
-enum class Verb { set, acquire, extend, release, move, nest, downgrade, other };
-inline constexpr std::array verb_names{"SET",  "acquire", "extend",    "release",
-                                       "move", "nest",    "downgrade", "other"};
 
 /// The library's scripts, as they are or with a mistake.
 class Scripts {
@@ -74,8 +70,11 @@ private:
         add(Verb::move, from.move);
         if (plan.on_hash) add(Verb::nest, from.nest);
         if (plan.claims == Claims::shared) add(Verb::downgrade, from.downgrade);
+        add(Verb::inspect, from.inspect);
+        add(Verb::force_unlock, from.force_unlock);
+        if (plan.claims == Claims::permits) add(Verb::set_permits, from.set_permits);
         if (plan.has_claims()) {
-            spoil_claims(plan.mutant);
+            spoil_claims(plan.claims, plan.mutant);
         } else {
             spoil(plan.on_hash, plan.mutant);
         }
@@ -134,11 +133,20 @@ private:
             case Mutant::last_come_first_served:
                 patch(Verb::acquire, "local score = ", "local score, _ = -now, ");
                 break;
+            case Mutant::forced_from_another:
+                patch(Verb::force_unlock,
+                      on_hash ? "redis.call('HEXISTS', lock, token) == 1"
+                              : "redis.call('GET', lock) == token",
+                      "redis.call('EXISTS', lock) == 1");
+                break;
+            case Mutant::forced_and_left:
+                patch(Verb::force_unlock, "key_type == 'h' or not waiting", "not waiting");
+                break;
             default: break;
         }
     }
 
-    void spoil_claims(Mutant mutant) {
+    void spoil_claims(Claims claims, Mutant mutant) {
         switch (mutant) {
             case Mutant::writer_beside_readers:
                 for (const Verb verb : {Verb::acquire, Verb::release}) {
@@ -168,8 +176,25 @@ private:
             case Mutant::released_to_nobody:
                 patch(Verb::release, "pcall(grant, nil, not forced and token)", "true");
                 break;
+            case Mutant::forced_from_another:
+                patch(Verb::force_unlock, "not foreign and claim_of(token, weight)",
+                      "not foreign and redis.call('ZRANGE', lock, 1, 1)[1]");
+                break;
+            case Mutant::forced_and_left:
+                patch(Verb::force_unlock, "  drop(ours)", "  used = used");
+                break;
+            case Mutant::older_setting_counts:
+                patch_setting(claims, "issued > last or value == setting", "true");
+                break;
+            case Mutant::setting_not_counted_on:
+                patch_setting(claims, "used + its_weight <= most", "its_weight <= most");
+                break;
             default: break;
         }
+    }
+
+    void patch_setting(Claims claims, std::string_view from, std::string_view to) {
+        if (claims == Claims::permits) patch(Verb::set_permits, from, to);
     }
 
     void patch_fence(std::string_view to) {
@@ -214,6 +239,7 @@ struct Command {
     std::span<const std::string_view> arguments() const {
         return std::span{words}.subspan(first_argument);
     }
+    /// Empty where it is about nobody's.
     std::string_view token() const { return words[first_argument]; }
     /// To which a move goes.
     std::string_view next_token() const { return words[first_argument + 2]; }
@@ -225,6 +251,15 @@ struct Command {
         return value;
     }
 
+    /// What a set number of permits is, and when it was issued; 0 where that is asked for.
+    std::int64_t permits() const { return number(2); }
+    std::int64_t issued() const { return number(3); }
+
+    /// How much of a lock with claims it asks for.
+    std::int64_t weight() const {
+        return verb == Verb::acquire && arguments().size() > 7 ? number(7) : 0;
+    }
+
     /// For the lock.
     bool asks() const { return verb == Verb::set || verb == Verb::acquire; }
     /// Whether readers may go on with a claim; one about the lock's key alone does not ask.
@@ -232,10 +267,7 @@ struct Command {
         return verb == Verb::extend && arguments().size() > 4 && number(4) == 1;
     }
     bool fenced() const { return verb == Verb::acquire && number(6) == 1; }
-    bool reads() const {
-        const bool has_weight = verb == Verb::acquire && arguments().size() > 7;
-        return has_weight && number(7) == detail::ClaimTerms::reader;
-    }
+    bool reads() const { return weight() == detail::ClaimTerms::reader; }
     milliseconds lease() const { return milliseconds{verb == Verb::set ? number(3) : number(1)}; }
     /// How long it wants to keep a place in the queue.
     milliseconds stay() const { return milliseconds{verb == Verb::acquire ? number(2) : 0}; }
@@ -248,6 +280,9 @@ struct Command {
         if (command.verb == Verb::move) out << " to " << tail(command.next_token());
         if (command.verb == Verb::nest) out << " count " << command.number(1);
         if (command.verb == Verb::extend) out << " by " << command.number(1);
+        if (command.verb == Verb::set_permits) {
+            out << ' ' << command.permits() << " issued " << command.issued();
+        }
         return out;
     }
 };

@@ -54,7 +54,17 @@ enum class Mutant {
     claim_counted_on,       ///< a release leaves the sum as it is
     place_keeps_lease,      ///< who is let in has the lease of the one that had its place before
     released_to_nobody,     ///< a release lets nobody in
+    // In the scripts that an operator runs
+    forced_from_another,  ///< a lock is taken away from whoever has it, not from the owner that is named
+    forced_and_left,         ///< and the owner still has it, too
+    older_setting_counts,    ///< a number of permits counts that was issued before another one
+    setting_not_counted_on,  ///< permits that are added are given away, whatever is taken
 };
+
+/// Whether schedules would show it in which operators intervene.
+constexpr bool has_operators(Mutant mutant) {
+    return mutant == Mutant::none || mutant >= Mutant::forced_from_another;
+}
 
 /// Whether schedules with claims would show it.
 constexpr bool has_claims(Mutant mutant) {

@@ -85,7 +85,7 @@ struct Connection {
     unsigned epoch = 0;                           ///< of a master that Sentinels name
     std::shared_ptr<const std::string> server{};  ///< the run id of whom it leads to
     detail::ServerClock clock{};
-    std::bitset<8> scripts{};  ///< that have run on it
+    std::bitset<verb_count> scripts{};  ///< that have run on it
     bool alive = true;
     bool reused = false;               ///< it lay idle
     bool fresh = false;                ///< and was not used yet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "plan.hpp"
+#include "verb.hpp"
 #include <redlatch/core/server_address.hpp>
 #include <redlatch/core/slot.hpp>
 #include <redlatch/core/slot_map.hpp>
@@ -38,7 +39,7 @@ public:
     int count() const { return plan_->count; }
 
     const std::shared_ptr<const std::string>& id(int node) const { return at(node).id; }
-    std::bitset<8>& scripts(int node) { return at(node).scripts; }
+    std::bitset<verb_count>& scripts(int node) { return at(node).scripts; }
 
     void be_silent_until(Moment until) {
         Moment& silent = at(serving_).silent_until;
@@ -96,7 +97,7 @@ public:
 private:
     struct Node {
         std::shared_ptr<const std::string> id{};
-        std::bitset<8> scripts{};
+        std::bitset<verb_count> scripts{};
         Moment silent_until{0};
         bool gone = false;
     };

@@ -137,6 +137,23 @@ struct ActorPlan {
     std::vector<AcquisitionPlan> acquisitions{};
 };
 
+/// What an operator does once.
+struct OperationPlan {
+    enum class Kind {
+        force_anybody,  ///< takes the lock away from whoever has it
+        force_owner,    ///< from one that it has seen there some time before
+        set_permits,
+    };
+    static constexpr const char* names[] = {"forces anybody's", "forces an owner's",
+                                            "sets permits"};
+
+    Kind kind;
+    Moment when;
+    int lock = 0;
+    Moment hesitation{0};      ///< between its look at the owners and what it does
+    std::int64_t permits = 0;  ///< that there are from now on
+};
+
 struct ProcessPlan {
     TimePoint clock{};
     std::int64_t rate_ppm = 0;
@@ -145,6 +162,7 @@ struct ProcessPlan {
     std::string_view denied{};  ///< a command that its ACL forbids; empty for none
     std::uint64_t noise = 0;
     std::vector<ActorPlan> actors{};
+    std::vector<OperationPlan> operations{};
 };
 
 /// All that is meant to happen in a schedule, and the seed of all chance in it.
@@ -186,6 +204,13 @@ struct Plan {
     bool is_calm() const { return rates.none() && troubles.empty() && !denies_any(); }
     bool denies_any() const {
         return std::ranges::any_of(processes, [](const auto& p) { return !p.denied.empty(); });
+    }
+    bool sets_permits() const {
+        return std::ranges::any_of(processes, [](const ProcessPlan& process) {
+            return std::ranges::any_of(process.operations, [](const OperationPlan& operation) {
+                return operation.kind == OperationPlan::Kind::set_permits;
+            });
+        });
     }
     bool has(Trouble::Kind kind) const {
         return std::ranges::any_of(troubles, [kind](const auto& t) { return t.kind == kind; });
@@ -604,6 +629,46 @@ inline void draw_nodes(Dice dice, Plan& plan) {
     add(kind, static_cast<int>(dice.between(0, replicas)), 0ns);
 }
 
+/// Some schedules in which operators take locks away, and set how many permits there are. Likewise.
+inline void draw_operations(Dice dice, Plan& plan) {
+    using Kind = OperationPlan::Kind;
+    const bool counts = plan.claims == Claims::permits;
+    if (plan.denies_any() || !dice.one_in(counts ? 2 : 6)) return;
+    for (int i = dice.pick({1, 2, 4}); i > 0; --i) {
+        const auto whose = static_cast<std::size_t>(
+            dice.between(0, static_cast<std::int64_t>(plan.processes.size())));
+        OperationPlan made{.kind = dice.one_in(2) ? Kind::force_anybody : Kind::force_owner,
+                           .when = dice.span(0ns, plan.faults_until),
+                           .lock = static_cast<int>(dice.between(0, plan.locks)),
+                           .hesitation = short_or_long(dice, 1ms, 100ms)};
+        if (counts && !dice.one_in(3)) {
+            made.kind = Kind::set_permits;
+            made.permits = dice.between(0, plan.permits + 2);
+        }
+        plan.processes[whose].operations.push_back(made);
+    }
+}
+
+/// Some schedules in which threads of one process read together for long, and all of them are watched. Likewise.
+inline void draw_watched_crowds(Dice dice, Plan& plan) {
+    if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
+    const Moment lease{plan.longest_lease};
+    const int lock = static_cast<int>(dice.between(0, plan.locks));
+    const Moment since = dice.span(0ns, lease);
+    ProcessPlan& process = plan.processes[static_cast<std::size_t>(
+        dice.between(0, static_cast<std::int64_t>(plan.processes.size())))];
+    for (int i = dice.pick({2, 3}); i > 0; --i) {
+        process.actors.push_back({.acquisitions = {{.pause = since + dice.span(0ns, 4ms),
+                                                    .lock = lock,
+                                                    .lease = Lease{plan.longest_lease},
+                                                    .weight = detail::ClaimTerms::reader,
+                                                    .hold = dice.span(lease, 4 * lease),
+                                                    .watched = true,
+                                                    .is_held = true,
+                                                    .awaits_loss = dice.one_in(3)}}});
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 /// Some schedules in which operations of one process give up, one after the other, tries that are answered later:
 /// likewise.
@@ -688,6 +753,8 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (mutant == Mutant::none) draw_nodes(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_waiting_crowds(Dice{dice.seed()}, plan);
     draw_late_answers(Dice{dice.seed()}, plan);
+    if (has_operators(mutant)) draw_operations(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_watched_crowds(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -786,6 +853,14 @@ inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
         for (const ActorPlan& actor : process.actors) {
             out << (actor.asynchronous ? "  asynchronous:\n" : "  thread:\n");
             for (const auto& acquisition : actor.acquisitions) print(out, acquisition, "    ");
+        }
+        for (const OperationPlan& operation : process.operations) {
+            out << "  at " << operation.when / 1us << " us "
+                << OperationPlan::names[static_cast<std::size_t>(operation.kind)] << " of lock "
+                << operation.lock;
+            if (operation.kind == OperationPlan::Kind::set_permits)
+                out << ": " << operation.permits;
+            out << '\n';
         }
     }
     return out;

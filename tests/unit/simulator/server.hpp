@@ -127,6 +127,21 @@ public:
         return tokens;
     }
 
+    /// How many permits somebody has set.
+    struct Setting {
+        std::int64_t permits;
+        std::int64_t issued;
+    };
+    std::optional<Setting> setting(int lock) {
+        follow();
+        read_[0] = "GET";
+        read_[1] = Names::get().of(lock)->permits;
+        const auto value = redis_->command(std::span<const std::string_view>{read_});
+        if (value.is_nil()) return std::nullopt;
+        const std::size_t space = value.text.find(' ');
+        return Setting{std::stoll(value.text), std::stoll(value.text.substr(space))};
+    }
+
     /// The last fencing token; 0 without one.
     std::uint64_t fence(int lock) {
         follow();
@@ -313,7 +328,7 @@ private:
         if (command.script == nullptr)
             return redis_->command(std::span<const std::string_view>{command.words});
         const auto known = static_cast<std::size_t>(command.verb);
-        std::bitset<8>& scripts = nodes_.scripts(nodes_.serving());
+        std::bitset<verb_count>& scripts = nodes_.scripts(nodes_.serving());
         if (command.whole) scripts.set(known);
         if (!scripts.test(known)) {
             return ModelRedis::Value::error("NOSCRIPT No matching script. Please use EVAL.");

@@ -23,6 +23,7 @@ public:
             drop_processes();
             drop_actors();
             drop_acquisitions();
+            drop_operations();
             drop_faults();
             make_plain();
         } while (smaller_ && left_ > 0);
@@ -76,6 +77,14 @@ private:
                 try_with([=](Plan& plan) { erase(plan.processes[p].actors[a].acquisitions, i); });
             }
         });
+    }
+
+    void drop_operations() {
+        for (std::size_t p = 0; p < plan_.processes.size(); ++p) {
+            for (std::size_t i = plan_.processes[p].operations.size(); i-- > 0;) {
+                try_with([p, i](Plan& plan) { erase(plan.processes[p].operations, i); });
+            }
+        }
     }
 
     void drop_faults() {

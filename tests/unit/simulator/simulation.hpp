@@ -1,6 +1,7 @@
 #pragma once
 
 #include "actor.hpp"
+#include "operating.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -41,6 +42,8 @@ public:
     /// Throws `Violation`.
     void run() {
         for (const auto& actor : actors_) actor.actor->start();
+        for (const auto& client : clients_) plan_operations(*client);
+        if (plan_->sets_permits()) restore_permits_at(plan_->faults_until + 100ms);
         for (const Trouble& trouble : plan_->troubles) {
             timeline_.at(trouble.when, [this, &trouble] { cause(trouble); });
         }
@@ -63,6 +66,7 @@ private:
 
     static constexpr Moment end_of_time = 5min;
     static constexpr std::uint64_t most_steps = 500'000;
+    static constexpr Moment longest_restoring = 2min;
 
     void add(const ProcessPlan& plan) {
         const int number = static_cast<int>(clients_.size());
@@ -113,6 +117,61 @@ private:
         if (!client.connected() || elsewhere) return trace_("  message to a dead connection");
         network_.publish(client.host(), client.noise(), std::string{message},
                          [&client](const std::string& text) { client.hear(text); });
+    }
+
+    // ---- Operators
+
+    void plan_operations(Client& client) {
+        for (const OperationPlan& operation : client.plan().operations) {
+            client.host().later(operation.when,
+                                [this, &client, &operation] { operate(client, operation); });
+        }
+    }
+
+    void operate(Client& client, const OperationPlan& operation) {
+        using Kind = OperationPlan::Kind;
+        if (operation.kind == Kind::set_permits) {
+            return set_permits(client, operation.lock, operation.permits);
+        }
+        if (operation.kind == Kind::force_anybody) return force(client, operation.lock, {});
+        const auto owners = servers_.front()->owners(operation.lock);
+        if (owners.empty()) return;
+        const auto whose = client.noise().between(0, static_cast<std::int64_t>(owners.size()));
+        client.host().soon(operation.hesitation,
+                           [this, &client, lock = operation.lock,
+                            owner = owners[static_cast<std::size_t>(whose)].token] {
+                               force(client, lock, owner);
+                           });
+    }
+
+    void force(Client& client, int lock, const std::string& owner) {
+        if (client.closed()) return;
+        forcings_.push_back(std::make_unique<Forcing>(client, lock, owner));
+        forcings_.back()->start();
+    }
+
+    void set_permits(Client& client, int lock, std::int64_t permits) {
+        if (client.closed()) return;
+        settings_.push_back(std::make_unique<SettingPermits>(client, lock, permits));
+        settings_.back()->start();
+    }
+
+    /// Those who want as many as there were wait for that; again and again, as a setting may fail, or another one be
+    /// on its way.
+    void restore_permits_at(Moment when) {
+        timeline_.at(when, [this] {
+            const bool all_finished = std::ranges::all_of(actors_, [](const ActorOf& one) {
+                return one.actor->finished() || one.client->host().crashed();
+            });
+            const auto able = std::ranges::find_if(clients_, [](const auto& client) {
+                return client->host().runs() && !client->closed();
+            });
+            if (all_finished || timeline_.now() > longest_restoring) return;
+            for (int lock = 0; lock < plan_->locks && able != clients_.end(); ++lock) {
+                if (checker_.is_narrowed(lock)) set_permits(**able, lock, plan_->permits);
+            }
+            restore_permits_at(timeline_.now() + 2s);
+        });
     }
 
     // ---- Trouble
@@ -319,6 +378,8 @@ private:
     World world_{plan_, &timeline_, &trace_, &network_, &checker_};
     std::vector<std::unique_ptr<Client>> clients_;
     std::vector<ActorOf> actors_;
+    std::vector<std::unique_ptr<Forcing>> forcings_;
+    std::vector<std::unique_ptr<SettingPermits>> settings_;
     std::uint64_t serials_ = 0;
     std::uint64_t steps_ = 0;
 };
