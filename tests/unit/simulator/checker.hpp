@@ -827,7 +827,8 @@ private:
         token.kept_at_most = owner.end;
     }
 
-    static bool is_tombstone(std::string_view owner) { return owner.ends_with(":min_hold"); }
+    static constexpr std::string_view tombstone_suffix = ":min_hold";
+    static bool is_tombstone(std::string_view owner) { return owner.ends_with(tombstone_suffix); }
 
     /// Of a lock without claims.
     static Server::Owner only(const Owners& owners) {
@@ -1005,8 +1006,13 @@ private:
                 fail("a forced release has taken a place in the queue: " + waiter);
             }
         }
-        if (!removed || is_tombstone(name)) return;
+        if (!removed) return;
         (*trace_)("  forced away: ", tail(name));
+        if (is_tombstone(name)) {
+            token_of(name.substr(0, name.size() - tombstone_suffix.size())).kept_until =
+                Moment{-1h};
+            return;
+        }
         Token& token = token_of(name);
         token.forced_at |= bit_of(command.master);
         token.was_forced = true;
