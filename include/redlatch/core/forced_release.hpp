@@ -19,8 +19,8 @@ namespace redlatch::inline v0::detail {
 class ForcedRelease {
 public:
     struct Plan {
-        std::string
-            owner{};  ///< the only one that is removed, a whole token; empty for whoever has it
+        /// The only one that is removed, a whole token; empty for whoever has it.
+        std::string owner{};
         bool has_claims = false;  ///< the lock may have several owners
         TimePoint give_up_at;
     };
@@ -34,8 +34,8 @@ public:
     struct Answer {
         bool removed;
         bool repeated = false;  ///< an earlier sending of it may have been carried out
-        bool was_valid =
-            false;  ///< this process held the lock as that owner when the command was sent
+        /// This process held the lock as that owner when the command was sent.
+        bool was_valid = false;
     };
 
     // The actions.

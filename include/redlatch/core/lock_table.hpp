@@ -380,9 +380,10 @@ public:
 
     /// How a turn has ended that the server gave the lock to.
     struct Finished {
-        bool kept =
-            false;  ///< else the client was closed meanwhile, and the caller has to release it
-        bool is_shared = false;  ///< other readers here have been let in with its claim
+        /// Else the client was closed meanwhile, and the caller has to release it.
+        bool kept = false;
+        /// Other readers here have been let in with its claim.
+        bool is_shared = false;
         explicit operator bool() const noexcept { return kept; }
     };
 
@@ -573,8 +574,8 @@ public:
         return nullptr;
     }
 
-    /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token (any more): the
-    /// caller has to give the lock back.
+    /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token
+    /// (any more): the caller has to give the lock back.
     bool deliver(const Grant& grant) {
         Named* const name = find(grant);
         if (name == nullptr) return grant.is_notice() || is_claimed(grant);
