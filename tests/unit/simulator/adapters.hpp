@@ -500,7 +500,7 @@ private:
     }
 
     /// As `AcquisitionSteps` has it. False where it contends for a claim of its own.
-    bool join(LockTable::Joining joining) {
+    bool join(LockTable::Joining joining, TimePoint asked = TimePoint::max()) {
         if (joining.to_ask != nullptr) {
             if (joining.first != nullptr) client_->watch_clock(joining.first);
             asked_claim_ = std::move(joining.to_ask);
@@ -510,7 +510,9 @@ private:
         if (joining.hold == nullptr) return false;
         turn_ = {};
         (*world_->trace)("joins ", tail(joining.hold->token().bytes));
-        world_->checker->joins(*joining.hold, wanted_->lock);
+        const Moment since =
+            asked == TimePoint::max() ? Moment::max() : client_->host().moment_of(asked);
+        world_->checker->joins(*joining.hold, wanted_->lock, since);
         client_->watch_clock(joining.hold);
         if (joining.first != nullptr) client_->watch_clock(joining.first);
         hold_ = std::move(joining.hold);
@@ -779,7 +781,7 @@ private:
             return table.join_asked(turn_, *request_, claim, others_wait, sent_, now());
         });
         if (joining.is_over) client_->clean_up(with, detail::after_abandoned_try(true, false));
-        if (!join(std::move(joining))) act("asked: not joined", machine_.not_joined());
+        if (!join(std::move(joining), sent_)) act("asked: not joined", machine_.not_joined());
     }
 
     void carry_out(const detail::LetGo& let_go) {

@@ -126,8 +126,9 @@ public:
         check_exclusion(here);
     }
 
-    /// One more reader of its process goes on with its claim. What that knows of others is some moments old.
-    void joins(const detail::Hold& hold, int lock) const {
+    /// One more reader of its process goes on with its claim. What that knows of others is some moments old, or of when
+    /// the reader has asked.
+    void joins(const detail::Hold& hold, int lock, Moment asked) const {
         const std::string& name = hold.token().bytes;
         const auto token = tokens_.find(name);
         if (token == tokens_.end() || token->second.is_over()) {
@@ -136,7 +137,7 @@ public:
         const Lock& here = locks_[static_cast<std::size_t>(lock)];
         // A release that an ACL stops half-way takes places with it.
         if (!here.order_is_known || !clocks_keep_time_ || plan_->denies_any()) return;
-        const Moment known = timeline_->now() - longest_without_news;
+        const Moment known = std::min(asked, timeline_->now() - longest_without_news);
         for (const Queued& one : here.order) {
             const auto other = tokens_.find(one.token);
             const bool is_own = process_of(one.token) == process_of(name) &&
