@@ -111,7 +111,7 @@ public:
         if (several()) {
             check_fence_of_several(here, *hold);
         } else if (hold->fence != expected && token.generation == generation(0) &&
-                   !token.lost_by_failover) {
+                   !token.lost_by_failover && !token.was_forced) {
             fail("the fencing token is not its own: " + name);
         }
         token.first_end = token.end = hold->valid_until();
