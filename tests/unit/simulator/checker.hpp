@@ -115,6 +115,7 @@ public:
             fail("the fencing token is not its own: " + name);
         }
         token.first_end = token.end = hold->valid_until();
+        token.began = timeline_->now();
         token.moved_to = false;
         Moment& kept_until = here.kept_until[static_cast<std::size_t>(process_of(name))];
         if (handed && timeline_->now() < kept_until) fail("handed on before its min_hold was over");
@@ -278,9 +279,12 @@ public:
     }
 
     /// A process has taken the lock away from that owner, as its client hears.
-    void forced(int process, int lock, std::string_view owner) const {
+    void forced(int process, int lock, std::string_view owner) {
         for (const auto& hold : locks_[static_cast<std::size_t>(lock)].holds) {
-            const bool is_here = process_of(hold->token().bytes) == process;
+            const Token& token = token_of(hold->token().bytes);
+            // That of an acquisition that has its answer to come is none yet.
+            const bool had_begun = token.began < token.forced_since;
+            const bool is_here = had_begun && process_of(hold->token().bytes) == process;
             if (is_here && hold->in(Phase::held) && hold->token().bytes == owner) {
                 fail("who has lost a lock is not told by its own process: " + hold->token().bytes);
             }
@@ -456,7 +460,10 @@ public:
         at.owners = owners;
         const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
-        if (command.verb == Verb::acquire && !refused) note_asked(here, command, value);
+        if (command.verb == Verb::acquire && !refused) {
+            token_of(command.token()).acknowledged_by = 0;  // what they have by then ends sooner
+            note_asked(here, command, value);
+        }
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
     }
 
@@ -598,13 +605,15 @@ private:
         std::uint64_t came = 0;                 ///< of a claim: when who took it came
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
-        int early_renewals = 0;       ///< one for each watcher, as one may be under way
-        TimePoint end{};              ///< of the validity
-        TimePoint first_end{};        ///< as it began
-        Moment kept_until{-1h};       ///< by its `min_hold`
-        Moment lost_at{-1h};          ///< as its client was told
-        unsigned forced_at = 0;       ///< the masters that have taken the lock away, a bit for each
-        bool was_forced = false;      ///< by any of them: nothing is promised any more
+        int early_renewals = 0;   ///< one for each watcher, as one may be under way
+        TimePoint end{};          ///< of the validity
+        TimePoint first_end{};    ///< as it began
+        Moment kept_until{-1h};   ///< by its `min_hold`
+        Moment lost_at{-1h};      ///< as its client was told
+        unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
+        bool was_forced = false;  ///< by any of them: nothing is promised any more
+        Moment forced_since{0};
+        Moment began{0};              ///< its hold
         Moment prolonged_until{-1h};  ///< by a command without an answer so far
 
         void not_moved() noexcept {
@@ -1020,6 +1029,7 @@ private:
         Token& token = token_of(name);
         token.forced_at |= bit_of(command.master);
         token.was_forced = true;
+        token.forced_since = timeline_->now();
         token.outlasts_holds = false;
         token.taken_late &= ~bit_of(command.master);
         token.prolonged_until = Moment{-1h};
