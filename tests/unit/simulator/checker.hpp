@@ -300,7 +300,7 @@ public:
     /// A call ended that was to end at `limit`.
     void returned(int process, Moment started, TimePoint limit, const char* call) {
         const Host& host = this->host(process);
-        const bool was_stopped = host.frozen_until() > started;
+        const bool was_stopped = host.frozen_until() >= started;
         // A thread may be stopped for that long between the answer and its return.
         const Moment allowed = allowed_lateness + plan_->latency / 4;
         if (!was_stopped && host.clock() > detail::saturating_add(limit, allowed)) {
