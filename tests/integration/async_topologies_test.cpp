@@ -141,6 +141,27 @@ TEST_F(AsyncMasters, one_that_is_silent_holds_up_nobody) {
     EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
 }
 
+// The end of a nested hold is told to all masters. One that does not answer must not have the outer one released.
+TEST_F(AsyncMasters, end_of_a_nested_hold_that_one_does_not_answer_leaves_the_outer_one) {
+    ClientOptions hurried = options();
+    hurried.command_timeout = 500ms;
+    hurried.node_timeout = 200ms;
+    Client client{hurried};
+    Lock<Reentrant> lock{client, "key"};
+    Held outer = take(lock);
+    Outcome<Held> nested;
+    outer.async_nest(nested.callback());
+    Held inner = nested.get().value();
+    c_.freeze();
+    Outcome<Release> ended;
+    inner.async_release(ended.callback());
+    EXPECT_EQ(ended.get().value(), Release::still_held);
+    EXPECT_TRUE(stays([&] { return a_raw_.exists("key") && b_raw_.exists("key"); }, 3s));
+    EXPECT_TRUE(outer.held());
+    c_.thaw();
+    give_back(outer);
+}
+
 // ---- A Cluster
 
 class AsyncCluster : public testing::Test {

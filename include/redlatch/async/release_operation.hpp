@@ -84,7 +84,8 @@ private:
             [](const Hold& hold) { return release_call(hold); },
             [this](const auto& reply, auto told, TimePoint) {
                 return release_answered(reply, told);
-            });
+            },
+            WhetherAnsweredLate{on_silence()});
     }
 
     /// Nothing is only sent here.
@@ -101,9 +102,9 @@ private:
         return std::nullopt;
     }
 
-    template <class Make, class Answered>
+    template <class Make, class Answered, class Late = NoLateAnswer>
     Next ask(CommandRank rank, TimePoint answer_by, const std::shared_ptr<Hold>& hold, Make make,
-             Answered answered) {
+             Answered answered, Late late = {}) {
         if (!has_engine_) {
             const Fault fault{.error = no_engine(*session_), .transient = false};
             return answered(Expected<Reply, Fault>{Unexpected{fault}}, 0U, TimePoint{});
@@ -115,7 +116,7 @@ private:
             rank, answer_by, hold, [make](const Hold& its, bool) { return make(its); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,
                              TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); },
-            WhetherAnsweredLate{on_silence()});
+            std::move(late));
         return std::nullopt;
     }
 
