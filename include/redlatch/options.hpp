@@ -63,9 +63,9 @@ enum class Connections {
     /// Each command has a connection to itself while it is under way: the fastest way for a few threads.
     pooled,
     /// All share the one connection to each server that asynchronous calls use. The client's engine, a thread, sends
-    /// in one write what many threads want. For some ten threads or more: they get about twice as many locks, and the
-    /// server has one connection for all of them. A lone thread near its server waits longer, as each command passes
-    /// through the other thread.
+    /// in one write what many threads want. For some ten threads or more: with 64 they get twice as many locks, and
+    /// the server has one connection for all of them. A lone thread near its server waits longer, as each command
+    /// passes through the other thread.
     ///
     /// Here `ReleaseMode::sent` waits for the answer, and `busy_wait` does nothing. Several masters, and scripts of a
     /// policy of your own, have connections of the pool all the same.

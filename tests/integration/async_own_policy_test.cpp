@@ -4,6 +4,7 @@
 #include "busy_machine.hpp"
 #include "fault_tools.hpp"
 #include "support/proxy.hpp"
+#include "wrong_policy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,18 +12,6 @@
 
 namespace redlatch::test {
 namespace {
-
-/// Answers an extension with what no lock answers.
-struct Wrong : Simple {
-    static const LockScripts& scripts() {
-        static const LockScripts changed = [] {
-            LockScripts scripts = Simple::scripts();
-            scripts.extend = Script{"return {'wrong', {'wrong'}}"};
-            return scripts;
-        }();
-        return changed;
-    }
-};
 
 /// Its scripts do what the library's do.
 struct Odd : Simple {

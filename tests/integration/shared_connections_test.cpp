@@ -10,6 +10,7 @@
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
+#include "wrong_policy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -214,18 +215,6 @@ TEST_F(SharedConnections, a_release_that_is_only_sent_elsewhere_has_freed_the_lo
     EXPECT_FALSE(redis_.exists("job"));
     EXPECT_EQ(proxy_.counts().connections, 1);
 }
-
-/// Answers an extension with what no lock answers.
-struct Wrong : Simple {
-    static const LockScripts& scripts() {
-        static const LockScripts changed = [] {
-            LockScripts scripts = Simple::scripts();
-            scripts.extend = Script{"return {'wrong', {'wrong'}}"};
-            return scripts;
-        }();
-        return changed;
-    }
-};
 
 TEST_F(SharedConnections, scripts_of_the_users_own_break_none) {
     warm_up();
