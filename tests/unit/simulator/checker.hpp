@@ -507,6 +507,8 @@ public:
             token.lock = command.lock;
             token.generation = -1;
             token.lost_by_failover = true;
+            // Its process is told, though a new master has the lock still.
+            token.was_forced = token.was_forced || command.verb == Verb::force_unlock;
         }
         tidy_ = false;
     }
