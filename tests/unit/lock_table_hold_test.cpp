@@ -328,7 +328,8 @@ TEST_F(Handoff, of_an_extended_hold_goes_by_a_command) {
     // The next one would block others for the longer lease, should it die.
     const std::vector<std::function<void(Hold&)>> prolong{
         [this](Hold& one) { one.confirm(locks.now, 2h); },
-        [](Hold& one) { one.may_be_prolonged = true; }};
+        [](Hold& one) { one.may_be_prolonged = true; },
+        [this](Hold& one) { EXPECT_TRUE(one.begin_extension(locks.now)); }};
     for (const auto& change : prolong) {
         locks.take(hold_with({}));
         Asker& next = locks.enter(wish);

@@ -271,8 +271,19 @@ TEST_F(ReadersAtLockTable, know_at_last_of_a_question_without_an_answer) {
     EXPECT_FALSE(LockTable::not_answered(*claim)) << "nobody goes on with it";
 }
 
+TEST_F(ReadersAtLockTable, know_at_last_of_an_extension_that_may_be_under_way) {
+    const HoldPtr first = take(1);
+    const HoldPtr second = join(2).hold;
+    EXPECT_TRUE(first->begin_extension(locks_.now));
+    EXPECT_EQ(end(*first), Kind::left);
+    EXPECT_FALSE(first->begin_extension(locks_.now)) << "nothing more goes out";
+    lose(second);
+    EXPECT_TRUE(second->may_be_prolonged);
+}
+
 TEST_F(ReadersAtLockTable, alone_have_nothing_to_see_to) {
     const HoldPtr only = take(1);
+    only->begin_extension(locks_.now);
     lose(only);
     EXPECT_FALSE(only->may_be_prolonged);
 }

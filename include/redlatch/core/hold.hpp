@@ -187,6 +187,13 @@ public:
         return in(Phase::held);
     }
 
+    /// An extension is about to go out. It may be under way when the hold ends: who goes on with the token then knows
+    /// that, or nothing goes out. Whether the hold is valid.
+    bool begin_extension(TimePoint now) noexcept {
+        extended = true;
+        return valid(now);
+    }
+
     /// A renewal got no answer.
     void doubt() noexcept { uncertain_.store(true, std::memory_order_relaxed); }
 
@@ -234,6 +241,9 @@ public:
     /// The server may have the lock for longer than the validity tells: a command that makes it last
     /// longer got no answer, or an earlier waiter with the token has asked for more.
     std::atomic<bool> may_be_prolonged = false;
+
+    /// An extension of it may be under way.
+    std::atomic<bool> extended = false;
 
     /// Which commands with its token may be carried out after its release.
     Unanswered unanswered() const noexcept {

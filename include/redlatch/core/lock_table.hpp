@@ -1019,7 +1019,7 @@ private:
         if (now < hold.kept_until()) return false;
         // One that was extended lasts longer at the server than the next one asks for.
         const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
-        if (hold.valid_until() > end || hold.may_be_prolonged) return false;
+        if (hold.valid_until() > end || hold.may_be_prolonged || hold.extended) return false;
         return now < hold.valid_until() &&
                may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now, terms.lease);
     }

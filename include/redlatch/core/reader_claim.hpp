@@ -91,8 +91,8 @@ public:
         const auto is_it = [&hold](const auto& reader) { return reader.lock().get() == &hold; };
         if (std::erase_if(readers_, is_it) == 0) return;
         last_end_ = std::max(last_end_, hold.valid_until());
-        // A renewal may be under way.
-        if (hold.may_be_prolonged || (hold.renewed_by_watchdog && !is_over())) may_be_prolonged();
+        const bool may_be_under_way = hold.renewed_by_watchdog || hold.extended;
+        if (hold.may_be_prolonged || (may_be_under_way && !is_over())) may_be_prolonged();
         const bool lasts_longer = may_be_prolonged_ || last_end_ > hold.valid_until();
         if (is_over() && lasts_longer) hold.may_be_prolonged = true;
     }

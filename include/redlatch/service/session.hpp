@@ -166,11 +166,7 @@ public:
     void declare_lost(const std::shared_ptr<Hold>& hold,
                       ServerKeeps server = ServerKeeps::nothing) {
         const bool first = hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) {
-            // Its claim may be that of other readers, who do not know how long it lasts.
-            if (server == ServerKeeps::lock) static_cast<void>(locks_.may_clean_up(*hold));
-            return;
-        }
+        if (!hold->in(Phase::lost)) return;
         if (server == ServerKeeps::removed) declare_lost(locks_.close_claim_of(*hold));
         if (first) locks_.leave_claim(*hold);
         if (first) dismiss(*hold);

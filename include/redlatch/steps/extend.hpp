@@ -45,10 +45,8 @@ protected:
     }
 
     Action begin() {
-        // Before the phase is looked at: who is handed the lock meanwhile sees that, or nothing is sent.
-        if (lease_ > hold_->terms().lease) hold_->may_be_prolonged = true;
         const TimePoint now = Clock::now();
-        return machine_.begin(now, hold_->valid(now));
+        return machine_.begin(now, hold_->begin_extension(now));
     }
 
     Action answered(Expected<Reply, Fault> reply) {

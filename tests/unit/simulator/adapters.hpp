@@ -1138,7 +1138,7 @@ public:
 
 private:
     void begin(const char* event) {
-        const bool valid = hold_->valid(client_->now());
+        const bool valid = hold_->begin_extension(client_->now());
         act(event, machine_.begin(client_->now(), valid));
     }
 

@@ -579,12 +579,7 @@ public:
         const bool first = hold->in(Phase::held);
         if (first) world_->checker->lost(*hold, lock_of(*hold), closing);
         if (first) hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) {
-            if (server == detail::ServerKeeps::lock) {
-                static_cast<void>(LockTable::may_clean_up(*hold));
-            }
-            return;
-        }
+        if (!hold->in(Phase::lost)) return;
         if (server == detail::ServerKeeps::removed) {
             declare_lost(LockTable::close_claim_of(*hold));
         }

@@ -181,6 +181,8 @@ mutate(prolonged_for_nobody lock_table.hpp
     "if (claim->is_over()) return {.is_over = true};" "claim->is_over()" "false")
 mutate(whole_lease_for_who_joins reader_claim.hpp
     "hold->taken(now, refreshed_);" "refreshed_" "now")
+mutate(extension_of_one_who_left_forgotten reader_claim.hpp
+    "hold.renewed_by_watchdog || hold.extended" "hold.extended" "false")
 mutate(longer_claim_forgotten reader_claim.hpp
     "if (is_over() && lasts_longer)" "lasts_longer" "false")
 
