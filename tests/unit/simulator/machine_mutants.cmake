@@ -182,7 +182,8 @@ mutate(prolonged_for_nobody lock_table.hpp
 mutate(whole_lease_for_who_joins reader_claim.hpp
     "hold->taken(now, refreshed_);" "refreshed_" "now")
 mutate(extension_of_one_who_left_forgotten reader_claim.hpp
-    "hold.renewed_by_watchdog || hold.extended" "hold.extended" "false")
+    "hold.renewed_by_watchdog || hold.extended"
+    "hold.renewed_by_watchdog || hold.extended" "hold.renewed_by_watchdog.load()")
 mutate(longer_claim_forgotten reader_claim.hpp
     "if (is_over() && lasts_longer)" "lasts_longer" "false")
 
