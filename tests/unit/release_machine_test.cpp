@@ -552,6 +552,23 @@ TEST_F(ReleaseOfSeveralMasters, forgets_a_debt_that_was_settled_meanwhile) {
                  Release::released);
 }
 
+TEST_F(ReleaseOfSeveralMasters, is_made_up_for_at_one_that_is_silent) {
+    begin(last_at(0b111));
+    EXPECT_EQ(machine.if_silent(), later);
+    as<Machine::RetryAt>(machine.failed(silent(), {.told = 0b100}, start));
+    as<Machine::SendRelease>(machine.pause_over());
+    EXPECT_EQ(machine.if_silent(), later);
+}
+
+TEST_F(ReleaseOfSeveralMasters, is_all_that_is_made_up_for) {
+    Machine::Ended nested = last_at(0b111);
+    nested.kind = Kind::nested;
+    as<Machine::SendCount>(machine.begin(nested, start));
+    EXPECT_FALSE(machine.if_silent().needed()) << "the outer hold goes on with the token";
+    begin(last);
+    EXPECT_FALSE(machine.if_silent().needed()) << "one master decides";
+}
+
 TEST_F(ReleaseOfSeveralMasters, without_a_quorum_is_unclear_and_sent_once_more) {
     begin(last_at(0b111));
     expect_freed_and_cleaned_up(machine.failed(silent(), {.told = 0b111}, give_up_at),

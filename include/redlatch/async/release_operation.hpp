@@ -84,8 +84,7 @@ private:
             [](const Hold& hold) { return release_call(hold); },
             [this](const auto& reply, auto told, TimePoint) {
                 return release_answered(reply, told);
-            },
-            WhetherAnsweredLate{on_silence()});
+            });
     }
 
     /// Nothing is only sent here.
@@ -102,9 +101,9 @@ private:
         return std::nullopt;
     }
 
-    template <class Make, class Answered, class Late = NoLateAnswer>
+    template <class Make, class Answered>
     Next ask(CommandRank rank, TimePoint answer_by, const std::shared_ptr<Hold>& hold, Make make,
-             Answered answered, Late late = {}) {
+             Answered answered) {
         if (!has_engine_) {
             const Fault fault{.error = no_engine(*session_), .transient = false};
             return answered(Expected<Reply, Fault>{Unexpected{fault}}, 0U, TimePoint{});
@@ -116,7 +115,7 @@ private:
             rank, answer_by, hold, [make](const Hold& its, bool) { return make(its); },
             [this, answered](const Expected<Reply, Fault>& reply, const MasterSets& masters,
                              TimePoint sent) { drive(answered(reply, masters.heard_of(), sent)); },
-            std::move(late));
+            WhetherAnsweredLate{on_silence()});
         return std::nullopt;
     }
 

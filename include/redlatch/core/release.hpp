@@ -292,6 +292,13 @@ public:
 
     Action pause_over() { return send_release(); }
 
+    /// What is released in the background where one of several masters has not answered the command that goes out now,
+    /// when the others have decided. Only a release is made up for: else somebody goes on with the token.
+    CleanUp if_silent() const noexcept {
+        const bool releases = stage_ == Stage::release;
+        return releases && ended_.masters != 0 ? after_silent_master() : CleanUp{};
+    }
+
     /// After `Done`, once: nothing where the release was only sent, or nothing was held.
     std::optional<Result<Release>> take_outcome() { return std::move(outcome_); }
 

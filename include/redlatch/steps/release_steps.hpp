@@ -149,11 +149,12 @@ protected:
         return {told, may_overtake_ || hold_->unanswered().acquire};
     }
 
-    /// For a master that has not answered when the others have.
+    /// For a master that has not answered the command when the others have.
     OnLateReply on_silence() const {
-        if (hold_->open_tries.at_masters == nullptr) return {};
-        return [session = session_, hold = hold_](bool answered) {
-            if (!answered) session->clean_up(hold, after_silent_master());
+        const CleanUp what = machine_.if_silent();
+        if (!what.needed()) return {};
+        return [session = session_, hold = hold_, what](bool answered) {
+            if (!answered) session->clean_up(hold, what);
         };
     }
 

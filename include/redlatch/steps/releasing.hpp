@@ -83,8 +83,7 @@ private:
 
     Action carry_out(const Machine::SendRelease& send) {
         const Hold& hold = *of(send.token);
-        const auto reply =
-            ask(CommandRank::release, hold, release_call(hold), send.answer_by, on_silence());
+        const auto reply = ask(CommandRank::release, hold, release_call(hold), send.answer_by);
         return release_answered(reply, told_);
     }
 
@@ -107,8 +106,8 @@ private:
     Action carry_out(Machine::Done done) { return done; }
 
     Expected<Reply, Fault> ask(CommandRank rank, const Hold& whose, const Call& call,
-                               TimePoint answer_by, OnLateReply on_late_reply = {}) {
-        QuorumProgress progress{.on_late_reply = std::move(on_late_reply),
+                               TimePoint answer_by) {
+        QuorumProgress progress{.on_late_reply = on_silence(),
                                 .token = hold_->open_tries.at_masters.get(),
                                 .rank = rank,
                                 .speaks_for = whose.token().bytes};

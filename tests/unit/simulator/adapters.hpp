@@ -28,11 +28,11 @@ struct Got {
     std::uint64_t id;
 };
 
-/// For one of several masters that has not answered a release when the others have.
-inline Request::OnLate release_again_if_silent(Client& client, const HoldPtr& hold) {
-    if (!client.world().plan->has_several_masters()) return {};
-    return [&client, hold](bool answered) {
-        if (!answered) client.clean_up(hold, detail::after_silent_master());
+/// For one of several masters that has not answered a command when the others have.
+inline Request::OnLate if_silent(Client& client, const HoldPtr& hold, CleanUp what) {
+    if (!what.needed()) return {};
+    return [&client, hold, what](bool answered) {
+        if (!answered) client.clean_up(hold, what);
     };
 }
 
@@ -138,8 +138,7 @@ private:
                 machine_.release_answered(
                     {.value = value, .repeated = reply.repeated, .masters = heard()}, now()));
         };
-        ask(detail::release_call(*of(send.token), now()), send.answer_by, answered,
-            release_again_if_silent(*client_, hold_));
+        ask(detail::release_call(*of(send.token), now()), send.answer_by, answered);
     }
 
     void carry_out(const Machine::PostRelease& post) {
@@ -211,8 +210,7 @@ private:
         return {told_, may_overtake_ || hold_->unanswered().acquire};
     }
 
-    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered,
-             Request::OnLate on_late = {}) {
+    void ask(const Call& call, TimePoint answer_by, std::function<void(const Reply&)> answered) {
         const auto done = [this, held = hold_, answered = std::move(answered)](
                               const Expected<Reply, Fault>& reply, const MasterSets& sets) {
             told_ = sets.heard_of();
@@ -220,7 +218,7 @@ private:
             act("failed", machine_.failed(reply.error(), heard(), now()));
         };
         const auto asking = client_->ask(next_ != nullptr ? next_ : hold_, call, call, answer_by,
-                                         done, std::move(on_late));
+                                         done, if_silent(*client_, hold_, machine_.if_silent()));
         if (asking->may_overtake()) may_overtake_ = true;
     }
 
@@ -686,7 +684,7 @@ private:
                 asking_ = nullptr;
                 act("votes returned", machine_.votes_returned(masters));
             },
-            release_again_if_silent(*client_, hold_));
+            if_silent(*client_, hold_, detail::after_silent_master()));
         if (stop_) std::exchange(asking_, nullptr)->cancel();
     }
 

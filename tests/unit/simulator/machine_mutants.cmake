@@ -134,6 +134,9 @@ mutate(silent_master_did_nothing quorum_call.hpp
 mutate(broken_connection_forgotten quorum_call.hpp
     "leg.asked = unclear;" "unclear" "false")
 
+mutate(nested_end_made_up_for release.hpp
+    "const bool releases = stage_ == Stage::release;" "stage_ == Stage::release" "true")
+
 # ---- Renewal
 
 mutate(renewed_in_a_hot_loop renewal.hpp
