@@ -23,6 +23,17 @@ endif()
 
 target_link_libraries(redlatch_compiled PRIVATE redlatch_developer)
 
+# Asio 1.22 finds no coroutines with clang and libstdc++. Told of them, clang 14 fails at them with AddressSanitizer.
+add_library(redlatch_asio_coroutines INTERFACE)
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    set(redlatch_asio_has_coroutines ON)
+elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,]*address")
+    set(redlatch_asio_has_coroutines OFF)
+else()
+    set(redlatch_asio_has_coroutines ON)
+    target_compile_definitions(redlatch_asio_coroutines INTERFACE ASIO_HAS_CO_AWAIT ASIO_HAS_STD_COROUTINE)
+endif()
+
 # What is read here; installed are all.
 set(checked_headers ${REDLATCH_HEADERS})
 set(all_of_redlatch redlatch)

@@ -3,7 +3,7 @@
 tools=(cmake ninja-build g++ pkg-config redis-server)
 libraries=(libhiredis-dev)
 test_libraries=(libssl-dev openssl libgtest-dev libbenchmark-dev liblua5.1-0-dev nlohmann-json3-dev
-    lua-check libasio-dev)
+    lua-check libasio-dev libboost1.81-dev)
 
 say() { printf '%s\n' "$*" >&2; }
 

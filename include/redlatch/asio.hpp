@@ -9,6 +9,7 @@
 #include <redlatch/held.hpp>
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_set.hpp>
+#include <redlatch/net/process_id.hpp>
 #include <redlatch/semaphore.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
@@ -61,6 +62,7 @@
 #endif
 
 #include <fcntl.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <memory>
@@ -116,7 +118,8 @@ public:
 };
 
 /// Waits for completions on one execution context, as long as operations are under way there, and has them go on. What
-/// is pending when the context goes is discarded: operations may complete after that.
+/// is pending when the context goes is discarded: operations may complete after that. So is in a forked child what its
+/// parent has begun.
 class AsioCompletions final : public net::execution_context::service {
 public:
     using key_type = AsioCompletions;
@@ -129,6 +132,7 @@ public:
 
     /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`.
     Executor& begin(const net::any_io_executor& executor, std::unique_ptr<AsioPending> pending) {
+        begin_anew_in_child();
         const std::lock_guard lock{mutex_};
         if (!descriptor_) {
             const int own = ::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0);
@@ -151,16 +155,44 @@ private:
     void shutdown() override {
         descriptor_.reset();
         queue_.reset();
-        while (AsioPending* const first = pending_.front()) {
-            pending_.remove(*first);
+        discard(pending_);
+    }
+
+    /// A descriptor that is closed before the context's reactor has heard of the fork would be taken from the
+    /// parent's, which may hear of it after this: so that is done later.
+    void notify_fork(net::execution_context::fork_event event) override {
+        if (event != net::execution_context::fork_child || !descriptor_) return;
+        net::post(descriptor_->get_executor(), [this] { begin_anew_in_child(); });
+    }
+
+    void begin_anew_in_child() {
+        IntrusiveList<AsioPending> parents;
+        {
+            const std::lock_guard lock{mutex_};
+            if (process_ == ProcessId::of_this_process()) return;
+            queue_ = std::make_unique<CompletionQueue>();
+            descriptor_.reset();
+            is_waiting_ = false;
+            process_ = ProcessId::of_this_process();
+            while (AsioPending* const first = pending_.front()) {
+                pending_.remove(*first);
+                parents.push_back(*first);
+            }
+        }
+        discard(parents);  // what a handler destroys may begin something
+    }
+
+    static void discard(IntrusiveList<AsioPending>& pending) noexcept {
+        while (AsioPending* const first = pending.front()) {
+            pending.remove(*first);
             delete first;
         }
     }
 
     void wait() {
         descriptor_->async_wait(net::posix::stream_descriptor::wait_read,
-                                [this](const AsioError& error) {
-                                    if (error) return;
+                                [this, process = process_](const AsioError& error) {
+                                    if (error || process != ProcessId::of_this_process()) return;
                                     queue_->run_ready();
                                     const std::lock_guard lock{mutex_};
                                     is_waiting_ = false;
@@ -169,6 +201,7 @@ private:
         is_waiting_ = true;
     }
 
+    ::pid_t process_ = ProcessId::of_this_process();
     std::unique_ptr<CompletionQueue> queue_ = std::make_unique<CompletionQueue>();
     std::mutex mutex_;
     std::optional<net::posix::stream_descriptor> descriptor_;
@@ -228,6 +261,7 @@ public:
             auto slot = net::get_associated_cancellation_slot(handler);
             if (slot.is_connected()) slot.clear();
             work.reset();
+            if (!call->is_ours()) return;
             std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
         });
     }
@@ -238,16 +272,16 @@ private:
     AsioCompletions* completions_ = nullptr;
 };
 
-/// Completes `awaitable` by a completion token.
+/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot.
 template <class T, class Token>
 auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
     return net::async_initiate<Token, void(Result<T>)>(
-        [call = AsyncAccess::call_of(std::move(awaitable)),
-         stop = std::move(stop)](auto handler) mutable {
+        [awaitable = std::move(awaitable), stop = std::move(stop)](auto handler) mutable {
             using Continuation = AsioContinuation<T, decltype(handler)>;
             auto continuation = std::make_unique<Continuation>(std::move(handler));
             continuation->cancel_by(std::move(stop));
-            continuation->begin(*call);
+            continuation->begin(AsyncAccess::call_in(awaitable));
+            const auto call = AsyncAccess::call_of(std::move(awaitable));
             call->await(std::move(continuation));
             call->start();
         },
@@ -288,6 +322,14 @@ template <class Policy, class Token>
 auto async_acquire(LockSet<Policy>& set, const AsyncOptions& options, Token&& token) {
     return detail::wait_with(
         [&](std::stop_token stop) { return set.async_acquire(options, std::move(stop)); },
+        std::forward<Token>(token));
+}
+
+/// `LockSet::async_acquire_shared()`, likewise.
+template <class Policy, class Token>
+auto async_acquire_shared(LockSet<Policy>& set, const AsyncOptions& options, Token&& token) {
+    return detail::wait_with(
+        [&](std::stop_token stop) { return set.async_acquire_shared(options, std::move(stop)); },
         std::forward<Token>(token));
 }
 

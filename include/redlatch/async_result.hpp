@@ -69,7 +69,13 @@ struct AsyncAccess {
         return AsyncResult<T>{std::move(call)};
     }
 
-    /// What is awaited, for one who completes it in another way.
+    /// What is awaited, and stays so.
+    template <class T>
+    static AsyncCallFor<T>& call_in(const AsyncResult<T>& awaitable) noexcept {
+        return *awaitable.call_;
+    }
+
+    /// The same, for one who completes it in another way.
     template <class T>
     static std::shared_ptr<AsyncCallFor<T>> call_of(AsyncResult<T> awaitable) {
         return std::exchange(awaitable.call_, nullptr);

@@ -23,7 +23,7 @@ class CompletionQueueState;
 
 /// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
 /// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded.
-/// In a forked child, one that was inherited is empty, and takes nothing.
+/// In a forked child, one that was inherited is empty, and discards what is posted.
 class CompletionQueue : public Executor {
 public:
     /// An empty queue. Throws `std::system_error` where the system has no descriptor to give.
@@ -71,10 +71,9 @@ public:
     }
 
     void post_chain(Task& first) noexcept override {
-        if (!is_ours()) return;
         TaskList tasks;
         tasks.push_chain(first);
-        {
+        if (is_ours()) {
             const std::lock_guard lock{mutex_};
             if (!closed_) {
                 // Under the mutex, so that no call of `take` comes in between.

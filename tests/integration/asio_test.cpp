@@ -1,10 +1,27 @@
-// Asynchronous operations with Asio's completion tokens.
+// Asynchronous operations with Asio's completion tokens. Built twice, for standalone Asio and for Boost.Asio.
 
 #include "async_tools.hpp"
+#include "support/process.hpp"
 #include <redlatch/asio.hpp>
 
 #include <gtest/gtest.h>
 
+#if defined(REDLATCH_BOOST_ASIO)
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#if defined(BOOST_ASIO_HAS_CO_AWAIT)
+#define REDLATCH_TEST_ASIO_COROUTINES
+#endif
+#else
 #include <asio/awaitable.hpp>
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/bind_executor.hpp>
@@ -16,13 +33,26 @@
 #include <asio/thread_pool.hpp>
 #include <asio/use_awaitable.hpp>
 #include <asio/use_future.hpp>
+#if defined(ASIO_HAS_CO_AWAIT)
+#define REDLATCH_TEST_ASIO_COROUTINES
+#endif
+#endif
+
+#include <sys/resource.h>
+
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace redlatch::test {
+
+#if defined(REDLATCH_BOOST_ASIO)
+namespace asio = boost::asio;
+#endif
+
 namespace {
 
 using AsioTest = LockTest;
@@ -114,6 +144,17 @@ TEST_F(AsioTest, readers_permits_and_sets_take_a_token) {
     io.run();
     ASSERT_TRUE(released && *released);
     EXPECT_EQ(**released, Release::released);
+
+    LockSet<Shared> read_set{client_, {"c", "d"}};
+    LockSet<Shared> other_read_set{other_client_, {"d", "c"}};
+    std::optional<Result<HeldSet>> reads;
+    std::optional<Result<HeldSet>> other_reads;
+    async_acquire_shared(read_set, {.wait = 20s}, to(reads));
+    async_acquire_shared(other_read_set, {.wait = 20s}, to(other_reads));
+    io.restart();
+    io.run();
+    EXPECT_TRUE(reads && *reads);
+    EXPECT_TRUE(other_reads && *other_reads) << "both read";
 }
 
 TEST_F(AsioTest, slot_cancels_the_wait) {
@@ -155,7 +196,122 @@ TEST_F(AsioTest, context_may_go_first) {
     lock.unlock();
 }
 
-#if defined(ASIO_HAS_CO_AWAIT)
+/// What a client and all that goes on with it keep.
+class KeptByClient {
+public:
+    explicit KeptByClient(const RedisServer& server)
+        : client(std::in_place, [&] {
+              ClientOptions options = patient(server.uri());
+              options.observer = observer_;
+              return options;
+          }()) {}
+
+    /// Whether nothing keeps the client; waits for that.
+    bool end() {
+        client.reset();
+        return eventually([this] { return observer_.use_count() == 1; });
+    }
+
+private:
+    const std::shared_ptr<Observer> observer_ = std::make_shared<Acquisitions>();
+
+public:
+    std::optional<Client> client;
+};
+
+/// While it lives, this process gets no descriptor any more.
+class NoDescriptors {
+public:
+    NoDescriptors() {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        const rlimit none{.rlim_cur = 3, .rlim_max = before_.rlim_max};
+        ::setrlimit(RLIMIT_NOFILE, &none);
+    }
+    NoDescriptors(const NoDescriptors&) = delete;
+    NoDescriptors& operator=(const NoDescriptors&) = delete;
+    ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+    rlimit before_{};
+};
+
+TEST_F(AsioTest, release_that_cannot_be_waited_for_leaves_nothing_behind) {
+    KeptByClient kept{server_};
+    asio::io_context io;
+    const auto alive = std::make_shared<int>();
+    const auto handler = [&] {
+        return asio::bind_executor(io, [alive](const Result<Release>&) { FAIL(); });
+    };
+    {
+        Lock<Simple> lock{*kept.client, "key"};
+        LockSet<Simple> set{*kept.client, {"a", "b"}};
+        Held held = take(lock);
+        Outcome<HeldSet> taken;
+        set.async_acquire({}, {}, taken.callback());
+        HeldSet both = std::move(taken.get()).value();
+        const NoDescriptors none;
+        EXPECT_THROW(async_release(held, handler()), std::system_error);
+        EXPECT_THROW(async_release(both, handler()), std::system_error);
+    }
+    EXPECT_TRUE(eventually(
+        [&] { return !redis_.exists("key") && !redis_.exists("a") && !redis_.exists("b"); }));
+    EXPECT_TRUE(kept.end());
+    EXPECT_EQ(alive.use_count(), 1);
+    io.run();
+}
+
+TEST_F(AsioTest, child_completes_what_is_its_own) {
+    Lock<Simple> theirs{other_client_, "key"};
+    std::optional<Result<Held>> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    Lock<Simple> free{client_, "free"};
+    asio::io_context io;
+    const auto alive = std::make_shared<int>();
+    std::optional<Result<Held>> waited;
+    std::optional<Result<Held>> posted;
+    const auto to = [&io, &alive](auto& result) {
+        return asio::bind_executor(
+            io, [&result, alive](auto held) { result.emplace(std::move(held)); });
+    };
+    async_acquire(lock, {}, to(waited));
+    ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
+    async_acquire(free, {}, to(posted));
+    io.run_one();  // hears of what has completed: its handler is next
+    ASSERT_FALSE(posted);
+    ASSERT_TRUE(eventually([] { return other_threads_sleep(); }));
+
+    io.notify_fork(asio::execution_context::fork_prepare);
+    ChildProcess child{[&](LineChannel& parent) {
+        io.notify_fork(asio::execution_context::fork_child);
+        Lock<Simple> its{client_, "child"};
+        std::optional<Result<Held>> held;
+        async_acquire(its, {.wait = 20s}, asio::bind_executor(io, [&](Result<Held> result) {
+                          held.emplace(std::move(result));
+                      }));
+        io.run_for(generous_limit);
+        if (!io.stopped()) {
+            parent.write_line("goes on");
+        } else if (!held || !*held) {
+            parent.write_line("has no lock");
+        } else if (waited || posted) {
+            parent.write_line("has its parent's");
+        } else if (alive.use_count() != 1) {
+            parent.write_line("keeps its parent's handlers");
+        } else {
+            parent.write_line("ok");
+        }
+        return 0;
+    }};
+    io.notify_fork(asio::execution_context::fork_parent);
+    EXPECT_EQ(child.read_line(2 * generous_limit).value_or("no answer"), "ok");
+    EXPECT_TRUE(child.wait());
+    other.reset();
+    io.run();
+    EXPECT_TRUE(waited && *waited) << "the parent goes on";
+    EXPECT_TRUE(posted && *posted);
+}
+
+#if defined(REDLATCH_TEST_ASIO_COROUTINES)
 
 TEST_F(AsioTest, context_destroys_a_coroutine_that_waits) {
     Lock<Simple> theirs{other_client_, "key"};
@@ -175,6 +331,47 @@ TEST_F(AsioTest, context_destroys_a_coroutine_that_waits) {
     other.reset();
     EXPECT_TRUE(lock.try_lock_for(20s));
     lock.unlock();
+}
+
+TEST_F(AsioTest, coroutine_takes_and_releases) {
+    Lock<Simple> lock{client_, "key"};
+    LockSet<Simple> set{client_, {"a", "b"}};
+    asio::io_context io;
+    int done = 0;
+    const auto work = [&]() -> asio::awaitable<void> {
+        auto held = co_await async_acquire(lock, {.wait = 20s}, asio::use_awaitable);
+        auto both = co_await async_acquire(set, {.wait = 20s}, asio::use_awaitable);
+        if (!held || !both) co_return;
+        const auto extended = co_await async_extend(*held, 60s, asio::use_awaitable);
+        const auto released = co_await async_release(*held, asio::use_awaitable);
+        const auto both_released = co_await async_release(*both, asio::use_awaitable);
+        if (extended && released.value() == Release::released &&
+            both_released.value() == Release::released) {
+            ++done;
+        }
+    };
+    for (int i = 0; i < 10; ++i) asio::co_spawn(io, work(), asio::detached);
+    io.run();
+    EXPECT_EQ(done, 10);
+}
+
+TEST_F(AsioTest, release_that_its_token_never_begins_leaves_nothing_behind) {
+    KeptByClient kept{server_};
+    {
+        Lock<Simple> lock{*kept.client, "key"};
+        LockSet<Simple> set{*kept.client, {"a", "b"}};
+        Held held = take(lock);
+        Outcome<HeldSet> taken;
+        set.async_acquire({}, {}, taken.callback());
+        HeldSet both = std::move(taken.get()).value();
+        { const auto never = async_release(held, asio::use_awaitable); }
+        { const auto never = async_release(both, asio::use_awaitable); }
+        { const auto never = async_acquire(lock, {}, asio::use_awaitable); }
+        EXPECT_TRUE(eventually([&] {
+            return !redis_.exists("key") && !redis_.exists("a") && !redis_.exists("b");
+        })) << "a release begins at the call";
+    }
+    EXPECT_TRUE(kept.end());
 }
 
 #endif

@@ -147,6 +147,26 @@ TEST_F(Fork, a_child_cannot_release_or_extend_its_parents_locks) {
     expect_parent_unharmed();
 }
 
+TEST_F(Fork, an_inherited_completion_queue_discards_what_a_child_begins) {
+    CompletionQueue queue;
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  Lock<Simple> lock{*client, "child"};
+                  const auto alive = std::make_shared<int>();
+                  std::atomic<bool> called = false;
+                  lock.async_acquire(
+                      {}, {}, [&called, alive](const Result<Held>&) { called = true; }, &queue);
+                  findings.expect(eventually([&] { return alive.use_count() == 1; }),
+                                  "keeps the callback");
+                  findings.expect(!called, "calls it");
+                  Lock<Simple> other{*client, "child"};
+                  findings.expect(other.try_lock_for(generous_limit), "keeps the lock");
+                  findings.expect(queue.run_ready() == 0, "has something to run");
+                  other.unlock();
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
 TEST_F(Fork, a_childs_destructors_do_nothing_to_the_parent) {
     EXPECT_EQ(in_child([this](Findings& findings) {
                   held.reset();

@@ -29,6 +29,9 @@ public:
 
     virtual ~AsyncCall() = default;
 
+    /// As opposed to the process that this was forked from, where it goes on.
+    bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
+
     // By those who made it:
 
     /// Where it completes. To be called before `await`.
@@ -114,9 +117,6 @@ private:
         is_abandoned = 8,
         is_discarded = 16
     };
-
-    /// As opposed to the process that this was forked from, where it goes on.
-    bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
 
     void await() noexcept {
         if (!is_ours()) return;
