@@ -23,12 +23,14 @@ endif()
 
 target_link_libraries(redlatch_compiled PRIVATE redlatch_developer)
 
-# Asio 1.22 finds no coroutines with clang and libstdc++. Told of them, clang 14 fails at them with AddressSanitizer.
+# Asio 1.22 finds no coroutines with clang and libstdc++, and is told of them. With AddressSanitizer clang 14 does not
+# compile those of any Asio.
 add_library(redlatch_asio_coroutines INTERFACE)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     set(redlatch_asio_has_coroutines ON)
 elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,]*address")
     set(redlatch_asio_has_coroutines OFF)
+    target_compile_definitions(redlatch_asio_coroutines INTERFACE ASIO_DISABLE_CO_AWAIT BOOST_ASIO_DISABLE_CO_AWAIT)
 else()
     set(redlatch_asio_has_coroutines ON)
     target_compile_definitions(redlatch_asio_coroutines INTERFACE ASIO_HAS_CO_AWAIT ASIO_HAS_STD_COROUTINE)

@@ -2,6 +2,7 @@
 
 #include "async_tools.hpp"
 #include "support/process.hpp"
+#include "support/sanitizers.hpp"
 #include <redlatch/asio.hpp>
 
 #include <gtest/gtest.h>
@@ -236,6 +237,9 @@ private:
 };
 
 TEST_F(AsioTest, release_that_cannot_be_waited_for_leaves_nothing_behind) {
+#if defined(REDLATCH_TEST_ASAN)
+    GTEST_SKIP() << "UBSan, which comes with ASan, looks at objects through a pipe of its own";
+#endif
     KeptByClient kept{server_};
     asio::io_context io;
     const auto alive = std::make_shared<int>();

@@ -1,5 +1,5 @@
 # Every header in the file LISTED, alone in a file, is refused by COMPILER with the flags in the file OPTIONS
-# (one on each line) and the flag FLAG, and says MESSAGE and nothing else. A file is written in FOLDER.
+# (one on each line), and says MESSAGE and nothing else. A file is written in FOLDER.
 cmake_minimum_required(VERSION 3.25)
 
 file(STRINGS "${LISTED}" headers)
@@ -11,7 +11,7 @@ foreach(header IN LISTS headers)
     endif()
     file(WRITE "${FOLDER}/alone.cpp" "#include \"${header}\"\n")
     execute_process(
-        COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C "${COMPILER}" ${options} ${FLAG} "${FOLDER}/alone.cpp"
+        COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C "${COMPILER}" ${options} "${FOLDER}/alone.cpp"
         RESULT_VARIABLE result
         OUTPUT_VARIABLE output
         ERROR_VARIABLE output)
