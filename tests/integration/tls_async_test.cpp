@@ -179,9 +179,9 @@ TEST_F(AsyncTls, closing_the_client_ends_what_is_under_way) {
     Outcome<Held> asking;
     {
         Client client{options(1s)};
-        Lock<Simple> lock{client, "job"};
-        Held held = take(lock);
-        lock.async_acquire({}, {}, waiting.callback());
+        redis_.command({"SET", "job", "others", "PX", "600000"});
+        Lock<Simple>{client, "job"}.async_acquire({}, {}, waiting.callback());
+        ASSERT_TRUE(eventually([&] { return redis_.exists("redlatch:queue:{job}"); }));
         proxy_.black_hole();
         Lock<Simple>{client, "job2"}.async_acquire({}, {}, asking.callback());
     }
