@@ -150,7 +150,7 @@ TEST(CompletionQueue, takes_tasks_of_many_threads) {
     EXPECT_EQ(log.size(), tasks.size());
 }
 
-TEST(CompletionQueue, inherited_one_neither_runs_nor_takes_anything) {
+TEST(CompletionQueue, inherited_one_runs_nothing_and_discards_what_is_posted) {
     std::string log;
     Noted a{log, 'a'};
     Noted b{log, 'b'};
@@ -159,9 +159,9 @@ TEST(CompletionQueue, inherited_one_neither_runs_nor_takes_anything) {
     const pid_t child = ::fork();
     if (child == 0) {
         queue.post(b);
-        const bool nothing = queue.run_ready() == 0 && log.empty();
+        const bool nothing = queue.run_ready() == 0;
         queue.~CompletionQueue();
-        ::_exit(nothing && log.empty() ? EXIT_SUCCESS : EXIT_FAILURE);
+        ::_exit(nothing && log == "-b" ? EXIT_SUCCESS : EXIT_FAILURE);
     }
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
