@@ -42,6 +42,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/master_sets.hpp
     include/redlatch/core/token_state.hpp
     include/redlatch/core/event_pair.hpp
+    include/redlatch/core/claim_terms.hpp
     include/redlatch/core/hold.hpp
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
@@ -144,6 +145,7 @@ set(REDLATCH_HEADERS
     include/redlatch/client.hpp
     # steps: what a lock does with a client
     include/redlatch/steps/lock_spec.hpp
+    include/redlatch/steps/hold_terms.hpp
     include/redlatch/steps/read_through.hpp
     include/redlatch/steps/check_lock.hpp
     include/redlatch/steps/hold_ref.hpp

@@ -21,6 +21,7 @@
 #include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/force_unlock.hpp>
+#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/reading.hpp>

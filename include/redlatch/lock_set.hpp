@@ -20,10 +20,10 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <ranges>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -37,6 +37,7 @@
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire_set.hpp>
+#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/reading.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 
@@ -71,9 +72,13 @@ private:
 
 namespace detail {
 
+// A constant container, array or list. Not std::ranges::input_range: <ranges> is large, and would be read for this alone.
 template <class Names>
-concept RangeOfNames = std::ranges::input_range<const Names> &&
-    std::constructible_from<LockName, std::ranges::range_reference_t<const Names>>;
+concept RangeOfNames = requires(const Names& names) {
+    { std::begin(names) } -> std::input_iterator;
+    std::end(names);
+    requires std::constructible_from<LockName, decltype(*std::begin(names))>;
+};
 
 }  // namespace detail
 

@@ -14,10 +14,8 @@
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/types.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -32,6 +30,9 @@
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/force_unlock.hpp>
+
+#include <algorithm>
+#include <iterator>
 #endif
 
 namespace redlatch::inline v0 {

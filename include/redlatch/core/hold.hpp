@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/claim_terms.hpp>
 #include <redlatch/core/event_pair.hpp>
 #include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/token_state.hpp>
@@ -52,15 +53,6 @@ struct Acquisition {
 struct RenewalEnd {
     std::uint64_t acquisition = 0;
     TimePoint time = TimePoint::max();
-};
-
-/// How much of a lock with claims an acquisition takes.
-struct ClaimTerms {
-    static constexpr std::int64_t reader = 1;
-    static constexpr std::int64_t writer = 1'000'000'000;
-
-    std::int64_t weight = 0;  ///< 0 for a lock without claims
-    std::int64_t limit = 0;   ///< how much there is of all, where nobody has set it
 };
 
 /// What one acquisition needs to know about its lock; does not change while it lasts.

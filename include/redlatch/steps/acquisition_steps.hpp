@@ -6,6 +6,7 @@
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
+#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/releasing.hpp>
 

@@ -8,6 +8,7 @@
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
+#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 

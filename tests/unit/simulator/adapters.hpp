@@ -5,6 +5,7 @@
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/core/release.hpp>
+#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
 #include <chrono>
