@@ -272,6 +272,25 @@ TEST_F(WatchedHold, sent_twice_counts_from_the_first_time) {
     EXPECT_EQ(hold->valid_until(), start_ + 1s + 3s);
 }
 
+TEST_F(WatchedHold, renewed_over_a_second_connection_may_be_prolonged_by_what_the_first_one_has_sent) {
+    const auto hold = watched({.lease = 3s});
+    now_ = start_ + 1s;
+    const Command sent = command();
+    machine_.connection_replaced(*sent.attempt);
+    EXPECT_TRUE(machine_.send(*sent.attempt, 0, now_));
+    answer(sent, 1);
+    EXPECT_TRUE(hold->unanswered().extend);
+}
+
+TEST_F(WatchedHold, renewed_by_the_second_form_of_a_command_is_not_prolonged_any_more) {
+    const auto hold = watched({.lease = 3s});
+    now_ = start_ + 1s;
+    const Command sent = command();
+    EXPECT_TRUE(machine_.send(*sent.attempt, 0, now_)) << "as the server did not know the script";
+    answer(sent, 1);
+    EXPECT_FALSE(hold->unanswered().extend);
+}
+
 TEST_F(WatchedHold, that_is_not_ours_is_lost_and_not_renewed_any_more) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;

@@ -20,7 +20,7 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 21> only_on_demand{"older_answer_believed",
+constexpr std::array<std::string_view, 22> only_on_demand{"older_answer_believed",
                                                           "place_not_withdrawn",
                                                           "overdue_hold_taken_over",
                                                           "polls_with_a_place",
@@ -40,7 +40,8 @@ constexpr std::array<std::string_view, 21> only_on_demand{"older_answer_believed
                                                           "unclear_hop_forgotten",
                                                           "renewal_under_way_forgotten",
                                                           "extension_under_way_forgotten",
-                                                          "extension_of_one_who_left_forgotten"};
+                                                          "extension_of_one_who_left_forgotten",
+                                                          "replaced_connection_forgotten"};
 
 constexpr std::uint64_t usual_count = 20'000;
 

@@ -109,6 +109,8 @@ public:
         /// The answer says that the command has done a part of its work.
         virtual bool goes_on(std::int64_t answer) = 0;
         virtual void go_unanswered(Renewal& renewal) = 0;
+        /// What was sent may be carried out after what will be sent.
+        virtual void note_unanswered() {}
         /// No server has all keys of its lock just now.
         virtual void keys_are_apart() {}
         /// The try is over: another one follows, or none.
@@ -279,6 +281,10 @@ public:
         return true;
     }
 
+    /// The command was written, and its connection is given up: it will be written once more, on another one. What was
+    /// written first may be carried out last.
+    void connection_replaced(Try& attempt) { attempt.note_unanswered(); }
+
     /// A master's answer: 1 yes, 0 not ours.
     void answered(Try& attempt, MasterIndex master, std::int64_t answer, TimePoint now) {
         if (attempt.goes_on(answer)) return cast(attempt, master, Vote::yes, Again::yes, now);
@@ -439,6 +445,10 @@ private:
         bool goes_on(std::int64_t) override { return false; }
         void go_unanswered(Renewal& renewal) override {
             for (const Member& member : members_) doubt(member, renewal);
+        }
+
+        void note_unanswered() override {
+            for (const Member& member : members_) member.hold->may_be_prolonged = true;
         }
 
         /// Whoever loses the hold from now on knows that the server may keep it for longer; where it is lost already,

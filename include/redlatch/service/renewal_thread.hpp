@@ -300,7 +300,7 @@ private:
             link.replaceable_at = saturating_add(Clock::now(), command_timeout_);
             const bool silent = link.pipe->answered_at() < link.connect.begun();
             if (!connected || link.pipe->idle() || !silent) return;
-            for (Order& order : take_unanswered(link)) link.waiting.push_back(std::move(order));
+            for (Order& order : take_unanswered(link)) write_later(link, std::move(order));
         }
         std::vector<Order> waiting = std::exchange(link.waiting, {});
         std::erase_if(waiting, [](const Order& order) { return order.attempt->is_over(); });
@@ -331,7 +331,7 @@ private:
             if (order.attempt->is_over()) order.command.leave();
             const CommandStep step = order.command.failed(failure_of(fault));
             if (step.next == CommandStep::Next::reconnect) {
-                link.waiting.push_back(std::move(order));
+                write_later(link, std::move(order));
             } else {
                 failed = true;
                 news = news || !order.attempt->is_over();
@@ -341,6 +341,12 @@ private:
         if (news) tell(link, fault);
         if (failed) connect(link, std::move(fault));
         if (!link.waiting.empty()) connect(link);
+    }
+
+    /// Once more, on the next connection.
+    void write_later(Link& link, Order order) {
+        renewal()->connection_replaced(*order.attempt);
+        link.waiting.push_back(std::move(order));
     }
 
     void unanswered(const Link& link, const Order& order) {

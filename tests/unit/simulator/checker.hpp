@@ -4,6 +4,7 @@
 #include "server.hpp"
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/recheck.hpp>
 #include <redlatch/options.hpp>
 
 #include <algorithm>
@@ -111,7 +112,8 @@ public:
         if (several()) {
             check_fence_of_several(here, *hold);
         } else if (hold->fence != expected && token.generation == generation(0) &&
-                   !token.lost_by_failover && !token.was_forced) {
+                   !token.lost_by_failover && !token.was_forced &&
+                   !is_of_server_before(*hold, token)) {
             fail("the fencing token is not its own: " + name);
         }
         token.first_end = token.end = hold->valid_until();
@@ -384,6 +386,7 @@ public:
                 promotions().took("any", has(owners, hold->token().bytes) ? 0 : 1);
             }
             for (const Server::Owner& owner : owners) kept_at_promotion(owner, jump);
+            wait_for_places(static_cast<int>(lock));
         }
     }
     /// Outside the promise.
@@ -513,6 +516,14 @@ public:
         tidy_ = false;
     }
 
+    /// Its client may hear of what that one gave after a new master has given the same token the lock.
+    void answered_by_deposed(const Command& command, const ModelRedis::Value& value) {
+        if (command.verb != Verb::acquire || value.elements.size() < 5) return;
+        if (value.elements[0].integer == 0) return;
+        token_of(command.token()).fence_before =
+            static_cast<std::uint64_t>(value.elements[4].integer);
+    }
+
     /// A new master has taken over with all keys, by the same clock.
     void survived() {
         for (std::size_t lock = 0; lock < locks_.size(); ++lock) {
@@ -604,7 +615,8 @@ private:
         bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
         std::uint64_t fence = 0;
-        std::uint64_t came = 0;                 ///< of a claim: when who took it came
+        std::uint64_t fence_before = 0;  ///< that of a server before, which may be heard of late
+        std::uint64_t came = 0;          ///< of a claim: when who took it came
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
         int early_renewals = 0;   ///< one for each watcher, as one may be under way
@@ -708,6 +720,10 @@ private:
                            2 * Moment{plan_->drift.floor} + plan_->longest_lease / 8;
         if (its.token.empty() || its.end < end + 10 * plan_->latency) return;
         token_of(hold.token().bytes).outlasts_holds = true;
+    }
+    /// A server that is not the master any more has given the lock, and its answer came late.
+    static bool is_of_server_before(const detail::Hold& hold, const Token& token) {
+        return hold.fence != 0 && hold.fence == token.fence_before;
     }
     bool promised_when_over(const detail::Hold& hold) const {
         const auto token = tokens_.find(hold.token().bytes);
@@ -842,6 +858,18 @@ private:
         token.kept_at_most = owner.end;
     }
 
+    /// For so long the server takes one for alive that has left, where nobody tells it.
+    Moment longest_stay() const {
+        return std::max<Moment>(detail::longest_presence_ttl, 3 * plan_->backoff.max);
+    }
+    /// A replica that has taken over may not have heard that one has left the queue. Others wait until that one's place
+    /// is over.
+    void wait_for_places(int lock) {
+        for (const std::string& waiter : server(0).queue(lock)) {
+            if (token_of(waiter).is_over()) damage_until(timeline_->now() + longest_stay());
+        }
+    }
+
     static constexpr std::string_view tombstone_suffix = ":min_hold";
     static bool is_tombstone(std::string_view owner) { return owner.ends_with(tombstone_suffix); }
 
@@ -889,6 +917,8 @@ private:
         token.forced_at &= ~bit_of(command.master);
         token.generation = generation(command.master);
         token.is_granted = to != command.token();
+        const bool by_another_server = token.given_in != generation(command.master);
+        if (by_another_server && token.fence != 0) token.fence_before = token.fence;
         token.given_in = generation(command.master);
         token.given_at = server(command.master).replication().offset();
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);

@@ -1239,7 +1239,9 @@ inline void RenewalDriver::connected(int master, std::shared_ptr<Connection> mad
         if (here.connection != nullptr) {
             here.connection->close();
             for (auto& attempt : std::exchange(here.pending, {})) {
-                if (!attempt->is_over()) waiting.push_back({std::move(attempt)});
+                if (attempt->is_over()) continue;
+                renewal_.connection_replaced(*attempt);
+                waiting.push_back({std::move(attempt)});
             }
         }
         here.connection = std::move(made);

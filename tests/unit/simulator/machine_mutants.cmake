@@ -157,6 +157,8 @@ mutate(extension_under_way_forgotten extension.hpp
 
 # ---- Claims
 
+mutate(replaced_connection_forgotten renewal.hpp
+    "Try& attempt) { attempt.note_unanswered(); }" "attempt.note_unanswered()" "static_cast<void>(0)")
 mutate(renewed_for_each_reader renewal.hpp
     "if (hold->terms().joins) return arm_sharer" "hold->terms().joins" "false")
 mutate(renewed_for_one_reader renewal.hpp

@@ -445,7 +445,9 @@ private:
             (*trace_)("the old master: ", command);
             checker_->went_to_deposed(command);
             checker_->disturbed(back);
-            return deposed_->run(command);
+            ModelRedis::Value answer = deposed_->run(command);
+            checker_->answered_by_deposed(command, answer);
+            return answer;
         }
         auto refusal = master.refusal(command.node, command, command.asking);
         if (!refusal) return carry_out(command);
