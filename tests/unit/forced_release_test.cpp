@@ -101,8 +101,15 @@ TEST(ForcedRelease, of_an_owner_asks_nobody_who_it_is) {
 TEST(ForcedRelease, of_an_owner_that_has_it_no_more_removes_nobody_else) {
     Machine machine = of_owner();
     machine.begin();
-    expect_told(machine, machine.answered({.removed = false, .was_valid = true}, start),
+    expect_told(machine,
+                machine.answered({.removed = false, .was_held = true, .was_valid = true}, start),
                 ServerKeeps::nothing, Forced::absent);
+}
+
+TEST(ForcedRelease, of_an_owner_tells_no_hold_that_has_begun_since_it_was_sent) {
+    Machine machine = of_owner();
+    machine.begin();
+    expect_done(machine.answered({.removed = false}, start), Forced::absent);
 }
 
 TEST(ForcedRelease, of_a_claim_tells_all_that_share_it) {

@@ -34,7 +34,8 @@ public:
     struct Answer {
         bool removed;
         bool repeated = false;  ///< an earlier sending of it may have been carried out
-        /// This process held the lock as that owner when the command was sent.
+        /// This process had a hold as that owner when the command was sent, and that was valid.
+        bool was_held = false;
         bool was_valid = false;
     };
 
@@ -71,13 +72,15 @@ public:
     }
 
     /// Where an earlier sending got no answer, only a hold that was valid until then tells whether it was that one
-    /// which removed the lock.
+    /// which removed the lock. A hold that has begun since then is none that the answer is about.
     Action answered(const Answer& answer, TimePoint now) {
         const bool removed = answer.removed || (answer.repeated && answer.was_valid);
         if (removed) outcome_ = Forced::removed;
         if (plan_.has_claims) return removed ? DeclareLost{ServerKeeps::removed} : next();
         const bool has_gone_on = !has_owner() && !removed && !answer.repeated;
         if (has_gone_on && now < plan_.give_up_at) return Look{};
+        const bool is_about_another = !removed && !answer.repeated && !answer.was_held;
+        if (has_owner() && is_about_another) return Done{outcome_};
         return DeclareLost{ServerKeeps::nothing};
     }
 

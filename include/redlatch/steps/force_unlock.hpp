@@ -54,6 +54,7 @@ private:
         if (!reply) return ForcedRelease::failed(std::move(reply).error());
         return machine_.answered({.removed = *reply->view().integer() != 0,
                                   .repeated = reply->repeated,
+                                  .was_held = hold != nullptr,
                                   .was_valid = was_valid},
                                  Clock::now());
     }

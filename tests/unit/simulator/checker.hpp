@@ -104,6 +104,7 @@ public:
         const std::string& name = hold->token().bytes;
         (*trace_)("holds ", tail(name), " until ", moment_of_end(*hold) / 1us, "us");
         Token& token = token_of(name);
+        revive(token, *hold);
         held_[hold.get()] = {.keep = hold};
         token.held_by_few = false;
         if (token.given_in == generation(0)) token.lost_by_failover = false;
@@ -615,7 +616,7 @@ private:
         bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
         std::uint64_t fence = 0;
-        std::uint64_t fence_before = 0;  ///< that of a server before, which may be heard of late
+        std::uint64_t fence_before = 0;  ///< as it was given before, which may be heard of late
         std::uint64_t came = 0;          ///< of a claim: when who took it came
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
@@ -702,6 +703,14 @@ private:
     }
 
     Held& held(const detail::Hold& hold) { return held_[&hold]; }
+
+    /// The last reader that was known has lost the claim, and one more had been let in with it before: its thread has
+    /// come to run only now.
+    void revive(Token& token, const detail::Hold& hold) {
+        const bool was_lost = token.dead && token.lost_at >= 0ns;
+        if (!was_lost || !hold.terms().joins) return;
+        if (host_of(hold).moment_of(hold.taken_at()) <= token.lost_at) token.dead = false;
+    }
 
     bool has_other_readers(const detail::Hold& hold, int lock) const {
         const auto& holds = locks_[static_cast<std::size_t>(lock)].holds;
@@ -917,8 +926,9 @@ private:
         token.forced_at &= ~bit_of(command.master);
         token.generation = generation(command.master);
         token.is_granted = to != command.token();
-        const bool by_another_server = token.given_in != generation(command.master);
-        if (by_another_server && token.fence != 0) token.fence_before = token.fence;
+        // What the server before had given, or this one by another clock.
+        const bool is_new = token.given_in != generation(command.master) || !clocks_keep_time_;
+        if (is_new && token.fence != 0) token.fence_before = token.fence;
         token.given_in = generation(command.master);
         token.given_at = server(command.master).replication().offset();
         if (token.fenced && plan_->masters == 1) check_fence(here, token, command.lock);
@@ -1034,7 +1044,9 @@ private:
         const std::string_view name = command.token();
         const bool removed = value.integer != 0;
         if (removed != has(at.before, name)) fail("a forced release tells what is not so");
-        if (has(owners, name)) fail("forced away, and it has the lock: " + std::string{name});
+        // One that only waited may have got the lock as its turn has come.
+        if (removed && has(owners, name))
+            fail("forced away, and it has the lock: " + std::string{name});
         for (const Server::Owner& other : at.before) {
             if (other.token == name) continue;
             if (Server::find(owners, other.token).end < other.end) {

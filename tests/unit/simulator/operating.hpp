@@ -101,13 +101,15 @@ private:
             [this](const std::string& owner) {
                 return detail::force_unlock_call(keys(), traits(), owner);
             },
-            [this, was_valid](const Expected<Reply, Fault>& reply) {
+            [this, was_held = hold != nullptr, was_valid](const Expected<Reply, Fault>& reply) {
                 if (!reply) return act("failed", Machine::failed(reply.error().error));
                 removed_ = *reply->view().integer() != 0;
                 act(removed_ ? "removed" : "not there",
-                    machine_.answered(
-                        {.removed = removed_, .repeated = reply->repeated, .was_valid = was_valid},
-                        client_->now()));
+                    machine_.answered({.removed = removed_,
+                                       .repeated = reply->repeated,
+                                       .was_held = was_held,
+                                       .was_valid = was_valid},
+                                      client_->now()));
             });
     }
 
