@@ -1,9 +1,10 @@
 // Coroutines that take and give back locks over one connection, beside the same commands written in bulk by hand, and
-// beside blocking threads.
+// beside coroutines on hiredis's own asynchronous interface, and beside blocking threads.
 
 #include "compare.hpp"
 #include "coroutines.hpp"
 #include "harness/far_network.hpp"
+#include "raw_coroutines.hpp"
 #include "raw_pipeline.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -49,8 +50,10 @@ std::vector<std::string> names(std::size_t count, Names which, const std::string
 
 /// Who takes locks beside the coroutines.
 struct Rival {
+    enum class Kind { bulk, coroutines, threads };
     const char* name;
-    std::size_t threads;  ///< that block; 0 for one that writes in bulk
+    Kind kind;
+    std::size_t threads = 0;  ///< that block
 };
 
 /// Threads that block, with a client of their own.
@@ -97,10 +100,14 @@ void beside(benchmark::State& state, const std::string& uri, const Row& row) {
         Coroutines<Policy> coroutines{
             uri, names(count, row.names, "ours"), {.lease = lease}, row.completions};
         const Loop ours = [&](auto duration) { return coroutines.run_for(duration); };
-        if (row.rival.threads == 0) {
+        if (row.rival.kind == Rival::Kind::bulk) {
             RawPipeline pipeline{uri, names(count, row.names, "hand"), lease};
             compare(
                 state, ours, [&](auto duration) { return pipeline.run_for(duration); }, row.slice);
+        } else if (row.rival.kind == Rival::Kind::coroutines) {
+            RawCoroutines by_hand{uri, names(count, row.names, "hand"), lease};
+            compare(
+                state, ours, [&](auto duration) { return by_hand.run_for(duration); }, row.slice);
         } else {
             const Threads<Policy> threads{uri, names(row.rival.threads, row.names, "hand")};
             compare(state, ours, on_threads(threads.steps()), row.slice);
@@ -156,19 +163,21 @@ int main(int argc, char** argv) {
     using namespace redlatch::bench;
     using redlatch::Simple;
     using redlatch::Watchdog;
-    const Rival bulk{"bulk", 0};
-    const Rival thread{"1_thread", 1};
-    const Rival threads{"16_threads", 16};
+    const Rival bulk{"bulk", Rival::Kind::bulk};
+    const Rival raw{"raw_coroutines", Rival::Kind::coroutines};
+    const Rival thread{"1_thread", Rival::Kind::threads, 1};
+    const Rival threads{"16_threads", Rival::Kind::threads, 16};
     const Run simple = beside<Simple>;
     add("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256, 1024});
+    add("own_names", simple, {Names::own, raw}, {1, 16, 64, 256, 1024});
     add("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
-    add_far("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256});
-    add_far("own_names", simple, {Names::own, threads}, {16, 64, 256});
+    add_far("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256, 1024});
+    add_far("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
     add("own_names", simple, {Names::own, thread}, {1});
     add("watchdog", beside<Watchdog<Simple>>, {Names::own, bulk}, {64, 256});
     add("no_loop", simple, {Names::own, bulk, Completions::threads}, {1, 64, 256});
     add("one_name", simple, {Names::one, threads}, {16, 1000});
-    const Rival pooled{"pooled", 0};
+    const Rival pooled{"pooled", Rival::Kind::threads};
     add("threads", shared<Simple>, {Names::own, pooled}, {1, 4, 16, 64});
     add_far("threads", shared<Simple>, {Names::own, pooled}, {1, 16, 64});
     benchmark::Initialize(&argc, argv);

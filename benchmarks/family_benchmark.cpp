@@ -11,6 +11,7 @@
 #include "harness/start_line.hpp"
 #include "harness/statistics.hpp"
 #include "harness/wait_times.hpp"
+#include "raw_lock.hpp"
 #include "strategies/other_clients.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -20,6 +21,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,6 +32,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,6 +65,7 @@ struct Field {
     StartLine line;
     std::atomic<int> readers{0};
     std::atomic<int> writers{0};
+    std::atomic<std::uint64_t> acquired{0};  ///< locks, by the library's word
     std::array<Score, most_threads> scores;
 };
 
@@ -114,10 +118,11 @@ struct Row {
     std::string name;
     Shape shape;
     std::chrono::milliseconds section;
-    std::function<std::unique_ptr<Party>(const std::string& uri)> party{};
+    std::function<std::unique_ptr<Party>(const std::string& uri, Field&)> party{};
     std::optional<test::ForeignProgram> program{};  ///< in place of a party: of one permit each
     int timed = most_threads;            ///< the waits of the first so many threads are measured
     std::chrono::milliseconds pause{0};  ///< of those between two turns
+    int locks = 0;                       ///< that a section needs, where they are counted
 };
 
 /// Every `cycle`-th turn writes, the others read; 0: all read.
@@ -207,11 +212,50 @@ private:
     std::vector<std::unique_ptr<Lock<>>> mutexes_;
 };
 
+/// Each thread by the same commands, without a library and without a queue.
+template <class Raw>
+class ByHand final : public Party {
+public:
+    ByHand(const std::string& uri, Use use) : uri_(uri), use_(use) {}
+
+    Turn turn(int) override {
+        constexpr std::int64_t lease_ms = 30'000;
+        return [use = use_, lock = std::make_shared<Raw>(uri_, "family:by_hand", lease_ms)](
+                   const auto& inside) {
+            if (!lock->try_lock()) throw std::runtime_error{"by hand: somebody has it"};
+            inside(use);
+            if (!lock->unlock()) throw std::runtime_error{"by hand: it was not released"};
+        };
+    }
+
+private:
+    std::string uri_;
+    Use use_;
+};
+
 const std::array<std::string, 2> accounts{"family:account:1", "family:account:2"};
+
+/// Counts the locks that were acquired.
+class Acquisitions final : public Observer {
+public:
+    explicit Acquisitions(Field& field) : field_(&field) {}
+    void acquired(const Acquired&) override {
+        field_->acquired.fetch_add(1, std::memory_order_relaxed);
+    }
+
+private:
+    Field* field_;
+};
+
+ClientOptions observed(const std::string& uri, Field& field) {
+    ClientOptions options{.uris = {uri}};
+    options.observer = std::make_shared<Acquisitions>(field);
+    return options;
+}
 
 class Set final : public Party {
 public:
-    explicit Set(const std::string& uri) : client_(uri) {}
+    Set(const std::string& uri, Field& field) : client_(observed(uri, field)) {}
 
     Turn turn(int thread) override {
         return [both = std::shared_ptr{make(thread % 2 == 0)}](const auto& inside) {
@@ -233,7 +277,7 @@ private:
 /// Half of the threads name the second account first.
 class ScopedLock final : public Party {
 public:
-    explicit ScopedLock(const std::string& uri) : client_(uri) {}
+    ScopedLock(const std::string& uri, Field& field) : client_(observed(uri, field)) {}
 
     Turn turn(int thread) override {
         return [this, straight = thread % 2 == 0](const auto& inside) {
@@ -269,6 +313,7 @@ const std::vector<Column> columns{{"sections_per_second", "sections/s", 0},
                                   {"script_calls_per_section", "in scripts", 2},
                                   {"client_cpu_us_per_section", "client us", 1},
                                   {"server_cpu_us_per_section", "server us", 1},
+                                  {"acquired_for_each_needed", "acquired", 3},
                                   {"threads_starved", "starved", 0},
                                   {"wait_p50_ms", "p50 ms", 2},
                                   {"wait_p99_ms", "p99 ms", 2},
@@ -284,6 +329,7 @@ struct Window {
     Seconds time{0};
     Seconds client_cpu{0};
     std::vector<std::uint64_t> sections;
+    std::uint64_t acquired = 0;
 };
 
 constexpr std::chrono::seconds patience{45};
@@ -297,6 +343,7 @@ Window watch(const Crowd& crowd, const Shape& shape, Field& field, CommandMeter&
     }
     meter.start();
     const Seconds cpu = crowd.cpu();
+    const std::uint64_t acquired = field.acquired;
     field.line.go();
     const auto start = SteadyClock::now();
     std::this_thread::sleep_for(time);
@@ -304,13 +351,15 @@ Window watch(const Crowd& crowd, const Shape& shape, Field& field, CommandMeter&
     for (int i = 0; i < shape.all(); ++i) {
         window.sections.push_back(field.scores[static_cast<std::size_t>(i)].sections);
     }
+    window.acquired = field.acquired - acquired;
     window.client_cpu = crowd.cpu() - cpu;
     meter.stop();
     meter.learn_origins(100ms);
     return window;
 }
 
-Figures figures(const Window& window, const CommandMeter& meter, const WaitTimes& waits) {
+Figures figures(const Row& row, const Window& window, const CommandMeter& meter,
+                const WaitTimes& waits) {
     double done = 0;
     for (const std::uint64_t sections : window.sections) done += static_cast<double>(sections);
     const auto starved = std::count(window.sections.begin(), window.sections.end(), 0U);
@@ -320,6 +369,7 @@ Figures figures(const Window& window, const CommandMeter& meter, const WaitTimes
             commands.in_scripts / done,
             window.client_cpu.count() * 1e6 / done,
             meter.cpu().count() * 1e6 / done,
+            row.locks == 0 ? std::nan("") : static_cast<double>(window.acquired) / done / row.locks,
             static_cast<double>(starved),
             waits.quantile_ms(0.5),
             waits.quantile_ms(0.99),
@@ -331,7 +381,7 @@ Sample measure(const Row& row, test::RedisServer& server, Seconds time) {
     const SharedMemory<Field> field;
     CommandMeter meter{server};
     Crowd crowd{row.shape.processes, field->line, [&](int process) {
-                    const auto party = row.party(server.tcp_uri());
+                    const auto party = row.party(server.tcp_uri(), *field);
                     run_threads(row.shape.threads, field->line, [&](int thread) {
                         const int number = process * row.shape.threads + thread;
                         take_turns(party->turn(number), row, *field, number);
@@ -344,7 +394,7 @@ Sample measure(const Row& row, test::RedisServer& server, Seconds time) {
     if (sample.error.empty()) sample.error = of_keys;
     WaitTimes waits;
     for (const Score& score : field->scores) waits.add(score.waits);
-    if (sample.error.empty()) sample.figures = figures(window, meter, waits);
+    if (sample.error.empty()) sample.figures = figures(row, window, meter, waits);
     return sample;
 }
 
@@ -375,19 +425,29 @@ Sample measure_foreign(const Row& row, test::RedisServer& server, Seconds time) 
         if (passage.left <= stop) ++window.sections.at(passage.contender);
         waits.add(passage.entered - passage.asked);
     }
-    return {.figures = figures(window, meter, waits), .error = {}};
+    return {.figures = figures(row, window, meter, waits), .error = {}};
 }
 
 template <class Mutex, bool reads_share>
 auto mix(int cycle) {
-    return [cycle](const std::string& uri) {
+    return [cycle](const std::string& uri, Field&) {
         return std::make_unique<ReadersAndWriters<Mutex, reads_share>>(uri, cycle);
     };
 }
 
+template <class Raw>
+auto by_hand(Use use) {
+    return
+        [use](const std::string& uri, Field&) { return std::make_unique<ByHand<Raw>>(uri, use); };
+}
+
 template <class OneParty>
-std::unique_ptr<Party> make(const std::string& uri) {
-    return std::make_unique<OneParty>(uri);
+std::unique_ptr<Party> make(const std::string& uri, Field& field) {
+    if constexpr (std::is_constructible_v<OneParty, const std::string&, Field&>) {
+        return std::make_unique<OneParty>(uri, field);
+    } else {
+        return std::make_unique<OneParty>(uri);
+    }
 }
 
 std::string in(const Shape& shape, std::chrono::milliseconds section) {
@@ -405,8 +465,15 @@ std::vector<Row> all_rows(const std::vector<OtherClient>& semaphores) {
     beside_a_mutex("readers", alone, 0ms, 0);
     beside_a_mutex("readers", one_process, 1ms, 0);
     beside_a_mutex("readers", three_processes, 1ms, 0);
+    for (const Shape& shape : {alone, one_process, three_processes}) {
+        const auto section = shape.all() == 1 ? 0ms : 1ms;
+        rows.push_back({"readers/" + in(shape, section) + "by_hand", shape, section,
+                        by_hand<RawReader>(Use::reads)});
+    }
     beside_a_mutex("mostly_readers", three_processes, 1ms, 10);
     beside_a_mutex("writers", alone, 0ms, 1);
+    rows.push_back(
+        {"writers/" + in(alone, 0ms) + "by_hand", alone, 0ms, by_hand<RawLock>(Use::writes)});
     beside_a_mutex("writers", three_processes, 0ms, 1);
     for (const Shape& shape : {one_process, three_processes}) {
         rows.push_back({.name = "writer_among_readers/" + in(shape, 1ms) + "redlatch",
@@ -424,8 +491,16 @@ std::vector<Row> all_rows(const std::vector<OtherClient>& semaphores) {
             {.name = of_four + name, .shape = three_processes, .section = 1ms, .program = program});
     }
     const std::string two_names = "two_names/" + in(three_processes, 0ms);
-    rows.push_back({two_names + "redlatch", three_processes, 0ms, make<Set>});
-    rows.push_back({two_names + "scoped_lock", three_processes, 0ms, make<ScopedLock>});
+    rows.push_back({.name = two_names + "redlatch",
+                    .shape = three_processes,
+                    .section = 0ms,
+                    .party = make<Set>,
+                    .locks = 2});
+    rows.push_back({.name = two_names + "scoped_lock",
+                    .shape = three_processes,
+                    .section = 0ms,
+                    .party = make<ScopedLock>,
+                    .locks = 2});
     return rows;
 }
 

@@ -40,13 +40,7 @@ private:
 class RawHashLock {
 public:
     RawHashLock(const std::string& uri, std::string key, std::int64_t lease_ms)
-        : connection_(uri), key_(std::move(key)), lease_(std::to_string(lease_ms)) {
-        acquire_ = connection_.load(
-            "if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end "
-            "redis.call('HSET', KEYS[1], ARGV[1], 1) "
-            "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1");
-        release_ = connection_.load("return redis.call('HDEL', KEYS[1], ARGV[1])");
-    }
+        : RawHashLock(uri, std::move(key), lease_ms, "redis.call('EXISTS', KEYS[1]) == 1") {}
 
     bool try_lock() {
         token_ = tokens_.next();
@@ -57,6 +51,18 @@ public:
         return connection_.command<5>({"EVALSHA", release_, "1", key_, token_}).is_one();
     }
 
+protected:
+    /// `taken`: what is true in Lua where it cannot be had.
+    RawHashLock(const std::string& uri, std::string key, std::int64_t lease_ms,
+                const std::string& taken)
+        : connection_(uri), key_(std::move(key)), lease_(std::to_string(lease_ms)) {
+        acquire_ = connection_.load("if " + taken +
+                                    " then return 0 end "
+                                    "redis.call('HSET', KEYS[1], ARGV[1], 1) "
+                                    "redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1");
+        release_ = connection_.load("return redis.call('HDEL', KEYS[1], ARGV[1])");
+    }
+
 private:
     RawConnection connection_;
     RawTokens tokens_;
@@ -65,6 +71,14 @@ private:
     std::string acquire_;
     std::string release_;
     std::string token_;
+};
+
+/// One reader of a hash `token -> 1`, which a writer would have for itself.
+class RawReader : public RawHashLock {
+public:
+    RawReader(const std::string& uri, std::string key, std::int64_t lease_ms)
+        : RawHashLock(uri, std::move(key), lease_ms,
+                      "redis.call('HEXISTS', KEYS[1], 'writer') == 1") {}
 };
 
 /// One hold of a hash `token -> count`, nested and ended with the absolute count.
