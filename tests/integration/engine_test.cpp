@@ -148,6 +148,27 @@ TEST_F(AnEngine, never_sends_what_is_abandoned_at_once) {
     EXPECT_EQ(given_up.use_count(), 1) << "forgotten";
 }
 
+TEST_F(AnEngine, takes_out_what_another_link_has_not_written_of_a_token_that_is_released) {
+    const int policy = 0;
+    const auto over_its_link = [&](OrderPtr made) {
+        made->own = &policy;
+        return made;
+    };
+    ASSERT_EQ(answer(over_its_link(order({"PING"}))), "PONG");
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    EXPECT_EQ(proxy_.counts().connections, 2);
+
+    const auto stale =
+        over_its_link(std::make_shared<TestOrder>(TestOrder::Words{"SET", "a", "1"}, "its token"));
+    const auto release = std::make_shared<TestOrder>(TestOrder::Words{"DEL", "b"}, "its token");
+    release->rank = CommandRank::release;
+    submit(stale, release);
+    EXPECT_EQ(release->wait().value, "0");
+    EXPECT_EQ(stale->wait().fault.error.code, Errc::cancelled);
+    EXPECT_FALSE(stale->wait().fault.maybe_executed);
+    EXPECT_FALSE(redis_.exists("a"));
+}
+
 TEST_F(AnEngine, forgets_an_order_that_was_answered) {
     const OrderPtr ping = order({"PING"});
     EXPECT_EQ(answer(ping), "PONG");

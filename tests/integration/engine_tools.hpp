@@ -75,6 +75,7 @@ public:
         }
     }
     std::string_view token() const noexcept override { return token_; }
+    const void* own_link() const noexcept override { return own; }
 
     void answered(Expected<detail::Reply, detail::Fault>&& reply, const detail::MasterSets& masters,
                   detail::TimePoint sent) noexcept override {
@@ -117,6 +118,7 @@ public:
     }
 
     Replicas replicas = Replicas::none();
+    const void* own = nullptr;  ///< as of `Order::own_link`
     detail::ReplyShape shape = detail::ReplyShape::any;
     std::function<void()> then{};  ///< on the engine's thread, when it is answered
     mutable std::atomic<bool> asked_again{false};

@@ -1,0 +1,15 @@
+# Runs one test of PROGRAM, named FILTER, which must pass; and once more with MUTANT, which it must find.
+
+execute_process(COMMAND "${PROGRAM}" "--gtest_filter=${FILTER}"
+    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT result EQUAL 0 OR NOT output MATCHES "PASSED  . 1 test")
+    message(FATAL_ERROR "without a mutant:\n${output}")
+endif()
+
+set(ENV{REDLATCH_MUTANT} "${MUTANT}")
+execute_process(COMMAND "${PROGRAM}" "--gtest_filter=${FILTER}"
+    TIMEOUT 200
+    RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(result EQUAL 0)
+    message(FATAL_ERROR "${MUTANT} is not found:\n${output}")
+endif()
