@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -128,6 +130,94 @@ static_assert(std::same_as<Lock<>, Lock<Watchdog<Simple>>>);
     { const std::unique_lock scope{b, std::defer_lock}; }
     static_cast<void>(std::try_lock(a, b));
 }
+
+// [thread.sharedmutex.requirements] and [thread.sharedtimedmutex.requirements], as concepts
+template <class L>
+concept SharedTimedLockable = TimedLockable<L> && requires(L& lock) {
+    { lock.lock_shared() } -> std::same_as<void>;
+    { lock.unlock_shared() }
+    noexcept->std::same_as<void>;
+    { lock.try_lock_shared() } -> std::same_as<bool>;
+    { lock.try_lock_shared_for(std::chrono::nanoseconds{1}) } -> std::same_as<bool>;
+    { lock.try_lock_shared_until(std::chrono::system_clock::now()) } -> std::same_as<bool>;
+};
+
+template <class Policy>
+constexpr bool shared_lock_keeps_its_contract() {
+    using L = Lock<Policy>;
+    static_assert(lock_keeps_its_contract<Policy>());
+    static_assert(SharedTimedLockable<L>);
+    static_assert(noexcept(std::declval<L&>().acquire_shared()));
+    static_assert(noexcept(std::declval<L&>().downgrade()));
+    static_assert(std::same_as<decltype(std::declval<L&>().acquire_shared()), Result<Held>>);
+    static_assert(std::same_as<decltype(std::declval<L&>().downgrade()), Result<void>>);
+    static_assert(std::is_nothrow_constructible_v<SharedGuard, L&, Wait, Lease>);
+    static_assert(!std::is_constructible_v<SharedGuard, const L&>);
+    static_assert(!std::is_convertible_v<L&, SharedGuard>);
+    return true;
+}
+static_assert(shared_lock_keeps_its_contract<Shared>());
+static_assert(shared_lock_keeps_its_contract<Watchdog<Shared>>());
+static_assert(shared_lock_keeps_its_contract<Watchdog<Fenced<Shared>>>());
+static_assert(!SharedTimedLockable<Lock<>>);
+static_assert(!std::is_constructible_v<SharedGuard, Lock<>&>);
+static_assert(fixed<SharedGuard>);
+
+template <class Policy>
+constexpr bool set_keeps_its_contract() {
+    using S = LockSet<Policy>;
+    static_assert(TimedLockable<S>);
+    static_assert(SharedTimedLockable<S> == is_shared<Policy>);
+    static_assert(fixed<S>);
+    static_assert(std::is_nothrow_destructible_v<S>);
+    static_assert(noexcept(std::declval<S&>().acquire()));
+    static_assert(std::same_as<decltype(std::declval<S&>().acquire()), Result<HeldSet>>);
+    static_assert(std::is_constructible_v<S, Client&, std::vector<std::string>>);
+    static_assert(!std::is_constructible_v<S, Client, std::vector<std::string>>);
+    static_assert(!std::is_constructible_v<S, const Client&, std::vector<std::string>>);
+    static_assert(!std::is_constructible_v<S, Client&, std::vector<int>>);
+    return true;
+}
+static_assert(set_keeps_its_contract<Simple>());
+static_assert(set_keeps_its_contract<Watchdog<Reentrant>>());
+static_assert(set_keeps_its_contract<Shared>());
+static_assert(move_only<HeldSet>);
+static_assert(std::is_nothrow_default_constructible_v<HeldSet>);
+static_assert(std::is_nothrow_destructible_v<HeldSet>);
+static_assert(noexcept(std::declval<HeldSet&>().release()));
+static_assert(noexcept(std::declval<HeldSet&>().extend(std::declval<Lease>())));
+
+// [thread.sema.cnt] as a concept; `release()` says what became of it, and must not throw.
+template <class S>
+concept CountingSemaphore = fixed<S> && requires(S& semaphore) {
+    { semaphore.acquire() } -> std::same_as<void>;
+    { semaphore.try_acquire() } -> std::same_as<bool>;
+    { semaphore.try_acquire_for(std::chrono::nanoseconds{1}) } -> std::same_as<bool>;
+    { semaphore.try_acquire_until(std::chrono::system_clock::now()) } -> std::same_as<bool>;
+    { semaphore.release() }
+    noexcept->std::same_as<Result<Release>>;
+    { semaphore.release(std::ptrdiff_t{2}) }
+    noexcept->std::same_as<Result<Release>>;
+    { S::max() }
+    noexcept->std::same_as<std::ptrdiff_t>;
+};
+static_assert(CountingSemaphore<Semaphore<>> && CountingSemaphore<Semaphore<Permits>>);
+static_assert(std::same_as<Semaphore<>, Semaphore<Watchdog<Permits>>>);
+static_assert(noexcept(std::declval<Semaphore<>&>().take()));
+static_assert(!std::is_constructible_v<Semaphore<>, Client, std::string, int>);
+static_assert(!std::is_constructible_v<Semaphore<>, Client&, std::string>, "it says how many");
+
+// Asynchronous forms: what is awaited is moved, and never copied.
+static_assert(!std::is_copy_constructible_v<AsyncResult<Held>>);
+static_assert(std::is_nothrow_move_constructible_v<AsyncResult<Held>>);
+static_assert(std::same_as<decltype(std::declval<Lock<>&>().async_acquire()), AsyncResult<Held>>);
+static_assert(std::same_as<decltype(std::declval<Lock<Shared>&>().async_acquire_shared()),
+                           AsyncResult<Held>>);
+static_assert(std::same_as<decltype(std::declval<Semaphore<>&>().async_take()), AsyncResult<Held>>);
+static_assert(
+    std::same_as<decltype(std::declval<LockSet<>&>().async_acquire()), AsyncResult<HeldSet>>);
+static_assert(std::same_as<decltype(std::declval<Held&>().async_release()), AsyncResult<Release>>);
+static_assert(std::has_virtual_destructor_v<Executor>);
 
 // Held, LockGuard, Client
 static_assert(move_only<Held>);
