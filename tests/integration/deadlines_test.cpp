@@ -124,6 +124,46 @@ TEST_P(FrozenServer, calls_that_do_not_wait_give_up_after_the_command_timeout) {
                            Errc::unavailable));
 }
 
+TEST_P(FrozenServer, nor_do_those_of_operators_wait_longer) {
+    Lock<Simple> lock{*client, "job"};
+    Semaphore<> semaphore{*client, "pool", 4};
+    const auto gives_up = [](auto&& call) {
+        return fails_with(within(command_timeout, call), Errc::unavailable);
+    };
+    server.freeze();
+    EXPECT_TRUE(gives_up([&] { return lock.force_unlock("somebody"); }));
+    EXPECT_TRUE(gives_up([&] { return semaphore.set_permits(3); }));
+    EXPECT_TRUE(gives_up([&] { return semaphore.inspect(); }));
+    EXPECT_TRUE(gives_up([&] { return semaphore.force_release("somebody"); }));
+}
+
+TEST_P(FrozenServer, adopting_gives_up_after_the_command_timeout) {
+    Lock<Simple> lock{*client, "job", {.lease = 60s}};
+    Client other{options_for(server.uri())};
+    const Ticket ticket =
+        Lock<Simple>{other, "job", {.lease = 60s}}.acquire().value().detach().value();
+    server.freeze();
+    EXPECT_TRUE(fails_with(within(command_timeout, [&] { return lock.adopt(ticket); }),  //
+                           Errc::unavailable));
+    EXPECT_FALSE(lock.held());
+}
+
+TEST_P(FrozenServer, claims_and_sets_give_up_at_their_deadline_however_patient_commands_are) {
+    Client patient{options_for(server.uri(), 20s)};
+    EXPECT_TRUE(!GetParam() || succeeds(patient.ping()));
+    Lock<Shared> shared{patient, "table"};
+    Semaphore<> semaphore{patient, "pool", 4};
+    LockSet<Simple> set{patient, {"a", "b"}};
+    const auto gives_up = [](auto&& call) {
+        return fails_with(within(150ms, call), Errc::unavailable);
+    };
+    server.freeze();
+    EXPECT_TRUE(gives_up([&] { return shared.acquire_shared({.wait = 150ms}); }));
+    EXPECT_TRUE(gives_up([&] { return shared.acquire({.wait = 150ms}); }));
+    EXPECT_TRUE(gives_up([&] { return semaphore.take({.wait = 150ms}); }));
+    EXPECT_TRUE(gives_up([&] { return set.acquire({.wait = 150ms}); }));
+}
+
 TEST_P(FrozenServer, the_thread_behind_a_stuck_one_gives_up_at_its_own_deadline) {
     Lock<Simple> lock{*client, "job"};
     server.freeze();
@@ -186,6 +226,52 @@ TEST_F(FrozenUnderAHold, extend_gives_up_and_the_hold_goes_on) {
         fails_with(within(command_timeout, [&] { return lock.extend(60s); }), Errc::unavailable));
     EXPECT_TRUE(lock.held());
     EXPECT_LE(lock.remaining(), 30s);
+}
+
+TEST_F(FrozenUnderAHold, detaching_gives_up_and_leaves_no_hold) {
+    Lock<Simple> lock{*client, "job", {.lease = 60s}};
+    Held held = lock.acquire().value();
+    server.freeze();
+    EXPECT_TRUE(
+        fails_with(within(command_timeout, [&] { return held.detach(); }), Errc::unavailable));
+    EXPECT_FALSE(held.held());
+}
+
+TEST_F(FrozenUnderAHold, a_downgrade_gives_up_and_the_hold_goes_on) {
+    Lock<Shared> lock{*client, "table", {.lease = 60s}};
+    Held writer = lock.acquire().value();
+    server.freeze();
+    EXPECT_TRUE(
+        fails_with(within(command_timeout, [&] { return writer.downgrade(); }), Errc::unavailable));
+    EXPECT_TRUE(writer.held());
+    server.thaw();
+    EXPECT_TRUE(is_outcome(writer.release(), Release::released));
+}
+
+TEST_F(FrozenUnderAHold, claims_are_given_back_within_the_command_timeout) {
+    Lock<Shared> lock{*client, "table", {.lease = 60s}};
+    Semaphore<> semaphore{*client, "pool", 4, {.lease = 60s}};
+    Held reader = lock.acquire_shared().value();
+    Held permits = semaphore.take({.permits = 2}).value();
+    semaphore.acquire();
+    server.freeze();
+    EXPECT_TRUE(
+        fails_with(within(command_timeout, [&] { return reader.extend(50s); }), Errc::unavailable));
+    EXPECT_TRUE(reader.held());
+    EXPECT_FALSE(within(command_timeout, [&] { return reader.release(); }).has_value());
+    EXPECT_FALSE(within(command_timeout, [&] { return permits.release(); }).has_value());
+    EXPECT_FALSE(within(command_timeout, [&] { return semaphore.release(); }).has_value());
+}
+
+TEST_F(FrozenUnderAHold, a_set_is_extended_and_given_back_within_one_command_timeout) {
+    constexpr auto timeout = 3s;  // six of it are far more than `slack`
+    client = std::make_unique<Client>(options_for(server.uri(), timeout));
+    LockSet<Simple> set{*client, {"a", "b", "c", "d", "e", "f"}, {.lease = 60s}};
+    HeldSet held = set.acquire().value();
+    server.freeze();
+    EXPECT_FALSE(within(timeout, [&] { return held.extend(50s); }).has_value());
+    EXPECT_TRUE(held.held());
+    EXPECT_FALSE(within(timeout, [&] { return held.release(); }).has_value());
 }
 
 TEST_F(FrozenUnderAHold, a_nested_try_gives_up_and_the_outer_hold_goes_on) {

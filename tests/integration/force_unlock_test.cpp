@@ -11,7 +11,7 @@ protected:
     Lock<Policy> operators_{client_, "job"};
     Lock<Policy> theirs_{other_client_, "job", {.lease = 60s}};
 };
-TYPED_TEST_SUITE(ForceUnlockOfOwner, AllPolicies);
+TYPED_TEST_SUITE(ForceUnlockOfOwner, EveryPolicy);
 
 TYPED_TEST(ForceUnlockOfOwner, removes_the_one_that_inspect_has_shown) {
     auto held = this->theirs_.acquire();

@@ -78,6 +78,11 @@ protected:
 /// Each policy, for what all of them have to do alike.
 using AllPolicies = ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>>;
 
+/// The same, and those with scripts or fields of their own.
+using EveryPolicy =
+    ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>, Fenced<Simple>,
+                     Fenced<Reentrant>, RedissonReentrant, Watchdog<RedissonReentrant>>;
+
 /// What went wrong; `Errc{}` where nothing did.
 template <class T>
 Errc code_of(const Result<T>& result) {

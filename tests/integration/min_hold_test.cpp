@@ -23,7 +23,7 @@ protected:
         return {client, "job", {.lease = 10s, .min_hold = min_hold}};
     }
 };
-TYPED_TEST_SUITE(MinHold, AllPolicies);
+TYPED_TEST_SUITE(MinHold, EveryPolicy);
 
 TYPED_TEST(MinHold, leaves_the_lock_to_nobody_after_a_release) {
     auto lock = this->lock(this->client_, 1h);
