@@ -4,6 +4,7 @@
 #include "busy_machine.hpp"
 #include "support/no_more_threads.hpp"
 #include "support/process.hpp"
+#include "support/proxy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
@@ -747,6 +749,95 @@ TEST_F(AsyncTest, thousand_coroutines_pass_the_lock_on) {
     for (int i = 0; i < 1000; ++i) sell(lock, coupons, inside, sold, done);
     done.wait();
     EXPECT_EQ(sold, 1000);
+}
+
+/// Keeps the observers' thread from the first release on.
+class HangingObserver : public Observer {
+public:
+    explicit HangingObserver(std::shared_future<void> until) : until_(std::move(until)) {}
+    void released(const Released&) override {
+        hangs = true;
+        until_.wait();
+    }
+
+    std::atomic<bool> hangs{false};
+
+private:
+    const std::shared_future<void> until_;
+};
+
+TEST_F(AsyncTest, observers_completions_and_losses_do_not_wait_for_each_other) {
+    std::promise<void> end;
+    const auto ended = end.get_future().share();
+    const auto observer = std::make_shared<HangingObserver>(ended);
+    ClientOptions options = patient(server_.uri());
+    options.observer = observer;
+    Client client{options};
+    Lock<Simple> observed{client, "observed"};
+    { const Held held = take(observed); }
+    EXPECT_TRUE(eventually([&] { return observer->hangs.load(); }));
+
+    std::atomic<bool> completion_hangs{false};
+    Lock<Simple> completed{client, "completed"};
+    completed.async_acquire({}, {}, [&, ended](const Result<Held>&) {
+        completion_hangs = true;
+        ended.wait();
+    });
+    EXPECT_TRUE(eventually([&] { return completion_hangs.load(); }));
+
+    std::atomic<bool> loss_hangs{false};
+    Lock<Simple> first{client, "first"};
+    const Held held = take(first);
+    const std::stop_callback hang{held.lost(), [&, ended] {
+                                      loss_hangs = true;
+                                      ended.wait();
+                                  }};
+    EXPECT_EQ(first.force_unlock(held.token()).value(), Forced::removed);
+    EXPECT_TRUE(eventually([&] { return loss_hangs.load(); }));
+
+    Lock<Simple> second{client, "second"};
+    const Held next = take(second);
+    const std::stop_token lost = next.lost();
+    EXPECT_EQ(second.force_unlock(next.token()).value(), Forced::removed);
+    EXPECT_TRUE(fires(lost));
+    end.set_value();
+}
+
+// What became of a thousand commands is not known when the server dies. It is found out with few connections, and
+// a command for each.
+TEST_F(AsyncTest, thousand_in_doubt_after_a_restart_make_no_storm) {
+    constexpr std::size_t crowd = 1000;
+    Proxy proxy{server_.uri()};
+    Client client{patient(proxy.uri())};
+    Lock<Simple> first{client, "first"};
+    { const Held held = take(first); }
+    ASSERT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+    const ProxyCounts before = proxy.counts();
+
+    server_.freeze();
+    std::vector<Outcome<Held>> outcomes(crowd);
+    std::vector<Held> held;
+    for (std::size_t i = 0; i < crowd; ++i) {
+        Lock<Simple> lock{client, "job " + std::to_string(i)};
+        lock.async_acquire({.wait = 60s}, {}, outcomes[i].callback());
+    }
+    ASSERT_TRUE(eventually([&] {
+        return proxy.counts().request_bytes > before.request_bytes + 50 * crowd;
+    })) << "they are on their way";
+    server_.kill();
+    std::this_thread::sleep_for(1s);  // as long as a server takes to come up
+    server_.start();
+    for (auto& outcome : outcomes) {
+        auto acquired = outcome.get();
+        ASSERT_TRUE(acquired) << acquired.error().describe();
+        held.push_back(*std::move(acquired));
+    }
+    RawRedis anew{server_};
+    EXPECT_EQ(anew.keys().size(), crowd);
+    const int connections = proxy.counts().connections - before.connections;
+    EXPECT_LT(connections, 100) << "while there is no server, one after the other, with pauses";
+    EXPECT_LT(anew.command_calls("evalsha"), 2 * static_cast<long long>(crowd))
+        << "each asks once more, and few of them twice";
 }
 
 }  // namespace

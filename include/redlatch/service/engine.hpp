@@ -189,6 +189,9 @@ private:
 
         void connect() {
             if (link.is_connected() || !link.has_unwritten() || connect_.under_way()) return;
+            if (Clock::now() < connect_.next_at()) {
+                return engine_->set_timer(*this, connect_.next_at());
+            }
             connect_.begin(*engine_->topology_, link.node(), link.take_fault(), engine_->wake_);
         }
 

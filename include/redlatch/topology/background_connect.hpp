@@ -1,9 +1,11 @@
 #pragma once
 
+#include <redlatch/core/backoff.hpp>
 #include <redlatch/net/background_call.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -17,6 +19,10 @@ public:
 
     bool under_way() const noexcept { return call_.under_way(); }
     TimePoint begun() const noexcept { return begun_; }
+
+    /// Where the last attempt has failed, when it is time for the next: all who wait for the server wait for that, and
+    /// no crowd of them asks it more often than one does.
+    TimePoint next_at() const noexcept { return next_at_; }
 
     /// Begins; none may be under way. `before`: a fault that the topology has to hear of first. Rings
     /// when `take` has something to give. Borrows the references.
@@ -38,13 +44,33 @@ public:
     }
 
     /// What came of it; nothing while it is under way, or where there was none.
-    std::optional<Outcome> take() { return call_.take(); }
+    std::optional<Outcome> take() {
+        auto outcome = call_.take();
+        if (outcome && *outcome) {
+            pauses_.reset();
+            next_at_ = TimePoint::min();
+        } else if (outcome) {
+            const TimePoint now = Clock::now();
+            if (!pauses_) pauses_.emplace(between_attempts, seed_at(now));
+            next_at_ = saturating_add(now, pauses_->next(std::nullopt));
+        }
+        return outcome;
+    }
 
 private:
     static constexpr std::chrono::milliseconds time_to_look_around{200};
+    static constexpr Backoff between_attempts{.min = std::chrono::milliseconds{1},
+                                              .max = std::chrono::milliseconds{100}};
+
+    std::uint64_t seed_at(TimePoint now) const noexcept {
+        return static_cast<std::uint64_t>(now.time_since_epoch().count()) ^
+               reinterpret_cast<std::uintptr_t>(this);
+    }
 
     BackgroundCall<Outcome> call_;
     TimePoint begun_{};
+    TimePoint next_at_ = TimePoint::min();
+    std::optional<Pauses> pauses_{};  // since the last one that succeeded
 };
 
 }  // namespace redlatch::inline v0::detail
