@@ -104,11 +104,11 @@ public:
 
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
     /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled.
-    AsyncResult<Release> async_release();
+    AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.
     template <CompletionOf<Release> Done>
-    void async_release(Done done, Executor* executor = nullptr) {
+    void async_release(Done done, Executor* executor = nullptr) noexcept {
         detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
     }
 
@@ -286,7 +286,7 @@ REDLATCH_INLINE Result<Held> Held::nest() noexcept {
     return inner;
 }
 
-REDLATCH_INLINE AsyncResult<Release> Held::async_release() {
+REDLATCH_INLINE AsyncResult<Release> Held::async_release() noexcept {
     auto call = release_call();
     call->start();
     return detail::AsyncAccess::awaitable(std::move(call));

@@ -118,12 +118,12 @@ public:
     Result<void> extend(Lease lease) noexcept;
 
     /// Releases all, and blocks for nothing; as `Held::async_release()`, with the outcomes of `release()`.
-    AsyncResult<Release> async_release();
+    AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See
     /// `AsyncResult`.
     template <CompletionOf<Release> Done>
-    void async_release(Done done, Executor* executor = nullptr) {
+    void async_release(Done done, Executor* executor = nullptr) noexcept {
         detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
     }
 
@@ -589,7 +589,7 @@ REDLATCH_INLINE Result<Release> HeldSet::release() noexcept {
     return outcome;
 }
 
-REDLATCH_INLINE AsyncResult<Release> HeldSet::async_release() {
+REDLATCH_INLINE AsyncResult<Release> HeldSet::async_release() noexcept {
     auto call = release_call();
     call->start();
     return detail::AsyncAccess::awaitable(std::move(call));

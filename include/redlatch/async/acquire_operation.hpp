@@ -46,7 +46,7 @@ public:
                             .delivered_later = true,
                             .renewed_later = true,
                             .answer_by = answer_by}),
-          Operation(*session_),
+          Operation(*session_, stop),
           stop_(std::move(stop)),
           outer_(std::move(outer)) {}
 

@@ -17,7 +17,7 @@ public:
     ExtendOperation(std::shared_ptr<SharedClient> client, std::shared_ptr<Hold> hold, Lease lease,
                     const Limit& limit = {})
         : ExtensionSteps(client->session(), std::move(hold), lease, limit.at),
-          Operation(*session_),
+          Operation(*session_, limit.stop),
           client_(std::move(client)),
           stop_(limit.stop) {}
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string_view>
 #include <type_traits>
@@ -37,7 +38,11 @@ protected:
         }
     };
 
-    explicit Operation(Session& session) : engine_(&session.engine()) {}
+    /// `stop`: what `listen_for` will be given; its memory is had here, where an exception reaches the caller.
+    explicit Operation(Session& session, const std::stop_token& stop = {})
+        : engine_(&session.engine()) {
+        if (stop.stop_possible()) on_stop_ = std::make_unique<std::optional<StopCallback>>();
+    }
     ~Operation() = default;
 
     /// Keeps it alive while one of its members runs.
@@ -100,8 +105,8 @@ protected:
     void clear_timer() noexcept { engine_->clear_timer(*this); }
 
     /// From now on a request to stop is an event. Any thread.
-    void listen_for(const std::stop_token& stop) {
-        if (stop.stop_possible()) on_stop_ = std::make_unique<StopCallback>(stop, Stop{this});
+    void listen_for(const std::stop_token& stop) noexcept {
+        if (on_stop_ != nullptr) on_stop_->emplace(stop, Stop{this});
     }
     void listen_no_more() noexcept { on_stop_ = nullptr; }
 
@@ -197,8 +202,8 @@ private:
     }
 
     Engine* engine_;
-    OperationOrder* order_ = nullptr;  // that waits for its answer
-    std::unique_ptr<StopCallback> on_stop_{};
+    OperationOrder* order_ = nullptr;                         // that waits for its answer
+    std::unique_ptr<std::optional<StopCallback>> on_stop_{};  // null where nobody can stop it
     std::atomic<unsigned> events_{0};
     std::shared_ptr<const void> kept_{};
 };
