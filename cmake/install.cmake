@@ -33,7 +33,6 @@ else()
 endif()
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 configure_file(cmake/redlatch.pc.in redlatch.pc @ONLY)
-configure_file(cmake/redlatch-tls.pc.in redlatch-tls.pc @ONLY)
 
 install(FILES
     "${PROJECT_BINARY_DIR}/redlatch-config.cmake"
@@ -42,6 +41,10 @@ install(FILES
     cmake/redlatch-asio.cmake
     cmake/redlatch-compiled.cmake
     DESTINATION "${package_dir}")
-install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" "${PROJECT_BINARY_DIR}/redlatch-tls.pc"
-    DESTINATION "${pkgconfig_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/redlatch.pc" DESTINATION "${pkgconfig_dir}")
+# It requires OpenSSL's .pc, and package managers refuse one that requires what is not there.
+if(TARGET redlatch::tls)
+    configure_file(cmake/redlatch-tls.pc.in redlatch-tls.pc @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/redlatch-tls.pc" DESTINATION "${pkgconfig_dir}")
+endif()
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -10,6 +10,7 @@
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_set.hpp>
 #include <redlatch/net/process_id.hpp>
+#include <redlatch/net/socket.hpp>
 #include <redlatch/semaphore.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
@@ -135,9 +136,10 @@ public:
         begin_anew_in_child();
         const std::lock_guard lock{mutex_};
         if (!descriptor_) {
-            const int own = ::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0);
-            if (own < 0) throw std::system_error{errno, std::system_category(), "dup"};
-            descriptor_.emplace(executor, own);
+            Descriptor own{::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0)};
+            if (!own.valid()) throw std::system_error{errno, std::system_category(), "dup"};
+            descriptor_.emplace(executor, own.get());  // may throw, and has not taken it then
+            own.release();
         }
         if (!is_waiting_) wait();
         pending_.push_back(*pending.release());

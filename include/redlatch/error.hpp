@@ -13,17 +13,17 @@ namespace redlatch::inline v0 {
 /// What went wrong, sorted by what the caller can do about it. Being too late (`timed_out`), a
 /// fault (`unavailable`) and the caller's own wish (`cancelled`) are never mixed up.
 enum class Errc {
-    timed_out = 1,     ///< the wait ended while somebody else held the lock
-    cancelled,         ///< the caller's stop token, or the end of the client, ended the wait
-    lost,              ///< the hold ended before this call: its lease ran out or it was removed
-    not_held,          ///< the caller holds nothing here
-    unavailable,       ///< no server gave a usable answer in time
-    denied,            ///< one side failed to authenticate, or the ACL forbids a command
-    wrong_type,        ///< the key holds something that is not a lock of this policy
-    not_replicated,    ///< too few replicas have the lock
-    no_quorum,         ///< too few of several masters gave a usable answer in time
-    unclear,           ///< a release whose outcome cannot be known
-    deadlock,          ///< the calling thread waits without limit for a lock that it holds itself
+    timed_out = 1,   ///< the wait ended while somebody else held the lock
+    cancelled,       ///< the caller's stop token, or the end of the client, ended the wait
+    lost,            ///< the hold ended before this call: its lease ran out or it was removed
+    not_held,        ///< the caller holds nothing here
+    unavailable,     ///< no server gave a usable answer in time
+    denied,          ///< one side failed to authenticate, or the ACL forbids a command
+    wrong_type,      ///< the key holds something that is not a lock of this policy
+    not_replicated,  ///< too few replicas have the lock
+    no_quorum,       ///< too few of several masters gave a usable answer in time
+    unclear,         ///< a release whose outcome cannot be known
+    deadlock,  ///< the calling thread waits without limit for its own lock, or to write what it reads
     protocol,          ///< an answer that Redis should never give
     invalid_argument,  ///< refused before any I/O
 };

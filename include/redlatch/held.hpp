@@ -97,8 +97,8 @@ public:
     /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
     /// `command_timeout`.
     ///
-    /// Errors: `invalid_argument` where the hold is nested, the policy's scripts cannot move a lock, or
-    /// several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not known that the lock was
+    /// Errors: `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts
+    /// cannot move a lock, or several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not known that the lock was
     /// given away: then nobody gets the ticket, and the lock is released in the background.
     Result<Ticket> detach() noexcept;
 
@@ -196,6 +196,8 @@ struct Access {
         held.posts_release_ = true;
         return held;
     }
+    /// As opposed to the process that this was forked from.
+    static bool is_ours(const Held& held) noexcept { return held.ref_.is_ours(); }
     static Result<Release> release(Held& held, TimePoint by) { return held.release(by); }
     static void end(Held& held, TimePoint by) { held.end(by); }
 };

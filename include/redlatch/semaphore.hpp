@@ -266,6 +266,7 @@ REDLATCH_INLINE bool SemaphoreImpl::try_acquire(Wait wait) {
 
 REDLATCH_INLINE std::vector<Held> SemaphoreImpl::take_out(std::ptrdiff_t count) {
     const std::scoped_lock section{mutex_};
+    std::erase_if(acquired_, [](const Held& held) { return !Access::is_ours(held); });
     std::stable_partition(acquired_.begin(), acquired_.end(),
                           [](const Held& held) { return !held.held(); });
     const auto end = acquired_.begin() +

@@ -307,6 +307,25 @@ TEST_F(AsyncTest, closed_client_cancels_what_waits) {
     EXPECT_EQ(theirs.inspect().value().waiters, 0U);
 }
 
+TEST_F(AsyncTest, first_call_completes_once_where_the_client_ends_meanwhile) {
+    for (int i = 0; i < 50; ++i) {
+        auto client = std::make_unique<Client>(patient(server_.uri()));
+        Lock<Simple> lock{*client, "key"};
+        Outcome<Held> outcome;
+        std::latch both{2};
+        std::jthread caller{[&] {
+            both.arrive_and_wait();
+            lock.async_acquire({}, {}, outcome.callback());
+        }};
+        both.arrive_and_wait();
+        client.reset();
+        caller.join();
+        const Errc code = code_of(outcome.get());
+        EXPECT_TRUE(code == Errc{} || code == Errc::cancelled || code == Errc::lost);
+        EXPECT_EQ(outcome.calls(), 1);
+    }
+}
+
 TEST_F(AsyncTest, success_that_is_not_delivered_is_cancelled_by_the_close) {
     Loop loop;
     std::optional<Client> client{std::in_place, patient(server_.uri())};

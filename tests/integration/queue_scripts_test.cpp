@@ -276,6 +276,16 @@ TEST_P(Queue, release_says_that_it_has_to_be_sent_again_where_more_wait_than_one
     EXPECT_EQ(redis_.keys(), Tokens{"job"});
 }
 
+TEST_P(Queue, release_of_what_was_lost_says_so_where_more_wait_than_one_run_looks_at) {
+    hold();
+    put_dead(10'130);
+    acquire({.token = a});
+    redis_.del(keys_.lock);
+    EXPECT_EQ(release(holder), -1);
+    EXPECT_EQ(release(holder), 0);
+    EXPECT_EQ(owner(), a);
+}
+
 TEST_P(Queue, release_does_not_go_on_for_ever_where_nobody_can_be_told) {
     hold();
     put_unheard(10'130);

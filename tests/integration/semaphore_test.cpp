@@ -2,6 +2,7 @@
 
 #include "busy_machine.hpp"
 #include "lock_test.hpp"
+#include "support/process.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -31,6 +32,21 @@ TEST_F(SemaphoreTest, there_are_as_many_permits_as_it_was_made_with) {
     EXPECT_FALSE(other_.try_acquire());
     EXPECT_EQ(semaphore_.release().value(), Release::released);
     EXPECT_TRUE(other_.try_acquire());
+}
+
+TEST_F(SemaphoreTest, a_forked_child_gives_back_what_it_has_acquired_itself) {
+    semaphore_.acquire();
+    ChildProcess child{[this](LineChannel& parent) {
+        const bool none = semaphore_.release().value() == Release::not_held;
+        const bool own = semaphore_.try_acquire() && semaphore_.inspect()->taken == 2 &&
+                         semaphore_.release().value() == Release::released &&
+                         semaphore_.inspect()->taken == 1;
+        parent.write_line(none && own ? "ok" : "wrong");
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "ok");
+    EXPECT_TRUE(child.wait());
+    EXPECT_EQ(semaphore_.release().value(), Release::released);
 }
 
 TEST_F(SemaphoreTest, all_that_are_asked_for_are_taken_or_none) {

@@ -465,6 +465,44 @@ TEST_F(SharedTest, force_unlock_removes_all_of_a_crowd) {
     EXPECT_TRUE(others_can_write(lock_));
 }
 
+/// More than one run of a release lets in, and each has a place of its own. What each acquires ends at once.
+class AsyncCrowd {
+public:
+    static constexpr std::size_t size = 400;
+
+    explicit AsyncCrowd(Config& lock) {
+        for (std::size_t i = 0; i < size; ++i) {
+            lock.async_acquire_shared({}, {}, [this](Result<Held> held) {
+                EXPECT_TRUE(held);
+                ++served_;
+            });
+        }
+    }
+    ~AsyncCrowd() {
+        EXPECT_TRUE(eventually([this] { return served_ == size; }));
+    }
+
+private:
+    std::atomic<std::size_t> served_{0};
+};
+
+TEST_F(SharedTest, a_lost_hold_has_expired_however_many_wait) {
+    Held writing = lock_.acquire().value();
+    const AsyncCrowd crowd{other_};
+    ASSERT_TRUE(eventually([&] { return lock_.inspect()->waiters == AsyncCrowd::size; }));
+    redis_.del("config");
+    EXPECT_EQ(writing.release().value(), Release::expired);
+}
+
+TEST_F(SharedTest, force_unlock_of_one_who_has_gone_finds_it_absent_however_many_wait) {
+    Client third{patient(server_.uri())};
+    const Held writing = Config{third, "config"}.acquire().value();
+    const AsyncCrowd crowd{other_};
+    ASSERT_TRUE(eventually([&] { return lock_.inspect()->waiters == AsyncCrowd::size; }));
+    redis_.del("config");
+    EXPECT_EQ(lock_.force_unlock(writing.token()).value(), Forced::absent);
+}
+
 TEST_F(SharedTest, force_unlock_tells_holders_in_the_process_at_once) {
     auto reading = lock_.acquire_shared({.owner = Owner::hold});
     auto other = lock_.acquire_shared({.owner = Owner::hold});

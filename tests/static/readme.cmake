@@ -183,6 +183,10 @@ foreach(type IN ITEMS ClientOptions LockOptions AcquireOptions AsyncOptions Take
 endforeach()
 find_names("struct MetricsOptions" metrics.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
 compare_with_table(MetricsOptions ${names})
+find_names("struct TlsOptions" tls.hpp "^    [^/()]* ([a-z_]+)( =.*|{.*|);$" names)
+compare_with_table(TlsOptions ${names})
+find_names("struct ConnectionFactory" options.hpp "^    [^/]* ([a-z_]+)( =.*|{.*|);$" names)
+compare_with_table(ConnectionFactory ${names})
 
 if(NOT wrong STREQUAL "")
     message(NOTICE "${wrong}")

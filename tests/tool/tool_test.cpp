@@ -343,6 +343,42 @@ TEST_F(Tool, asks_several_masters_where_there_are_several_uris) {
     EXPECT_NE(tool.errors().find("no quorum"), std::string::npos) << tool.errors();
 }
 
+TEST_F(Tool, takes_a_lock_of_several_masters_for_no_longer_than_they_remember) {
+    const RedisServer second;
+    const RedisServer third;
+    const Words masters{"--uri", server.uri(), "--uri", second.uri(), "--uri", third.uri()};
+    const auto run_with = [&](Words options) {
+        options.insert(options.begin(), "run");
+        options.insert(options.end(), masters.begin(), masters.end());
+        options.insert(options.end(), {"job", "--", "true"});
+        return run(options);
+    };
+    ToolRun long_lease = run_with({"--lease", "25"});
+    EXPECT_EQ(long_lease.code(), 64) << "with --kill-after it is longer than others expect";
+    EXPECT_NE(long_lease.errors().find("longest_lease"), std::string::npos) << long_lease.errors();
+    ToolRun never_forget = run_with({"--lease", "25", "--longest-lease", "0"});
+    EXPECT_EQ(never_forget.code(), 0) << never_forget.errors();
+}
+
+TEST_F(Tool, knows_a_scheme_in_capitals) {
+    ToolRun small = run({"run", "-w", "0", "--uri", "rediss://127.0.0.1:1", "job", "--", "true"});
+    ToolRun capital = run({"run", "-w", "0", "--uri", "REDISS://127.0.0.1:1", "job", "--", "true"});
+    EXPECT_EQ(capital.code(), small.code()) << capital.errors();
+}
+
+TEST_F(Tool, says_nothing_where_nothing_goes_wrong_or_it_is_told_to_be_quiet) {
+    ToolRun good = run({"run", "job", "--", "true"});
+    EXPECT_EQ(good.code(), 0);
+    EXPECT_EQ(good.errors(), "");
+    ToolRun quiet =
+        run({"run", "-q", "-w", "0", "--uri", "redis://127.0.0.1:1", "job", "--", "true"});
+    EXPECT_EQ(quiet.code(), 69);
+    EXPECT_EQ(quiet.errors(), "");
+    ToolRun verbose = run({"run", "-v", "job", "--", "true"});
+    EXPECT_EQ(verbose.code(), 0);
+    EXPECT_NE(verbose.errors(), "");
+}
+
 TEST_F(Tool, renews_a_short_lease_while_the_command_runs) {
     ToolRun tool = run_script("sleep 6; touch $F/ran", {"--lease", "4", "-k", "0"});
     EXPECT_EQ(tool.code(), 0) << tool.errors();

@@ -15,6 +15,7 @@ using namespace redlatch::test;
 using namespace std::chrono_literals;
 using detail::CleanUp;
 using detail::more_to_serve;
+using detail::more_to_serve_of_others;
 using detail::retry_pause;
 using detail::SentRelease;
 using detail::TimePoint;
@@ -267,6 +268,13 @@ TEST_F(EndOfAHold, serves_the_waiters_until_a_live_one_has_the_lock) {
     expect_freed(answered(0), Release::released);
 }
 
+TEST_F(EndOfAHold, serves_the_waiters_of_what_was_lost_too) {
+    begin(last);
+    expect_release_of(Which::held, answered(more_to_serve_of_others));
+    expect_release_of(Which::held, answered(more_to_serve_of_others));
+    expect_freed(answered(0), Release::expired);
+}
+
 TEST_F(EndOfAHold, is_released_whatever_becomes_of_the_waiters) {
     begin(last);
     expect_release_of(Which::held, answered(more_to_serve));
@@ -499,6 +507,7 @@ TEST_F(SentUnlock, that_is_answered_late_means_what_the_answer_says) {
 }
 
 TEST_F(SentUnlock, that_left_waiters_unserved_is_sent_again) {
+    EXPECT_EQ(*SentRelease::answered(more_to_serve_of_others, false).outcome, Release::expired);
     const auto sent = SentRelease::answered(more_to_serve, false);
     EXPECT_EQ(*sent.outcome, Release::released);
     EXPECT_EQ(sent.clean_up, now_and_later);

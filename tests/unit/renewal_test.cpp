@@ -272,7 +272,8 @@ TEST_F(WatchedHold, sent_twice_counts_from_the_first_time) {
     EXPECT_EQ(hold->valid_until(), start_ + 1s + 3s);
 }
 
-TEST_F(WatchedHold, renewed_over_a_second_connection_may_be_prolonged_by_what_the_first_one_has_sent) {
+TEST_F(WatchedHold,
+       renewed_over_a_second_connection_may_be_prolonged_by_what_the_first_one_has_sent) {
     const auto hold = watched({.lease = 3s});
     now_ = start_ + 1s;
     const Command sent = command();

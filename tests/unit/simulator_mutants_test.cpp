@@ -101,6 +101,7 @@ constexpr std::array controls{
     Control{"renewed_undelivered", Mutant::renewed_undelivered},
     Control{"late_answer_unheard", Mutant::late_answer_unheard},
     Control{"late_answer_to_anyone", Mutant::late_answer_to_anyone},
+    Control{"late_answer_of_nobody_ignored", Mutant::late_answer_of_nobody_ignored},
     Control{"late_answer_counted_from_arrival", Mutant::late_answer_counted_from_arrival},
     Control{"untaken_kept", Mutant::untaken_kept},
     Control{"earlier_acknowledged", Mutant::earlier_acknowledged},

@@ -25,6 +25,7 @@ enum LongOption {
     option_uri_file,
     option_key_space,
     option_at_least,
+    option_longest_lease,
     option_shared,
     option_exclusive,
     option_permits
@@ -37,24 +38,26 @@ struct VerbOptions {
 
 // The leading `+` ends the options at the lock's name.
 const VerbOptions& options_of(Verb verb) {
-    static const VerbOptions of_run{"+:w:nl:k:u:E:qv",
-                                    {{"wait", required_argument, nullptr, 'w'},
-                                     {"no-wait", no_argument, nullptr, 'n'},
-                                     {"lease", required_argument, nullptr, 'l'},
-                                     {"kill-after", required_argument, nullptr, 'k'},
-                                     {"uri", required_argument, nullptr, 'u'},
-                                     {"uri-file", required_argument, nullptr, option_uri_file},
-                                     {"key-space", required_argument, nullptr, option_key_space},
-                                     {"at-least", required_argument, nullptr, option_at_least},
-                                     {"shared", no_argument, nullptr, option_shared},
-                                     {"exclusive", no_argument, nullptr, option_exclusive},
-                                     {"permits", required_argument, nullptr, option_permits},
-                                     {"no-fence", no_argument, nullptr, option_no_fence},
-                                     {"stoppable", no_argument, nullptr, option_stoppable},
-                                     {"exit-code", required_argument, nullptr, 'E'},
-                                     {"quiet", no_argument, nullptr, 'q'},
-                                     {"verbose", no_argument, nullptr, 'v'},
-                                     {}}};
+    static const VerbOptions of_run{
+        "+:w:nl:k:u:E:qv",
+        {{"wait", required_argument, nullptr, 'w'},
+         {"no-wait", no_argument, nullptr, 'n'},
+         {"lease", required_argument, nullptr, 'l'},
+         {"kill-after", required_argument, nullptr, 'k'},
+         {"uri", required_argument, nullptr, 'u'},
+         {"uri-file", required_argument, nullptr, option_uri_file},
+         {"key-space", required_argument, nullptr, option_key_space},
+         {"at-least", required_argument, nullptr, option_at_least},
+         {"longest-lease", required_argument, nullptr, option_longest_lease},
+         {"shared", no_argument, nullptr, option_shared},
+         {"exclusive", no_argument, nullptr, option_exclusive},
+         {"permits", required_argument, nullptr, option_permits},
+         {"no-fence", no_argument, nullptr, option_no_fence},
+         {"stoppable", no_argument, nullptr, option_stoppable},
+         {"exit-code", required_argument, nullptr, 'E'},
+         {"quiet", no_argument, nullptr, 'q'},
+         {"verbose", no_argument, nullptr, 'v'},
+         {}}};
     static const VerbOptions of_status{"+:u:E:q",
                                        {{"uri", required_argument, nullptr, 'u'},
                                         {"uri-file", required_argument, nullptr, option_uri_file},
@@ -246,6 +249,9 @@ private:
             case option_json: settings_->json = true; break;
             case option_key_space: settings_->key_space = argument; break;
             case option_at_least: settings_->at_least = seconds("--at-least", argument); break;
+            case option_longest_lease:
+                settings_->longest_lease = seconds("--longest-lease", argument);
+                break;
             case option_permits: settings_->permits = permits_of(argument); break;
             case option_shared: share(Sharing::reads); break;
             case option_exclusive: share(Sharing::writes); break;
@@ -317,11 +323,14 @@ Options of run (times in seconds, fractions too):
   -k, --kill-after SECONDS
                          after a loss COMMAND gets TERM, and KILL that long after; default 10
       --at-least SECONDS nobody gets the lock until that long after it was taken
+      --longest-lease SECONDS
+                         over several masters: the longest lease, with its --kill-after, and the
+                         longest --at-least of all their clients; default 30
       --shared           take the lock with others that say --shared
       --exclusive        take such a lock alone
       --permits N        run N such commands at a time: a semaphore
       --no-fence         take no fencing token
-      --stoppable        let the terminal's stop key stop COMMAND, with the lock held
+      --stoppable        let the terminal's stop key stop COMMAND; nothing renews the lock meanwhile
   -v, --verbose          say what happens
 Options of all:
   -E, --exit-code NAME=CODE[,...]

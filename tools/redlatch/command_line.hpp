@@ -27,6 +27,7 @@ struct Settings {
     std::chrono::milliseconds lease{std::chrono::seconds{10}};
     std::chrono::milliseconds kill_after{std::chrono::seconds{10}};
     std::chrono::milliseconds at_least{0};
+    std::optional<std::chrono::milliseconds> longest_lease{};
     std::optional<std::ptrdiff_t> permits;  ///< a semaphore of so many
     Sharing sharing = Sharing::none;
     std::optional<std::string> key_space;

@@ -10,7 +10,7 @@ _redlatch() {
     done
     case $previous in
         --uri-file) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-        -u | --uri | --key-space | -w | --wait | -l | --lease | -k | --kill-after | --at-least | --permits) return ;;
+        -u | --uri | --key-space | -w | --wait | -l | --lease | -k | --kill-after | --at-least | --longest-lease | --permits) return ;;
         -E | --exit-code) return ;;
     esac
     local words
@@ -18,7 +18,7 @@ _redlatch() {
         words='run status break --help --version'
     else
         case ${COMP_WORDS[1]} in
-            run) words='--wait --no-wait --lease --kill-after --at-least --shared --exclusive --permits
+            run) words='--wait --no-wait --lease --kill-after --at-least --longest-lease --shared --exclusive --permits
                 --uri --uri-file --key-space --no-fence --stoppable --exit-code --quiet --verbose --help --' ;;
             status) words='--json --uri --uri-file --key-space --exit-code --quiet --help' ;;
             break) words='--yes --uri --uri-file --key-space --exit-code --quiet --help' ;;

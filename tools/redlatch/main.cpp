@@ -1,6 +1,7 @@
 #include "verbs.hpp"
 
 #include <fcntl.h>
+#include <strings.h>
 #include <unistd.h>
 
 #if defined(REDLATCH_TOOL_TLS)
@@ -17,11 +18,12 @@ namespace tool {
 redlatch::Client make_client(const Settings& settings) {
     redlatch::ClientOptions options;
     options.uris.assign(settings.uris.begin(), settings.uris.end());
-    options.longest_lease =
-        std::max({options.longest_lease, settings.lease + settings.kill_after, settings.at_least});
+    if (settings.longest_lease) options.longest_lease = *settings.longest_lease;
     if (settings.key_space) options.key_space = *settings.key_space;
 #if defined(REDLATCH_TOOL_TLS)
-    const auto is_tls = [](const std::string& uri) { return uri.starts_with("rediss"); };
+    const auto is_tls = [](const std::string& uri) {
+        return ::strncasecmp(uri.c_str(), "rediss:", 7) == 0;  // as any scheme, in capitals too
+    };
     if (std::ranges::any_of(settings.uris, is_tls)) options.tls = redlatch::tls({});
 #endif
     return redlatch::Client{options};

@@ -235,23 +235,39 @@ private:
             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
                 drive(try_answered(reply, masters, sent));
             },
-            LateAnswer{session_, machine().token().tries().sent, machine().token().at_masters()});
+            LateAnswer{session_, machine().token().tries().sent, machine().token().at_masters(),
+                       weak()});
         return std::nullopt;
     }
 
-    /// To a try that nobody waits for any more. Where nobody goes on with its token, that is being released already.
+    /// To a try that nobody waits for any more. Where nobody goes on with its token, what it has taken is released: the
+    /// last release of that may have been too early.
     struct LateAnswer {
         Session* session;
         std::uint64_t number;
         std::shared_ptr<TokenAtMasters> masters;
+        std::weak_ptr<AcquireOperation> operation;
         void operator()(const Hold& hold, const Expected<Reply, Fault>& reply,
                         TimePoint sent) const {
             if (!reply) return;
             if (masters != nullptr) return masters->settled();
             const auto grant = late_grant(hold, {.sent = sent, .number = number}, *reply);
-            if (grant) static_cast<void>(session->locks().deliver(*grant));
+            if (!grant || session->locks().deliver(*grant)) return;
+            auto asking = operation.lock();
+            if (asking == nullptr || !asking->contends_with(hold)) session->release_unowned(hold);
+            // What it has of the user's is not destroyed on this thread.
+            if (asking != nullptr) session->destroy_later(std::move(asking));
         }
     };
+
+    /// Its next try will find that the token has the lock.
+    bool contends_with(const Hold& hold) const noexcept {
+        return !is_complete_ && hold_ != nullptr && hold_->token().bytes == hold.token().bytes;
+    }
+
+    std::weak_ptr<AcquireOperation> weak() noexcept {
+        return std::static_pointer_cast<AcquireOperation>(shared_from_this());
+    }
 
     Next carry_out(const StoreFence& store) {
         send(

@@ -17,9 +17,22 @@ namespace redlatch::inline v0::detail {
 /// The pause between two tries of a call that doesn't wait for a lock.
 inline constexpr std::chrono::milliseconds retry_pause{20};
 
-/// The answer to a release that has freed the lock, and has not got past the dead waiters in front:
-/// it is to be sent again.
+/// The answer to a release that has freed the lock, where more wait than one run of the script serves: it is to be sent
+/// again.
 inline constexpr std::int64_t more_to_serve = 2;
+
+/// The same of a lock that was not held any more.
+inline constexpr std::int64_t more_to_serve_of_others = -1;
+
+/// Whether the lock was held until then, by the answer to a release.
+constexpr bool was_held(std::int64_t answer) noexcept {
+    return answer > 0;
+}
+
+/// Whether it is to be sent again.
+constexpr bool is_to_serve_more(std::int64_t answer) noexcept {
+    return answer == more_to_serve || answer == more_to_serve_of_others;
+}
 
 /// Decides what a release's answers mean. An earlier try without an answer may have freed the
 /// lock, so a later "not yours" proves nothing on its own; while validity was running nobody else
@@ -107,7 +120,7 @@ public:
         }
     };
 
-    /// The server's answer to a release: 0, 1 or `more_to_serve`.
+    /// The server's answer to a release: 0 or 1 for what `was_held` says, or one that `is_to_serve_more`.
     struct Reply {
         std::int64_t value;
         bool repeated = false;  ///< an earlier sending of it may have been carried out too
@@ -273,10 +286,10 @@ public:
         hear(reply.masters);
         if (!serving_) {
             if (reply.repeated) answers_.unclear_try();
-            outcome_ = answers_.answered(reply.value != 0, is_valid(now));
+            outcome_ = answers_.answered(was_held(reply.value), is_valid(now));
         }
         // The lock is free. Those who wait for it are served as far as time allows.
-        serving_ = reply.value == more_to_serve && now < ended_.give_up_at;
+        serving_ = is_to_serve_more(reply.value) && now < ended_.give_up_at;
         return serving_ ? send_release() : free_hold(*std::move(outcome_));
     }
 
@@ -397,8 +410,8 @@ struct SentRelease {
     Result<Release> outcome;
 
     static SentRelease answered(std::int64_t value, bool acquire_unanswered) {
-        return {after_sent_release(value == more_to_serve, acquire_unanswered),
-                value != 0 ? Release::released : Release::expired};
+        return {after_sent_release(is_to_serve_more(value), acquire_unanswered),
+                was_held(value) ? Release::released : Release::expired};
     }
 
     static SentRelease failed(Error cause) {

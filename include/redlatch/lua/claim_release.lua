@@ -41,5 +41,8 @@ if foreign then
 end
 -- Who leaves the queue may have stood in front of those behind.
 local done, _, _, _, unseen = pcall(grant, nil, not forced and token)
-return done and unseen and 2 or ours and 1 or 0
+if done and unseen then
+  return ours and 2 or -1
+end
+return ours and 1 or 0
 --)lua"_lua

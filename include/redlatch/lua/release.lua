@@ -43,5 +43,8 @@ local done, given, _, unseen, removed = pcall(grant, nil, token)
 if key_type == 's' and not (done and given) and redis.call('GET', lock) == token then
   redis.call('DEL', lock)
 end
-return done and unseen and removed and 2 or ours and 1 or 0
+if done and unseen and removed then
+  return ours and 2 or -1
+end
+return ours and 1 or 0
 --)lua"_lua

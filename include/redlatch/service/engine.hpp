@@ -97,7 +97,10 @@ public:
     void close() {
         running_ = false;
         closing_ = true;
-        wake_.ring();
+        {
+            const auto lock = thread_.lock();  // `start` may just be opening it
+            wake_.ring();
+        }
         thread_.close();
     }
 

@@ -206,6 +206,17 @@ public:
             what);
     }
 
+    /// A command that was carried out late has taken the lock for a token that nobody goes by. `asked`: what it was made
+    /// with.
+    void release_unowned(const Hold& asked) {
+        auto hold = renewal_.cleaned_up(asked.token().bytes);  // may know of a `min_hold`
+        if (hold == nullptr) {
+            hold = std::make_shared<Hold>(asked.terms(), asked.token(), LockOwner{});
+            hold->drop_min_hold();
+        }
+        clean_up(hold, after_abandoned_try(true, false));
+    }
+
     /// Tries once, for `command_timeout` at most. Not over a link: the engine's thread may be the one that calls.
     void release_now(const Hold& hold) {
         const Call call = release_call(hold);

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/forced_release.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/release.hpp>
 #include <redlatch/service/lock_calls.hpp>
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/inspect.hpp>
@@ -52,7 +53,7 @@ private:
         const Call call = force_unlock_call(*spec_->keys, spec_->traits, owner_);
         auto reply = told(*session_, *spec_, session_->run(call, limit_));
         if (!reply) return ForcedRelease::failed(std::move(reply).error());
-        return machine_.answered({.removed = *reply->view().integer() != 0,
+        return machine_.answered({.removed = was_held(*reply->view().integer()),
                                   .repeated = reply->repeated,
                                   .was_held = hold != nullptr,
                                   .was_valid = was_valid},

@@ -22,7 +22,7 @@ inline QuorumSubject subject_of(ReplyShape answer) noexcept {
 /// What an answer of the right shape says.
 inline Vote vote_of(const ReplyView& reply, ReplyShape answer) {
     switch (answer) {
-        case ReplyShape::integer: return reply.integer() != 0 ? Vote::yes : Vote::no;
+        case ReplyShape::integer: return reply.integer() > 0 ? Vote::yes : Vote::no;
         case ReplyShape::ok_or_nil: return reply.is_nil() ? Vote::no : Vote::yes;
         case ReplyShape::acquired:
         case ReplyShape::moved: return reply[0].integer() == 1 ? Vote::yes : Vote::no;

@@ -539,6 +539,7 @@ private:
         const bool fresh = make.new_token && !(world_->has(Mutant::dead_token_used) && hold_);
         if (fresh) token = client_->new_token(owner_);
         hold_ = std::make_shared<Hold>(terms_, token, owner_);
+        client_->contends(contending_, token.bytes);
         reserve_renewal();
         auto next = machine_.hold_made(std::move(token.bytes), now());
         hold_->open_tries = machine_.token().open_tries();
@@ -731,11 +732,13 @@ private:
     }
 
     void carry_out(const detail::AcquisitionDone& done) {
+        client_->contends(contending_, {});
         if (done.watch_over) watch_over(hold_->refreshed_at());
         succeed();
     }
 
     void carry_out(const detail::AcquisitionFailed& failed) {
+        client_->contends(contending_, {});
         if (hold_ != nullptr) client_->dismiss(*hold_);
         if (hold_ != nullptr) hold_->drop_min_hold();
         clean_up(failed.clean_up);
@@ -784,6 +787,7 @@ private:
     }
 
     void carry_out(const detail::LetGo& let_go) {
+        client_->contends(contending_, {});
         client_->dismiss(*hold_);
         hold_->drop_min_hold();
         end_acquisition();
@@ -1085,6 +1089,7 @@ private:
     std::optional<detail::AcquireRequest> request_{};
     LockTable::Turn turn_{};
     HoldPtr hold_{};
+    std::string contending_{};  // the token that it asks with
     std::shared_ptr<detail::ReaderClaim> asked_claim_{};
     std::optional<detail::Nesting> nesting_{};
     std::unique_ptr<Releasing> abandoned_{};

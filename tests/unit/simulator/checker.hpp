@@ -84,6 +84,12 @@ public:
     void held_by_few(std::string_view name) { token_of(name).held_by_few = true; }
     /// Its client hears of a grant, and nobody there wants it.
     void granted_in_vain(std::string_view name) { token_of(name).granted_in_vain = true; }
+    /// The same of the late answer to a try. Where the token has been released for the last time, nobody else will.
+    void answered_in_vain(std::string_view name) {
+        Token& token = token_of(name);
+        const bool for_good = token.is_over() && timeline_->now() > token.released_at;
+        if (for_good && token.to_be_released == 0) token.granted_in_vain = true;
+    }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 

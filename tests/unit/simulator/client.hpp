@@ -30,6 +30,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -708,6 +709,25 @@ public:
         if (world_->has(Mutant::late_answer_to_anyone)) misdirect(*grant);
         const bool delivered = with_table([&](LockTable& table) { return table.deliver(*grant); });
         table_coverage().took("deliver late", delivered ? 0 : 1);
+        if (delivered || contending_.contains(grant->token)) return;
+        world_->checker->answered_in_vain(grant->token);
+        if (!world_->has(Mutant::late_answer_of_nobody_ignored)) release_unowned(asked);
+    }
+
+    /// As a session has it.
+    void release_unowned(const Hold& asked) {
+        auto hold = renewal_.machine().cleaned_up(asked.token().bytes);
+        if (hold == nullptr) {
+            hold = std::make_shared<Hold>(asked.terms(), asked.token(), detail::LockOwner{});
+            hold->drop_min_hold();
+        }
+        clean_up(hold, detail::after_abandoned_try(true, false));
+    }
+
+    /// Somebody asks with that token, and with another one from now on, or none.
+    void contends(std::string& with, std::string now) {
+        contending_.erase(std::exchange(with, std::move(now)));
+        if (!with.empty()) contending_.insert(with);
     }
 
     /// Whoever sleeps with the token is woken now.
@@ -868,6 +888,7 @@ private:
         std::string key;
         std::uint64_t number;
     };
+    std::set<std::string> contending_{};        // the tokens of those who ask
     std::map<std::string, Pausing> pausing_{};  // by the token that they contend with
     std::uint64_t pauses_ = 0;
     std::uint64_t tokens_ = 0;

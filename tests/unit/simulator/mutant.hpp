@@ -31,15 +31,16 @@ enum class Mutant {
     loss_told_late,         ///< the loss waits behind other events
     nesting_goes_on,        ///< neither a close nor the end of the outer hold ends a nested wait
     moved_token_left,       ///< a token that nobody takes over after a move is not released
-    nested_end_stops_renewal,  ///< the end of one watched acquisition ends the renewal for all
-    hand_off_without_limit,    ///< a lock passes on inside a process for ever
-    own_hold_nested_in,        ///< `Owner::hold` counts for nothing
-    unclear_try_forgotten,     ///< a try without an answer is not released once more
-    min_hold_forgotten,        ///< a release frees at once, whatever the min_hold
-    delivered_when_over,       ///< a hold is delivered whose validity has ended meanwhile
-    renewed_undelivered,       ///< a hold is renewed that nobody has been given yet
-    late_answer_unheard,       ///< a late answer to a try that was given up wakes nobody
-    late_answer_to_anyone,     ///< it is for whoever contends, with any token
+    nested_end_stops_renewal,       ///< the end of one watched acquisition ends the renewal for all
+    hand_off_without_limit,         ///< a lock passes on inside a process for ever
+    own_hold_nested_in,             ///< `Owner::hold` counts for nothing
+    unclear_try_forgotten,          ///< a try without an answer is not released once more
+    min_hold_forgotten,             ///< a release frees at once, whatever the min_hold
+    delivered_when_over,            ///< a hold is delivered whose validity has ended meanwhile
+    renewed_undelivered,            ///< a hold is renewed that nobody has been given yet
+    late_answer_unheard,            ///< a late answer to a try that was given up wakes nobody
+    late_answer_to_anyone,          ///< it is for whoever contends, with any token
+    late_answer_of_nobody_ignored,  ///< nobody gives back what a dead token has got, as the answer says
     late_answer_counted_from_arrival,  ///< validity begins when it comes
     untaken_kept,                      ///< a hold that nobody takes any more is not released
     earlier_acknowledged,  ///< replicas that have what was written before count for a lock
