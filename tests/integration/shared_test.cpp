@@ -489,7 +489,7 @@ private:
 TEST_F(SharedTest, a_lost_hold_has_expired_however_many_wait) {
     Held writing = lock_.acquire().value();
     const AsyncCrowd crowd{other_};
-    ASSERT_TRUE(eventually([&] { return lock_.inspect()->waiters == AsyncCrowd::size; }));
+    ASSERT_TRUE(waits(AsyncCrowd::size));
     redis_.del("config");
     EXPECT_EQ(writing.release().value(), Release::expired);
 }
@@ -498,7 +498,7 @@ TEST_F(SharedTest, force_unlock_of_one_who_has_gone_finds_it_absent_however_many
     Client third{patient(server_.uri())};
     const Held writing = Config{third, "config"}.acquire().value();
     const AsyncCrowd crowd{other_};
-    ASSERT_TRUE(eventually([&] { return lock_.inspect()->waiters == AsyncCrowd::size; }));
+    ASSERT_TRUE(waits(AsyncCrowd::size));
     redis_.del("config");
     EXPECT_EQ(lock_.force_unlock(writing.token()).value(), Forced::absent);
 }
