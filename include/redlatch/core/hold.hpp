@@ -266,8 +266,8 @@ public:
     std::atomic<bool> watched_by_notifier = false;
 
 private:
-    /// Made for the first who asks. In one order with the phase: of one who asks and then looks whether
-    /// it is lost, and one who declares that and then looks whether anybody asks, one sees the other.
+    /// Made for the first who asks. Sequentially consistent with the phase: either the thread that asks sees the
+    /// loss, or the thread that declares the loss sees that it was asked for.
     std::stop_source& loss() {
         std::stop_source* there = loss_.load();
         if (there != nullptr) return *there;

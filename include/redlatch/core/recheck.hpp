@@ -10,9 +10,9 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Who waits in the server's queue is told when the lock is his. In case that word is lost, or
-/// that a holder dies, he asks by himself at times: those in front more often, as they may be the
-/// first by now without having heard of it; the others more seldom.
+/// The server tells a waiter in its queue when it has the lock. A waiter also asks now and then, in case
+/// the message is lost or a holder dies. Those in front ask more often: they may be the first by now
+/// without having heard of it.
 inline constexpr std::int64_t places_in_front = 8;
 inline constexpr std::chrono::seconds longest_recheck_in_front{2};
 inline constexpr std::chrono::seconds longest_recheck{10};

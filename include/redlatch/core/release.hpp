@@ -210,8 +210,8 @@ public:
         return Done{};
     }
 
-    /// The same for an acquisition that nobody gets: nobody waits for the server, whose answer does not change
-    /// the outcome, and the count of a nest is there for people.
+    /// The same for an acquisition that is given up. The outcome does not depend on the server's answer, so no caller
+    /// waits for it. The count of a nest is there for people.
     Action abandon(const Ended& ended, const MastersHeard& masters) {
         ended_ = ended;
         hear(masters);

@@ -2,6 +2,10 @@
 
 #include <redlatch/clock.hpp>
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,32 +13,23 @@
 #include <ctime>
 #include <thread>
 
-#if defined(__linux__)
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#else
-#include <condition_variable>
-#include <mutex>
-#endif
-
 namespace redlatch::inline v0::detail {
 
-/// Wakes one thread, its owner. A condition variable could do it, but for two things: a thread woken
-/// by one has to take a mutex before it may go on, and that mutex is what it would meet its waker at.
+/// Wakes one thread, its owner. Like a condition variable without its mutex: a thread that is woken need not take one
+/// before it goes on, where it would meet its waker.
 class Parker {
 public:
-    /// What is left to do of a ring: to wake the owner, should it sleep. May be done when the parker is
+    /// What is left to do of a wake-up: to wake the owner, should it sleep. May be done when the parker is
     /// gone.
     class Wake {
     public:
         Wake() = default;
-        explicit Wake(std::atomic<std::uint32_t>* rung) noexcept : rung_(rung) {}
-        bool pending() const noexcept { return rung_ != nullptr; }
+        explicit Wake(std::atomic<std::uint32_t>* word) noexcept : word_(word) {}
+        bool pending() const noexcept { return word_ != nullptr; }
         void operator()() const noexcept;
 
     private:
-        std::atomic<std::uint32_t>* rung_ = nullptr;  // an address, and not to be looked at
+        std::atomic<std::uint32_t>* word_ = nullptr;  // an address, and not to be looked at
     };
 
     Parker() = default;
@@ -45,7 +40,7 @@ public:
     /// what is returned as soon as it likes. What it did before, the owner sees.
     [[nodiscard]] Wake unpark() noexcept;
 
-    /// Sleeps until the parker rings or `until` has come; maybe less. Whether it has rung. Only the owner.
+    /// Sleeps until it is woken or `until` has come; maybe less. Whether it was woken. Only the owner.
     bool park(TimePoint until) noexcept;
 
     /// The same for what takes a round trip at least: does not look before it sleeps.
@@ -60,73 +55,44 @@ private:
                                            Clock::duration::zero(), longest_sleep);
     }
 
-    bool rung() const noexcept { return rung_.load(std::memory_order_acquire) != 0; }
+    bool is_woken() const noexcept { return woken_.load(std::memory_order_acquire) != 0; }
 
-    /// How often others are let run before sleep: a core that a thread is still awake on need not be
+    /// How often other threads are let run before a sleep: a core that a thread is still awake on need not be
     /// woken up for the next one. 16 threads pass a lock on 130,000 times a second with four, and 50,000
     /// times with two or none, on two cores with nothing else to do (`benchmarks/run 1x16/empty`). On one
     /// core, or where others want the cores too, four cost a third of what two or none reach there.
-    static constexpr int glances = 4;
+    static constexpr int yields = 4;
 
-    std::atomic<std::uint32_t> rung_{0};
-#if !defined(__linux__)
-    std::mutex mutex_;
-    std::condition_variable condition_;
-#endif
+    std::atomic<std::uint32_t> woken_{0};
 };
-
-#if defined(__linux__)
 
 // The kernel compares and sleeps on an atomic word.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
 inline void Parker::Wake::operator()() const noexcept {
     constexpr int one_thread = 1;
-    if (pending()) ::syscall(SYS_futex, rung_, FUTEX_WAKE_PRIVATE, one_thread, nullptr, nullptr, 0);
+    if (pending()) ::syscall(SYS_futex, word_, FUTEX_WAKE_PRIVATE, one_thread, nullptr, nullptr, 0);
 }
 
 inline Parker::Wake Parker::unpark() noexcept {
-    rung_.store(1, std::memory_order_release);
-    return Wake{&rung_};
+    woken_.store(1, std::memory_order_release);
+    return Wake{&woken_};
 }
 
 inline bool Parker::park(TimePoint until) noexcept {
-    for (int i = 0; i < glances && !rung(); ++i) std::this_thread::yield();
+    for (int i = 0; i < yields && !is_woken(); ++i) std::this_thread::yield();
     return sleep(until);
 }
 
 inline bool Parker::sleep(TimePoint until) noexcept {
-    if (!rung()) {
+    if (!is_woken()) {
         const Clock::duration time = nap(until);
         const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
         const timespec timeout{.tv_sec = static_cast<std::time_t>(seconds.count()),
                                .tv_nsec = static_cast<long>((time - seconds).count())};
-        ::syscall(SYS_futex, &rung_, FUTEX_WAIT_PRIVATE, 0, &timeout, nullptr, 0);
+        ::syscall(SYS_futex, &woken_, FUTEX_WAIT_PRIVATE, 0, &timeout, nullptr, 0);
     }
-    return rung_.exchange(0, std::memory_order_acquire) != 0;
+    return woken_.exchange(0, std::memory_order_acquire) != 0;
 }
-
-#else
-
-inline void Parker::Wake::operator()() const noexcept {}
-
-inline Parker::Wake Parker::unpark() noexcept {
-    const std::lock_guard lock{mutex_};
-    rung_ = 1;
-    condition_.notify_one();
-    return {};
-}
-
-inline bool Parker::park(TimePoint until) noexcept {
-    std::unique_lock lock{mutex_};
-    condition_.wait_for(lock, nap(until), [this] { return rung_ != 0; });
-    return rung_.exchange(0) != 0;
-}
-
-inline bool Parker::sleep(TimePoint until) noexcept {
-    return park(until);
-}
-
-#endif
 
 }  // namespace redlatch::inline v0::detail
