@@ -12,12 +12,15 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <deque>
 #include <future>
 #include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -768,6 +771,86 @@ TEST_F(AsyncTest, thousand_coroutines_pass_the_lock_on) {
     for (int i = 0; i < 1000; ++i) sell(lock, coupons, inside, sold, done);
     done.wait();
     EXPECT_EQ(sold, 1000);
+}
+
+// One who has the lock gives it to the next: no call is made inside another.
+TEST_F(AsyncTest, long_chains_of_hand_offs_need_no_stack) {
+    constexpr int links = 20'000;
+    Lock<Simple> lock{client_, "key"};
+    int coupons = links;
+    std::atomic<int> inside{0};
+    std::atomic<int> sold{0};
+    std::latch done{links};
+    for (int i = 0; i < links; ++i) sell(lock, coupons, inside, sold, done);
+    done.wait();
+    EXPECT_EQ(sold, links);
+}
+
+TEST_F(AsyncTest, callback_that_throws_ends_the_program) {
+    ChildProcess child{[this](LineChannel& parent) {
+        Client client{patient(server_.uri())};
+        Lock<Simple> lock{client, "key"};
+        lock.async_acquire({}, {}, [](const Result<Held>&) { throw std::runtime_error{"thrown"}; });
+        parent.read_line();
+        return 0;
+    }};
+    const auto ended = child.wait();
+    ASSERT_TRUE(ended);
+    EXPECT_EQ(ended->signal, SIGABRT);
+}
+
+TEST_F(AsyncTest, held_may_be_moved_or_destroyed_while_it_is_extended) {
+    Lock<Simple> lock{client_, "key"};
+    std::optional<Held> held = take(lock);
+    std::deque<Outcome<void>> extended;
+    for (int i = 0; i < 20; ++i) {
+        held->async_extend(40s, extended.emplace_back().callback());
+        Held moved = *std::move(held);
+        held.emplace(std::move(moved));
+    }
+    EXPECT_TRUE(extended.front().get());
+    held->async_extend(50s, extended.emplace_back().callback());
+    held.reset();
+    for (std::size_t i = 1; i < extended.size(); ++i) {
+        EXPECT_TRUE(eventually([&] { return extended[i].is_there(); })) << i;
+    }
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
+}
+
+TEST_F(AsyncTest, client_ends_though_a_completion_hangs_on_its_own_thread) {
+    std::promise<void> end;
+    std::atomic<bool> hangs{false};
+    std::optional<Client> client{std::in_place, patient(server_.uri())};
+    Lock<Simple> lock{*client, "key"};
+    lock.async_acquire({}, {}, [&, ended = end.get_future().share()](const Result<Held>&) {
+        hangs = true;
+        ended.wait();
+    });
+    EXPECT_TRUE(eventually([&] { return hangs.load(); }));
+    auto ended = std::async(std::launch::async, [&] { client.reset(); });
+    EXPECT_EQ(ended.wait_for(generous_limit), std::future_status::ready);
+    end.set_value();
+}
+
+// More than is written at a time waits in front of it.
+TEST_F(AsyncTest, release_goes_before_what_is_not_written_yet) {
+    constexpr int crowd = 4000;
+    Lock<Simple> lock{client_, "key"};
+    Held held = take(lock);
+    server_.freeze();
+    std::atomic<int> acquired{0};
+    for (int i = 0; i < crowd; ++i) {
+        Lock<Simple> other{client_, "other " + std::to_string(i)};
+        other.async_acquire({}, {}, [&](const Result<Held>&) { ++acquired; });
+    }
+    std::atomic<int> before{crowd};
+    held.async_release([&](const Result<Release>& released) {
+        EXPECT_TRUE(released);
+        before = acquired.load();
+    });
+    server_.thaw();
+    ASSERT_TRUE(eventually([&] { return acquired == crowd; }));
+    EXPECT_LT(before, 3000);
 }
 
 /// Keeps the observers' thread from the first release on.

@@ -101,6 +101,15 @@ TYPED_TEST(MinHold, is_ended_by_force_unlock) {
     EXPECT_TRUE(lock.try_lock());
 }
 
+TYPED_TEST(MinHold, does_not_go_along_with_a_hold_that_is_detached) {
+    auto held = this->lock(this->client_, 1h).acquire();
+    const Ticket ticket = held->detach().value();
+    auto adopted = Lock<TypeParam>{this->other_client_, "job"}.adopt(ticket);
+    ASSERT_TRUE(adopted) << adopted.error().describe();
+    EXPECT_EQ(adopted->release().value(), Release::released);
+    EXPECT_FALSE(this->redis_.exists("job"));
+}
+
 TYPED_TEST(MinHold, holds_for_a_release_that_is_only_sent) {
     Lock<TypeParam> lock{this->client_, "job", {.release_mode = ReleaseMode::sent, .min_hold = 1h}};
     lock.lock();

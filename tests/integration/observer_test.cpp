@@ -525,8 +525,8 @@ TEST_F(ObserverTest, that_is_absent_costs_no_thread) {
     EXPECT_EQ(threads_here(), before);
 }
 
-std::set<std::string> names_of_threads() {
-    std::set<std::string> names;
+std::multiset<std::string> names_of_threads() {
+    std::multiset<std::string> names;
     for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
         std::ifstream file{task.path() / "comm"};
         std::string name;
@@ -556,6 +556,18 @@ TEST_F(ObserverTest, sees_threads_whose_names_say_what_they_do) {
                                          "redlatch renew",  "redlatch resume"};
     EXPECT_TRUE(eventually([&] { return std::ranges::includes(names_of_threads(), expected); }))
         << ::testing::PrintToString(names_of_threads());
+}
+
+TEST_F(ObserverTest, sees_one_engine_from_the_first_asynchronous_call_on) {
+    const auto engines = [] { return names_of_threads().count("redlatch engine"); };
+    Client client{options(nullptr)};
+    Lock<Simple> lock{client, "job"};
+    { const std::lock_guard guard{lock}; }
+    EXPECT_EQ(engines(), 0U);
+    std::atomic<int> looked{0};
+    for (int i = 0; i < 100; ++i) lock.async_inspect([&](const Result<LockInfo>&) { ++looked; });
+    EXPECT_TRUE(eventually([&] { return looked == 100; }));
+    EXPECT_EQ(engines(), 1U);
 }
 
 class MetricsTest : public ObserverTest {
