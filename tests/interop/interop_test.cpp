@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -51,6 +52,15 @@ protected:
     }
 
     bool they_take() { return theirs_->acquire(0ms, lease); }
+
+    /// Refused, or by an error.
+    [[nodiscard]] bool they_get_nothing() {
+        try {
+            return !they_take();
+        } catch (const std::runtime_error&) {
+            return true;
+        }
+    }
 
     std::future<bool> they_wait() {
         return in_background([this] { return theirs_->acquire(patience, lease); });
@@ -175,6 +185,28 @@ TYPED_TEST(OtherClients, leave_our_lock_alone) {
     EXPECT_FALSE(this->theirs_->release());
     EXPECT_EQ(this->content(), before);
     EXPECT_TRUE(is_outcome(this->ours_.release(), Release::released));
+}
+
+TYPED_TEST(OtherClients, take_nothing_of_ours_that_has_claims) {
+    Lock<Shared> shared{this->client_, std::string{shared_key}, {.lease = 60s}};
+    auto reading = shared.acquire_shared();
+    ASSERT_TRUE(succeeds(reading));
+    EXPECT_TRUE(this->they_get_nothing());
+    EXPECT_EQ(shared.inspect().value().holders.at(0).owner, reading->token());
+    EXPECT_TRUE(is_outcome(reading->release(), Release::released));
+
+    Semaphore<> semaphore{this->client_, std::string{shared_key}, 2};
+    auto permit = semaphore.take({.lease = 60s});
+    ASSERT_TRUE(succeeds(permit));
+    EXPECT_TRUE(this->they_get_nothing());
+    EXPECT_TRUE(is_outcome(permit->release(), Release::released));
+
+    ASSERT_TRUE(this->they_take());
+    const std::string before = this->content();
+    EXPECT_TRUE(fails_with(shared.acquire_shared({.wait = 0ms}), Errc::wrong_type));
+    EXPECT_TRUE(fails_with(semaphore.take({.wait = 0ms}), Errc::wrong_type));
+    EXPECT_EQ(this->content(), before);
+    EXPECT_TRUE(this->theirs_->release());
 }
 
 TYPED_TEST(OtherClients, are_left_alone_by_us) {
