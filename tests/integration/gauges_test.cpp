@@ -450,7 +450,7 @@ TEST_F(GaugesTest, count_who_has_permits) {
     std::jthread waiter{[&] { EXPECT_TRUE(permits.take({.permits = 2}).has_value()); }};
     EXPECT_TRUE(are(2, 1));
     Outcome<Held> outcome;
-    permits.async_take({.wait = 50ms}, {}, outcome.callback());
+    permits.async_take({.wait = 1s}, {}, outcome.callback());
     EXPECT_EQ(code_of(outcome.get()), Errc::timed_out);
     EXPECT_TRUE(numbers_become(2, 0, 2, 1)) << "not how many permits";
     EXPECT_EQ(permits.release().value(), Release::released);
