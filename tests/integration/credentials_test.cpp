@@ -1,5 +1,7 @@
 // Passwords that expire: `ClientOptions::credentials`.
 
+#include "fault_tools.hpp"
+#include "support/cluster.hpp"
 #include "support/process.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -214,6 +216,53 @@ TEST(LogInAtSentinels, is_theirs_and_not_the_masters) {
     options.sentinel_password = "other";
     Client client{options};
     EXPECT_TRUE(eventually([&] { return client.ping().has_value(); }));
+}
+
+TEST(LogInAtACluster, is_that_of_each_of_its_masters) {
+    ClusterGroup group;
+    for (std::size_t i = 0; i < 6; ++i) {
+        group.ask(i, {"CONFIG", "SET", "masterauth", "first"});
+        group.ask(i, {"CONFIG", "SET", "requirepass", "first"});
+    }
+    const auto secrets = vault("", "first");
+    Client client{logging_in(group.uri(), secrets)};
+    std::vector<Held> held;
+    for (int i = 0; i < 8; ++i) {
+        Lock<Simple> lock{client, "job " + std::to_string(i)};
+        auto acquired = lock.acquire({.wait = 30s});
+        ASSERT_TRUE(succeeds(acquired));
+        held.push_back(*std::move(acquired));
+    }
+    EXPECT_EQ(secrets->asked(), 1);
+
+    Client stranger{logging_in(group.uri(), vault("", "wrong"))};
+    EXPECT_TRUE(fails_with(Lock<Simple>(stranger, "job").acquire({.wait = 0s}), Errc::denied));
+}
+
+TEST(LogInAtSeveralMasters, is_that_of_each) {
+    RedisServer first{{.password = "first"}};
+    RedisServer second{{.password = "first"}};
+    RedisServer third{{.password = "first"}};
+    const auto options = [&](const std::shared_ptr<Vault>& secrets) {
+        ClientOptions all = logging_in(first.uri(), secrets);
+        all.uris.push_back(second.uri());
+        all.uris.push_back(third.uri());
+        all.node_timeout = 5s;
+        all.longest_lease = 0ms;
+        return all;
+    };
+    Client client{options(vault("", "first"))};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock(10s, 30s));
+    for (const RedisServer* server : {&first, &second, &third}) {
+        EXPECT_TRUE(eventually([&] { return RawRedis{*server}.exists("job"); }));
+    }
+    EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+
+    Client stranger{options(vault("", "wrong"))};
+    const auto refused = Lock<Simple>(stranger, "job").acquire({.wait = 0s});
+    ASSERT_FALSE(refused);
+    EXPECT_TRUE(speaks_of(refused.error(), "WRONGPASS")) << refused.error().describe();
 }
 
 }  // namespace
