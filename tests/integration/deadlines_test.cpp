@@ -162,6 +162,7 @@ TEST_P(FrozenServer, claims_and_sets_give_up_at_their_deadline_however_patient_c
     EXPECT_TRUE(gives_up([&] { return shared.acquire({.wait = 150ms}); }));
     EXPECT_TRUE(gives_up([&] { return semaphore.take({.wait = 150ms}); }));
     EXPECT_TRUE(gives_up([&] { return set.acquire({.wait = 150ms}); }));
+    server.thaw();  // the end of a client is as patient
 }
 
 TEST_P(FrozenServer, the_thread_behind_a_stuck_one_gives_up_at_its_own_deadline) {
