@@ -251,6 +251,10 @@ protected:
         if (left <= milliseconds{0} && !reliance.held()) return;  // zero: less than one is left
         event.valid_until = before + left;
         event.valid_at_most = now() + left + milliseconds{1};
+        // While it waited for others of its set it was renewed, and the last answer to that may come yet.
+        if (event.op == Op::acquire && count_of(event, "set") > 0) {
+            event.valid_at_most = now() + milliseconds{count_of(event, "lease_ms")};
+        }
     }
 
     /// A call that waits is back 50 ms after its wait; one that doesn't after a command's time.
