@@ -124,7 +124,7 @@ TEST_P(FrozenServer, calls_that_do_not_wait_give_up_after_the_command_timeout) {
                            Errc::unavailable));
 }
 
-TEST_P(FrozenServer, nor_do_those_of_operators_wait_longer) {
+TEST_P(FrozenServer, calls_of_operators_give_up_after_the_command_timeout) {
     Lock<Simple> lock{*client, "job"};
     Semaphore<> semaphore{*client, "pool", 4};
     const auto gives_up = [](auto&& call) {

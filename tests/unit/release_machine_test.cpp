@@ -15,7 +15,7 @@ using namespace redlatch::test;
 using namespace std::chrono_literals;
 using detail::CleanUp;
 using detail::more_to_serve;
-using detail::more_to_serve_of_others;
+using detail::more_to_serve_not_held;
 using detail::retry_pause;
 using detail::SentRelease;
 using detail::TimePoint;
@@ -270,8 +270,8 @@ TEST_F(EndOfAHold, serves_the_waiters_until_a_live_one_has_the_lock) {
 
 TEST_F(EndOfAHold, serves_the_waiters_of_what_was_lost_too) {
     begin(last);
-    expect_release_of(Which::held, answered(more_to_serve_of_others));
-    expect_release_of(Which::held, answered(more_to_serve_of_others));
+    expect_release_of(Which::held, answered(more_to_serve_not_held));
+    expect_release_of(Which::held, answered(more_to_serve_not_held));
     expect_freed(answered(0), Release::expired);
 }
 
@@ -507,7 +507,7 @@ TEST_F(SentUnlock, that_is_answered_late_means_what_the_answer_says) {
 }
 
 TEST_F(SentUnlock, that_left_waiters_unserved_is_sent_again) {
-    EXPECT_EQ(*SentRelease::answered(more_to_serve_of_others, false).outcome, Release::expired);
+    EXPECT_EQ(*SentRelease::answered(more_to_serve_not_held, false).outcome, Release::expired);
     const auto sent = SentRelease::answered(more_to_serve, false);
     EXPECT_EQ(*sent.outcome, Release::released);
     EXPECT_EQ(sent.clean_up, now_and_later);

@@ -236,7 +236,7 @@ private:
                 drive(try_answered(reply, masters, sent));
             },
             LateAnswer{session_, machine().token().tries().sent, machine().token().at_masters(),
-                       weak()});
+                       weak_self()});
         return std::nullopt;
     }
 
@@ -265,7 +265,7 @@ private:
         return !is_complete_ && hold_ != nullptr && hold_->token().bytes == hold.token().bytes;
     }
 
-    std::weak_ptr<AcquireOperation> weak() noexcept {
+    std::weak_ptr<AcquireOperation> weak_self() noexcept {
         return std::static_pointer_cast<AcquireOperation>(shared_from_this());
     }
 

@@ -38,7 +38,7 @@ protected:
         }
     };
 
-    /// `stop`: what `listen_for` will be given; its memory is had here, where an exception reaches the caller.
+    /// Allocates here what `listen_for(stop)` needs: an exception still reaches the caller.
     explicit Operation(Session& session, const std::stop_token& stop = {})
         : engine_(&session.engine()) {
         if (stop.stop_possible()) on_stop_ = std::make_unique<std::optional<StopCallback>>();

@@ -22,16 +22,16 @@ inline constexpr std::chrono::milliseconds retry_pause{20};
 inline constexpr std::int64_t more_to_serve = 2;
 
 /// The same of a lock that was not held any more.
-inline constexpr std::int64_t more_to_serve_of_others = -1;
+inline constexpr std::int64_t more_to_serve_not_held = -1;
 
 /// Whether the lock was held until then, by the answer to a release.
 constexpr bool was_held(std::int64_t answer) noexcept {
     return answer > 0;
 }
 
-/// Whether it is to be sent again.
-constexpr bool is_to_serve_more(std::int64_t answer) noexcept {
-    return answer == more_to_serve || answer == more_to_serve_of_others;
+/// Whether the release is to be sent again.
+constexpr bool has_more_to_serve(std::int64_t answer) noexcept {
+    return answer == more_to_serve || answer == more_to_serve_not_held;
 }
 
 /// Decides what a release's answers mean. An earlier try without an answer may have freed the
@@ -120,7 +120,7 @@ public:
         }
     };
 
-    /// The server's answer to a release: 0 or 1 for what `was_held` says, or one that `is_to_serve_more`.
+    /// The server's answer to a release: see `was_held` and `has_more_to_serve`.
     struct Reply {
         std::int64_t value;
         bool repeated = false;  ///< an earlier sending of it may have been carried out too
@@ -289,7 +289,7 @@ public:
             outcome_ = answers_.answered(was_held(reply.value), is_valid(now));
         }
         // The lock is free. Those who wait for it are served as far as time allows.
-        serving_ = is_to_serve_more(reply.value) && now < ended_.give_up_at;
+        serving_ = has_more_to_serve(reply.value) && now < ended_.give_up_at;
         return serving_ ? send_release() : free_hold(*std::move(outcome_));
     }
 
@@ -410,7 +410,7 @@ struct SentRelease {
     Result<Release> outcome;
 
     static SentRelease answered(std::int64_t value, bool acquire_unanswered) {
-        return {after_sent_release(is_to_serve_more(value), acquire_unanswered),
+        return {after_sent_release(has_more_to_serve(value), acquire_unanswered),
                 was_held(value) ? Release::released : Release::expired};
     }
 

@@ -506,8 +506,8 @@ private:
         void decide(Renewal&, TimePoint) override {}
 
         bool goes_on(std::int64_t answer) override {
-            if (is_to_serve_more(answer)) more_to_serve_ = true;
-            return is_to_serve_more(answer);
+            if (has_more_to_serve(answer)) more_to_serve_ = true;
+            return has_more_to_serve(answer);
         }
         void go_unanswered(Renewal&) override {}
 

@@ -20,8 +20,8 @@ public:
     bool under_way() const noexcept { return call_.under_way(); }
     TimePoint begun() const noexcept { return begun_; }
 
-    /// Where the last attempt has failed, when it is time for the next: all who wait for the server wait for that, and
-    /// no crowd of them asks it more often than one does.
+    /// Not to be begun before then: there is a pause after an attempt that failed. So a thousand commands for a server
+    /// that is down try no more often than one does.
     TimePoint next_at() const noexcept { return next_at_; }
 
     /// Begins; none may be under way. `before`: a fault that the topology has to hear of first. Rings
