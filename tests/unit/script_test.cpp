@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -45,6 +46,33 @@ using Words = std::vector<std::string>;
 const Script& script() {
     static const Script script{"return 1"};
     return script;
+}
+
+/// Whether all of the library's are built.
+bool all_are_built() {
+    const auto built = lua::built_of_library();
+    return std::find(built.begin(), built.end(), nullptr) == built.end();
+}
+
+// The first test here: afterwards there may be nothing left to build.
+TEST(Script, is_known_to_be_a_users_own_without_building_others) {
+    ASSERT_FALSE(all_are_built());
+    const auto before = lua::built_of_library();
+    const LockScripts own{script(), script(), script(), script(), script()};
+    EXPECT_EQ(lua::users_own(own), &own);
+    EXPECT_FALSE(lua::is_of_library(own.acquire));
+    EXPECT_EQ(lua::built_of_library(), before);
+}
+
+TEST(Script, is_known_to_be_the_librarys) {
+    for (const LockScripts* scripts : {&lua::on_string(), &lua::on_hash(), &lua::on_shared_claims(),
+                                       &lua::on_permits(), &lua::on_hash_for_redisson()}) {
+        EXPECT_EQ(lua::users_own(*scripts), nullptr);
+        EXPECT_TRUE(lua::is_of_library(scripts->acquire));
+        EXPECT_TRUE(lua::is_of_library(scripts->set_permits));
+        EXPECT_FALSE(lua::is_of_library(script()));
+    }
+    EXPECT_TRUE(all_are_built());
 }
 
 TEST(Script, is_named_by_the_sha_of_its_source) {

@@ -205,39 +205,39 @@ inline Script notifying_redisson(const Script& script) {
     return Script{std::move(source)};
 }
 
-/// Builds something at its first use, and keeps it for good. Two threads may both build it, and one
+/// Where `built_once` keeps what `build` makes.
+template <LockScripts (*build)()>
+inline constinit std::atomic<const LockScripts*> place_of{nullptr};
+
+/// Builds scripts at their first use, and keeps them for good. Two threads may both build them, and one
 /// is thrown away: a lock in this place would be locked for ever in a child that was forked while
 /// another thread held it.
-template <class T>
-const T& built_once(std::atomic<const T*>& place, T (*build)()) {
-    const T* built = place.load(std::memory_order_acquire);
+template <LockScripts (*build)()>
+const LockScripts& built_once() {
+    const LockScripts* built = place_of<build>.load(std::memory_order_acquire);
     if (built != nullptr) return *built;
-    auto own = std::make_unique<const T>(build());
-    return place.compare_exchange_strong(built, own.get()) ? *own.release() : *built;
+    auto own = std::make_unique<const LockScripts>(build());
+    return place_of<build>.compare_exchange_strong(built, own.get()) ? *own.release() : *built;
 }
 
 /// A string: the owner's token.
 inline const LockScripts& on_string() {
-    static constinit std::atomic<const LockScripts*> scripts{nullptr};
-    return built_once(scripts, &compose_all<KeyType::string>);
+    return built_once<&compose_all<KeyType::string>>();
 }
 
 /// A hash: the owner's token → its hold count. The shape of Redisson's locks.
 inline const LockScripts& on_hash() {
-    static constinit std::atomic<const LockScripts*> scripts{nullptr};
-    return built_once(scripts, &compose_all<KeyType::hash>);
+    return built_once<&compose_all<KeyType::hash>>();
 }
 
 /// A sorted set of readers' and writers' claims.
 inline const LockScripts& on_shared_claims() {
-    static constinit std::atomic<const LockScripts*> scripts{nullptr};
-    return built_once(scripts, &compose_all_shared);
+    return built_once<&compose_all_shared>();
 }
 
 /// A sorted set of claims to permits.
 inline const LockScripts& on_permits() {
-    static constinit std::atomic<const LockScripts*> scripts{nullptr};
-    return built_once(scripts, &compose_all_permits);
+    return built_once<&compose_all_permits>();
 }
 
 inline LockScripts compose_all_for_redisson() {
@@ -249,28 +249,32 @@ inline LockScripts compose_all_for_redisson() {
 
 /// The same, and Redisson's waiters are told when the lock has become free.
 inline const LockScripts& on_hash_for_redisson() {
-    static constinit std::atomic<const LockScripts*> scripts{nullptr};
-    return built_once(scripts, &compose_all_for_redisson);
+    return built_once<&compose_all_for_redisson>();
 }
 
-/// All of these: what is not among them belongs to a policy of the user's own.
-inline std::array<const LockScripts*, 5> all_of_library() {
-    return {&on_string(), &on_hash(), &on_shared_claims(), &on_permits(), &on_hash_for_redisson()};
+/// Those of these that are built; null for each that is not. Scripts that somebody has are among them, or belong to a
+/// policy of the user's own. To build the others for that would take the first renewal of a process many milliseconds.
+inline std::array<const LockScripts*, 5> built_of_library() noexcept {
+    const auto built = [](const auto& place) { return place.load(std::memory_order_acquire); };
+    return {built(place_of<&compose_all<KeyType::string>>),
+            built(place_of<&compose_all<KeyType::hash>>), built(place_of<&compose_all_shared>),
+            built(place_of<&compose_all_permits>), built(place_of<&compose_all_for_redisson>)};
 }
 
 /// Those of a policy of the user's own, which may be wrong, and then end what goes over the same connection; null for
 /// these here.
-inline const void* users_own(const LockScripts& scripts) {
-    const auto all = all_of_library();
-    const bool ours = std::find(all.begin(), all.end(), &scripts) != all.end();
+inline const void* users_own(const LockScripts& scripts) noexcept {
+    const auto built = built_of_library();
+    const bool ours = std::find(built.begin(), built.end(), &scripts) != built.end();
     return ours ? nullptr : &scripts;
 }
 
 /// Whether it is one of these here.
-inline bool is_of_library(const Script& script) {
-    const auto all = all_of_library();
+inline bool is_of_library(const Script& script) noexcept {
+    const auto built = built_of_library();
     const void* const at = &script;
-    return std::any_of(all.begin(), all.end(), [at](const LockScripts* scripts) {
+    return std::any_of(built.begin(), built.end(), [at](const LockScripts* scripts) {
+        if (scripts == nullptr) return false;
         const void* const begin = scripts;
         const void* const end = scripts + 1;
         return std::less_equal<>{}(begin, at) && std::less<>{}(at, end);

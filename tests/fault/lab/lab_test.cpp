@@ -4,14 +4,17 @@
 #include "laboratory.hpp"
 #include "plan.hpp"
 #include "run_folder.hpp"
+#include "standstill_watch.hpp"
 #include "store.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/temp_folder.hpp"
+#include "support/wait.hpp"
 #include "wall_clock.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -60,6 +63,22 @@ TEST(Plan, survives_the_way_through_an_argument) {
                                .abandons = 79,
                                .stalls = 80}};
     EXPECT_EQ(plan_from_text(to_text(plan)), plan) << to_text(plan);
+}
+
+TEST(StandstillWatch, writes_down_how_long_an_idle_server_had_no_time) {
+    const TempFolder folder;
+    RedisServer server;
+    const StandstillWatch watch{folder.file("machine.jsonl"), server.uri()};
+    server.freeze();
+    std::this_thread::sleep_for(500ms);
+    const Time thawed = now();
+    server.thaw();
+    const auto is_noted = [&] {
+        return std::ranges::any_of(frozen_spans(read_history(folder.path()), 1), [&](Span span) {
+            return span.begin < thawed && thawed < span.end;
+        });
+    };
+    EXPECT_TRUE(eventually(is_noted));
 }
 
 TEST(WallClockShim, steps_the_time_of_a_server_and_nobody_elses) {

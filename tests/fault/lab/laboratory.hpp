@@ -79,11 +79,11 @@ private:
 
     Setup setup_;
     Recorder recorder_;
-    StandstillWatch standstills_{setup_.folder + "/machine.jsonl"};
     TempFolder clock_folder_;
     WallClock clock_{clock_folder_.file("offset")};
     std::deque<RedisServer> servers_;
     RedisServer store_;
+    StandstillWatch standstills_{setup_.folder + "/machine.jsonl", store_.uri()};
     std::vector<Station> stations_;
     std::vector<std::string> trouble_;
     int started_ = 0;

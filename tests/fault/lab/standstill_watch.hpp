@@ -2,21 +2,26 @@
 
 #include "../history/history.hpp"
 #include "../history/recorder.hpp"
+#include "support/proxy.hpp"
+#include "support/raw_redis.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 namespace redlatch::test::fault {
 
-/// Writes down when the machine gave nobody any time: a thread that sleeps for a moment and wakes up far too
-/// late.
+/// Writes down when the machine gave others no time: a thread that sleeps for a moment and then asks a server, over a
+/// link without faults, and is answered far too late. Server and link are few threads among the many of all clients.
 class StandstillWatch {
 public:
-    explicit StandstillWatch(const std::string& file) : recorder_{file} {}
+    /// `server`: the address of one that does next to nothing.
+    StandstillWatch(const std::string& file, std::string_view server)
+        : recorder_{file}, link_{server}, server_{link_.uri(), std::chrono::minutes{5}} {}
 
 private:
     void run(const std::stop_token& stop) {
@@ -25,6 +30,7 @@ private:
         while (!stop.stop_requested()) {
             const Time asleep = now();
             std::this_thread::sleep_for(nap);
+            static_cast<void>(server_.command({"PING"}));
             const Time awake = now();
             if (awake - asleep > too_long) note(asleep, awake);
         }
@@ -45,6 +51,8 @@ private:
     }
 
     Recorder recorder_;
+    Proxy link_;
+    RawRedis server_;
     std::jthread thread_{[this](const std::stop_token& stop) { run(stop); }};
 };
 
