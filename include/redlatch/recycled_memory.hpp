@@ -3,9 +3,9 @@
 #include <redlatch/compilation.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -85,10 +85,25 @@ private:
         void begin() const noexcept { own.is_watched = true; }
     };
 
-    /// Of all threads. Who finds it locked does without: so may a forked child do for ever.
+    /// Of all threads, one at a time.
     struct Shared {
-        std::mutex mutex;
+        std::atomic_flag in_use;
         std::array<Stock, kinds> bundles;
+    };
+
+    /// The right to use it. A thread that does not get it does without: so may a forked child do for ever.
+    class Use {
+    public:
+        Use() noexcept : granted_(!shared.in_use.test_and_set(std::memory_order_acquire)) {}
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+        ~Use() {
+            if (granted_) shared.in_use.clear(std::memory_order_release);
+        }
+        explicit operator bool() const noexcept { return granted_; }
+
+    private:
+        bool granted_;
     };
 
     static std::size_t kind_of(std::size_t size) noexcept {
@@ -98,9 +113,9 @@ private:
     static void refill(std::size_t kind) noexcept {
         if (own.has_ended) return;
         if (!own.is_watched) watch.begin();
-        const std::unique_lock lock{shared.mutex, std::try_to_lock};
+        const Use use;
         Stock& bundles = shared.bundles[kind];
-        if (!lock || bundles.first == nullptr) return;
+        if (!use || bundles.first == nullptr) return;
         own.stocks[kind] = {bundles.first, bundle};
         bundles.first = bundles.first->next_bundle;
         --bundles.count;
@@ -114,9 +129,9 @@ private:
         for (std::size_t i = 1; i < bundle; ++i) last = last->next;
         stock = {std::exchange(last->next, nullptr), stock.count - bundle};
         {
-            const std::unique_lock lock{shared.mutex, std::try_to_lock};
+            const Use use;
             Stock& bundles = shared.bundles[kind];
-            if (lock && bundles.count < most_bundles) {
+            if (use && bundles.count < most_bundles) {
                 first->next_bundle = std::exchange(bundles.first, first);
                 ++bundles.count;
                 return;
