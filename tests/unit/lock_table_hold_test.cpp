@@ -371,6 +371,35 @@ TEST(AdoptedHold, that_ran_out_unseen_is_past_when_the_next_one_has_the_lock) {
     EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
 }
 
+TEST(AdoptedHold, has_nobody_go_on_with_a_place_behind_it) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    Asker& behind = locks.enter({.owner = other, .id = 2});
+    locks.table.announce(contends.turn(), *locks.taken({.owner = other, .token = "queued"}));
+    EXPECT_FALSE(locks.table.adopt(locks.taken(), true).place) << "it is used";
+    EXPECT_FALSE(locks.table.pass_place_on(contends.turn(), false));
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
+}
+
+TEST(AdoptedHold, gives_back_the_place_that_nobody_has_gone_on_with_yet) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    Asker& behind = locks.enter({.owner = other, .id = 2});
+    locks.table.announce(contends.turn(), *locks.taken({.owner = other, .token = "queued"}));
+    ASSERT_TRUE(locks.table.pass_place_on(contends.turn(), true));
+    const auto hold = locks.taken();
+    hold->nest.push_back({3, nullptr, false});
+    const auto adopted = locks.table.adopt(hold, true);
+    ASSERT_TRUE(adopted.place);
+    EXPECT_EQ(adopted.place->token.bytes, "queued");
+    EXPECT_TRUE(adopted.place->unclear_try);
+    EXPECT_EQ(locks.resume(behind), Outcome::queued);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::last);
+    locks.free(*hold);
+    ASSERT_EQ(locks.resume(behind), Outcome::turn);
+    EXPECT_FALSE(locks.table.place(behind.turn()));
+}
+
 TEST(AdoptedHold, is_none_after_the_end_of_the_client) {
     Locks locks;
     static_cast<void>(locks.table.close());

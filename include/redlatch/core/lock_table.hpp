@@ -371,7 +371,9 @@ public:
     /// caller has to see to what it has left at the server.
     bool pass_place_on(Turn turn, bool unclear_try, const TriesOfToken& tries = {}) {
         Entry& here = turn.name_->second;
-        const bool passes = here.queue_place && !here.queue.empty() && !closed_;
+        // Behind an adopted hold the next one waits here, and may give up.
+        const bool has_next = !here.queue.empty() && here.current == nullptr;
+        const bool passes = here.queue_place && has_next && !closed_;
         if (passes) here.queue_place->unclear_try = unclear_try;
         if (passes) here.queue_place->tries = tries;
         hand_turn_on(*turn.name_, passes);
@@ -408,15 +410,24 @@ public:
         return finished;
     }
 
-    /// Another process has given the lock to `hold`, whoever contends for it here. False where the client
-    /// was closed meanwhile: then nothing is held here.
-    bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
-        if (closed_) return false;
+    struct Adopted {
+        bool kept = false;  ///< else the client was closed meanwhile, and nothing is held here
+        std::optional<QueuePlace> place{};  ///< that nobody here goes on with: to be released
+        explicit operator bool() const noexcept { return kept; }
+    };
+
+    /// Another process has given the lock to `hold`, whoever contends for it here.
+    Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait) {
+        if (closed_) return {};
         Entry& here = entries_.try_emplace(hold->key()).first->second;
         here.key_type = hold->terms().traits.key_type;
         here.handoffs.begin(others_wait, hold->refreshed_at());
         keep(here, std::move(hold));
-        return true;
+        Adopted adopted{.kept = true};
+        if (here.contended) return adopted;
+        here.grant.reset();
+        adopted.place = std::exchange(here.queue_place, std::nullopt);
+        return adopted;
     }
 
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.

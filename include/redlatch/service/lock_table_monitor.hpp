@@ -261,7 +261,7 @@ public:
         const Section table{*this};
         return table->moved(hold, std::move(handed), others_wait, Clock::now());
     }
-    bool adopt(std::shared_ptr<Hold> hold, bool others_wait) {
+    LockTable::Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait) {
         return section()->adopt(std::move(hold), others_wait);
     }
     bool is_over(const ReaderClaim& claim) {

@@ -201,7 +201,9 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     hold->taken(moved.since);
     if (acquisition.watched) session.renewal().arm(hold, moved.since);
     if (session.events().wanted()) session.watch_clock(hold);
-    if (!session.locks().adopt(hold, moved.others_wait)) {
+    LockTable::Adopted adopted = session.locks().adopt(hold, moved.others_wait);
+    if (adopted.place) session.clean_up(*std::move(adopted.place));
+    if (!adopted.kept) {
         constexpr bool may_have = true;
         return give_up(after_abandoned_try(may_have, moved.unclear),
                        {Errc::cancelled, {}, {}, cancelled_by_close, {}});

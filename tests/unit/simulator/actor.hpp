@@ -1,5 +1,6 @@
 #pragma once
 
+#include "handing_over.hpp"
 #include "taking_set.hpp"
 
 #include <algorithm>
@@ -26,7 +27,10 @@ public:
     Actor& operator=(const Actor&) = delete;
 
     void start() { next(); }
-    bool finished() const { return at_ == plan_->acquisitions.size() && open_ == 0; }
+    bool finished() const {
+        return at_ == plan_->acquisitions.size() && open_ == 0 &&
+               std::ranges::all_of(adoptings_, [](const auto& one) { return one->finished(); });
+    }
 
 private:
     void next() {
@@ -118,7 +122,26 @@ private:
         return !plan_->asynchronous && !wanted.is_held;
     }
 
+    /// To another process; to nobody where it cannot be.
+    bool hand_over(const AcquisitionPlan& wanted, const Got& got) {
+        detachings_.push_back(
+            std::make_unique<Detaching>(*client_, got, [this, &wanted](const std::string& ticket) {
+                if (!ticket.empty()) adopt(wanted, ticket);
+                close_one();
+            }));
+        return detachings_.back()->start();
+    }
+
+    void adopt(const AcquisitionPlan& wanted, const std::string& ticket) {
+        const auto process = static_cast<std::size_t>(wanted.handed_to->process);
+        Client& client = *client_->world().clients->at(process);
+        adoptings_.push_back(std::make_unique<Adopting>(client, wanted, ticket));
+        client.host().soon(wanted.handed_to->after,
+                           [adopting = adoptings_.back().get()] { adopting->start(); });
+    }
+
     void release(const AcquisitionPlan& wanted, const Got& got) {
+        if (wanted.handed_to && hand_over(wanted, got)) return;
         const bool by_lock = is_by_lock(wanted);
         if (by_lock && acquiring_ > 0) {  // the thread is still in `lock()`
             return client_->host().soon(1ms, [this, &wanted, got] { release(wanted, got); });
@@ -164,6 +187,8 @@ private:
     std::vector<std::unique_ptr<TakingSet>> sets_;
     std::vector<std::unique_ptr<Releasing>> releasings_;
     std::vector<std::unique_ptr<Extending>> extendings_;
+    std::vector<std::unique_ptr<Detaching>> detachings_;
+    std::vector<std::unique_ptr<Adopting>> adoptings_;
 };
 
 }  // namespace redlatch::test::simulator

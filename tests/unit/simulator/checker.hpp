@@ -2,6 +2,7 @@
 
 #include "coverage.hpp"
 #include "server.hpp"
+#include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/recheck.hpp>
@@ -90,6 +91,8 @@ public:
         const bool for_good = token.is_over() && timeline_->now() > token.released_at;
         if (for_good && token.to_be_released == 0) token.granted_in_vain = true;
     }
+    /// A lock has moved to it, for another process: it is adopted, or its lease ends.
+    void is_ticket(std::string_view name) { token_of(name).moved_to = false; }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 
@@ -463,6 +466,7 @@ public:
         for (const Server::Owner& owner : owners) {
             if (!has(at.before, owner.token)) changed_hands(here, command, owner.token, owners);
             if (owner.end == Moment::max()) fail("a lock that never expires");
+            if (is_left_to_its_lease(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
             if (!replica_took_over_) continue;
             Token& token = token_of(owner.token);
             token.kept_at_most = std::max(token.kept_at_most, owner.end);
@@ -888,6 +892,11 @@ private:
     static constexpr std::string_view tombstone_suffix = ":min_hold";
     static bool is_tombstone(std::string_view owner) { return owner.ends_with(tombstone_suffix); }
 
+    /// Nobody has the lock by that.
+    static bool is_left_to_its_lease(std::string_view owner) {
+        return is_tombstone(owner) || owner.ends_with(detail::ticket_mark);
+    }
+
     /// Of a lock without claims.
     static Server::Owner only(const Owners& owners) {
         return owners.empty() ? Server::Owner{} : owners.front();
@@ -905,7 +914,6 @@ private:
                         bool refused) {
         const Server::Owner owner = only(owners);
         const Server::Owner before = only(at.before);
-        if (is_tombstone(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
         if (refused || owner.token == before.token || !clocks_keep_time_) return;
         if (is_tombstone(before.token) && before.end > timeline_->now()) {
             fail("given away before its min_hold was over");
@@ -1305,7 +1313,7 @@ private:
         const Moment now = timeline_->now();
         const bool kept = std::ranges::any_of(here.at, [now](const AtMaster& at) {
             return std::ranges::any_of(at.owners, [now](const Server::Owner& owner) {
-                return is_tombstone(owner.token) && owner.end > now;
+                return is_left_to_its_lease(owner.token) && owner.end > now;
             });
         });
         if (!has_room(here) || kept || !somebody_waits(here)) {

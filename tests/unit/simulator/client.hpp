@@ -46,6 +46,8 @@ using detail::Phase;
 using detail::Reply;
 using HoldPtr = std::shared_ptr<Hold>;
 
+class Client;
+
 /// What the parts of a schedule stand on.
 struct World {
     const Plan* plan;
@@ -53,6 +55,7 @@ struct World {
     Trace* trace;
     Network* network;
     Checker* checker;
+    const std::vector<std::unique_ptr<Client>>* clients;
 
     bool has(Mutant mutant) const { return plan->mutant == mutant; }
 };
@@ -65,8 +68,6 @@ public:
     /// Wakes it, soon.
     virtual void ring() = 0;
 };
-
-class Client;
 
 /// A command that somebody waits for.
 class Request {

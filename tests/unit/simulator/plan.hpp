@@ -78,6 +78,17 @@ struct ExtensionPlan {
     Lease lease;
 };
 
+/// A lock goes to another process instead of being released.
+struct HandoverPlan {
+    int process = 0;
+    Moment after{0};  ///< that it was detached
+    Lease lease;
+    Moment hold{0};  ///< how long it is kept there
+    bool watched = false;
+
+    bool operator==(const HandoverPlan&) const = default;
+};
+
 /// What the claims of a schedule's locks are to; none where a lock has one holder.
 enum class Claims { none, shared, permits };
 
@@ -123,6 +134,7 @@ struct AcquisitionPlan {
     std::optional<Moment> downgraded{};  ///< so long after it was got; of writers only
     std::optional<Moment> delivered{};   ///< so long after it was got; of asynchronous ones only
     bool untaken = false;                ///< by then nobody wants it any more
+    std::optional<HandoverPlan> handed_to{};
     std::vector<int>
         set{};  ///< the locks, of one that takes several or none; then `lock` is nothing
     TimePoint answer_by = TimePoint::max();  ///< of one of a set: no try waits any longer
@@ -629,6 +641,29 @@ inline void draw_nodes(Dice dice, Plan& plan) {
     add(kind, static_cast<int>(dice.between(0, replicas)), 0ns);
 }
 
+/// Some schedules in which locks go from process to process, by `detach()` and `adopt()`. Likewise.
+inline void draw_handovers(Dice dice, Plan& plan) {
+    if (plan.has_claims() || plan.has_several_masters() || !dice.one_in(6)) return;
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                const bool is_mutex = !acquisition.is_held && !acquisition.nested.empty();
+                if (is_mutex || !acquisition.set.empty() || dice.one_in(3)) continue;
+                const auto longest = plan.longest_lease.count();
+                const Moment lease{acquisition.lease.duration()};
+                acquisition.is_held = true;
+                acquisition.handed_to =
+                    HandoverPlan{.process = static_cast<int>(dice.between(
+                                     0, static_cast<std::int64_t>(plan.processes.size()))),
+                                 .after = short_or_long(dice, 2ms, lease * 3 / 2),
+                                 .lease = Lease{milliseconds{dice.between(15, longest + 1)}},
+                                 .hold = dice.span(0ns, lease),
+                                 .watched = dice.one_in(3)};
+            }
+        }
+    }
+}
+
 /// Some schedules in which operators take locks away, and set how many permits there are. Likewise.
 inline void draw_operations(Dice dice, Plan& plan) {
     using Kind = OperationPlan::Kind;
@@ -755,6 +790,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     draw_late_answers(Dice{dice.seed()}, plan);
     if (has_operators(mutant)) draw_operations(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_watched_crowds(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_handovers(Dice{dice.seed()}, plan);
     return plan;
 }
 
@@ -795,6 +831,13 @@ inline std::ostream& operator<<(std::ostream& out, const AcquisitionPlan& plan) 
     if (plan.downgraded) out << ", downgraded after " << ms(*plan.downgraded);
     if (plan.delivered) out << ", delivered after " << ms(*plan.delivered);
     if (plan.untaken) out << ", untaken";
+    if (plan.handed_to) {
+        out << ", then handed to " << plan.handed_to->process << " after "
+            << ms(plan.handed_to->after) << " with lease "
+            << plan.handed_to->lease.duration().count()
+            << (plan.handed_to->watched ? ", watched" : "") << ", which holds "
+            << ms(plan.handed_to->hold);
+    }
     if (!plan.set.empty()) out << ", with all other locks or not at all";
     for (const auto& [after, lease] : plan.extensions) {
         out << ", extended after " << ms(after) << " by " << lease.duration().count();

@@ -138,6 +138,7 @@ private:
         unset(&AcquisitionPlan::downgraded);
         unset(&AcquisitionPlan::delivered);
         unset(&AcquisitionPlan::untaken);
+        unset(&AcquisitionPlan::handed_to);
         unset(&AcquisitionPlan::set);
         unset(&AcquisitionPlan::fenced);
         unset(&AcquisitionPlan::watched);

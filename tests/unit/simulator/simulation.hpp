@@ -375,7 +375,7 @@ private:
     Dice noise_{plan_->noise + 1};
     Checker checker_{*plan_, timeline_, trace_, servers_};
     Network network_{*plan_, timeline_, trace_, servers_, checker_};
-    World world_{plan_, &timeline_, &trace_, &network_, &checker_};
+    World world_{plan_, &timeline_, &trace_, &network_, &checker_, &clients_};
     std::vector<std::unique_ptr<Client>> clients_;
     std::vector<ActorOf> actors_;
     std::vector<std::unique_ptr<Forcing>> forcings_;
