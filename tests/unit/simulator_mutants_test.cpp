@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, or where the master is one of several
 /// nodes.
-constexpr std::array<std::string_view, 26> in_some_schedules{"renewed_for_each_reader",
+constexpr std::array<std::string_view, 31> in_some_schedules{"renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
                                                              "downgraded_at_server_only",
@@ -146,6 +146,11 @@ constexpr std::array<std::string_view, 26> in_some_schedules{"renewed_for_each_r
                                                              "extension_of_one_who_left_forgotten",
                                                              "lost_member_refreshed",
                                                              "whole_wait_for_each",
+                                                             "unwanted_adoption_left",
+                                                             "adopted_when_over",
+                                                             "adopted_from_arrival",
+                                                             "too_few_adopt",
+                                                             "place_left_behind_adopted",
                                                              "sent_on_without_limit",
                                                              "unclear_hop_forgotten",
                                                              "ask_taken_for_moved",

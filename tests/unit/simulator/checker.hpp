@@ -92,7 +92,7 @@ public:
         if (for_good && token.to_be_released == 0) token.granted_in_vain = true;
     }
     /// A lock has moved to it, for another process: it is adopted, or its lease ends.
-    void is_ticket(std::string_view name) { token_of(name).moved_to = false; }
+    void is_ticket(std::string_view name) { token_of(name).is_ticket = true; }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 
@@ -578,7 +578,8 @@ public:
                 fail("nobody releases what lasts on after a loss: " + name);
             // A command that runs twice may move what its client was told had not moved.
             const bool may_move_twice = plan_->has_nodes() && plan_->rates.doubled > 0;
-            if (token.moved_to && !token.is_over() && !has_stopped(name) && !may_move_twice)
+            const bool is_left = token.moved_to && !token.is_over() && !token.is_ticket;
+            if (is_left && !has_stopped(name) && !may_move_twice)
                 fail("nobody uses or releases what a lock has moved to: " + name);
         }
         for (const auto& [hold, known] : held_) {
@@ -623,6 +624,7 @@ private:
         bool is_granted = false;      ///< by a command of somebody else
         bool outlasts_holds = false;  ///< the claim, and nobody has released it yet
         bool moved_to = false;        ///< by the holder before, and nobody has begun to use it
+        bool is_ticket = false;       ///< and another process has been told
         bool move_refused = false;    ///< once, so that nobody knows of a copy that does it later
         bool moved_away = false;      ///< the lock has gone on to another token
         std::uint64_t fence = 0;

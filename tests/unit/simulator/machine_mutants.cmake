@@ -173,6 +173,21 @@ mutate(whole_wait_for_each core/set_acquisition.hpp
     "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
     "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "wait.duration()")
 
+# ---- From process to process
+
+mutate(unwanted_adoption_left core/transfer.hpp
+    ".to = {.at_once = may_have, .once_more = unclear_}};" "may_have" "may_have && !moved_")
+mutate(adopted_when_over core/transfer.hpp
+    "if (now >= valid_until(sent_, plan_.lease, plan_.drift))"
+    "now >= valid_until(sent_, plan_.lease, plan_.drift)" "false")
+mutate(adopted_from_arrival core/transfer.hpp
+    "return Moved{.since = sent_," "sent_" "now")
+mutate(too_few_adopt core/transfer.hpp
+    "if (!reply.replicated)" "!reply.replicated" "false")
+mutate(place_left_behind_adopted core/lock_table.hpp
+    "const bool has_next = !here.queue.empty() && here.current == nullptr;"
+    "here.current == nullptr" "true")
+
 # ---- Where the master is
 
 mutate(sent_on_without_limit core/cluster_redirection.hpp

@@ -122,8 +122,12 @@ inline constexpr const char* usual_transitions[] = {
     "ForcedRelease: seen -> DeclareLost",
     "ForcedRelease: seen -> Done",
     "ForcedRelease: seen -> Remove",
+    "LockTable: adopt -> closed",
+    "LockTable: adopt -> yes",
     "LockTable: deliver -> no",
     "LockTable: deliver -> yes",
+    "LockTable: detach -> last",
+    "LockTable: detach -> past",
     "LockTable: downgrade -> no",
     "LockTable: downgrade -> yes",
     "LockTable: end -> handed",
@@ -247,6 +251,14 @@ inline constexpr const char* usual_transitions[] = {
     "SlotMapRefresh: wanted -> ask",
     "SlotMapRefresh: wanted -> skip",
     "SlotMapRefresh: wanted -> wait",
+    "Transfer: begin -> Failed",
+    "Transfer: begin -> SendMove",
+    "Transfer: failed -> Failed",
+    "Transfer: failed -> RetryAt",
+    "Transfer: moved -> Failed",
+    "Transfer: moved -> Moved",
+    "Transfer: not moved -> Failed",
+    "Transfer: pause over -> SendMove",
 };
 
 }  // namespace redlatch::test::simulator
