@@ -1,6 +1,7 @@
 // The Lua on a real server: known by the right name, safe to run twice and late.
 
 #include "lock_test.hpp"
+#include "support/still_clock.hpp"
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
 
@@ -136,6 +137,27 @@ TEST_P(Scripts, acquire_in_time_tells_the_time) {
     EXPECT_GE(reply.elements[3].integer, before);
     EXPECT_LE(reply.elements[3].integer, now());
     EXPECT_EQ(owner(), "me");
+}
+
+TEST_P(Scripts, that_are_run_again_write_also_what_is_there) {
+    // Replicas are asked whether they have what the same connection has written last.
+    const StillClock clock;
+    RedisServer server{{.env = clock.env()}};
+    RawRedis redis{server};
+    const auto writes = [&](const Script& script, const std::vector<std::string>& arguments) {
+        const auto changes = [&redis] {
+            const std::string info = redis.command({"INFO", "persistence"}).text;
+            const std::string name = "rdb_changes_since_last_save:";
+            return std::stoll(info.substr(info.find(name) + name.size()));
+        };
+        const long long before = changes();
+        RawRedis::Command command{"EVAL", std::string{script.source()}, "1", "job"};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        EXPECT_EQ(redis.command(command).elements.at(0).integer, 1);
+        return changes() > before;
+    };
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(writes(scripts_.acquire, {"me", "5000"})) << i;
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(writes(scripts_.move, {"me", "5000", "next"})) << i;
 }
 
 TEST_P(Scripts, move_beyond_its_time_changes_nothing) {

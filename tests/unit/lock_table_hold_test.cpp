@@ -266,6 +266,18 @@ TEST(LockTable, finds_a_hold_by_its_name_and_token) {
     EXPECT_EQ(locks.table.with_token("key", "first"), nullptr);
 }
 
+TEST(AdoptedHold, is_found_when_somebody_else_here_has_got_its_lock) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    const auto hold = locks.taken();
+    hold->nest.push_back({3, nullptr, false});
+    ASSERT_TRUE(locks.table.adopt(hold, true));
+    ASSERT_TRUE(locks.finish(contends, locks.taken({.owner = other, .token = "next"})));
+    EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), hold);
+    locks.lose(hold);
+    EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), nullptr);
+}
+
 /// A hold, and one who waits for it on the same terms.
 class Handoff : public testing::Test {
 protected:

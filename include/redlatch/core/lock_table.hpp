@@ -578,9 +578,14 @@ public:
     /// Who in this process holds that lock under that token; null for nobody. Looks at all entries: each claim
     /// has one of its own.
     std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) const {
+        const auto is_it = [&](const std::shared_ptr<Hold>& hold) {
+            return hold != nullptr && hold->token().bytes == token && hold->key() == key;
+        };
         for (const auto& [name, here] : entries_) {
-            const auto& hold = here.current;
-            if (hold != nullptr && hold->token().bytes == token && hold->key() == key) return hold;
+            if (is_it(here.current)) return here.current;
+            // An adopted one may be past, and not know it yet.
+            const auto past = std::find_if(here.past.begin(), here.past.end(), is_it);
+            if (past != here.past.end() && (*past)->in(Phase::held)) return *past;
         }
         return nullptr;
     }

@@ -34,9 +34,9 @@ if fenced then
 end
 local failed = false
 if moved then
-  if redis.call('PTTL', lock) < lease then
-    redis.call('PEXPIRE', lock, lease)
-  end
+  -- Written also where that changes nothing: replicas are asked whether they have it.
+  local ttl = redis.call('PTTL', lock)
+  redis.call('PEXPIRE', lock, ttl > lease and ttl or lease)
 elseif key_type == 's' then
   redis.call('SET', lock, next_token, 'PX', lease)
 else

@@ -91,8 +91,11 @@ public:
         const bool for_good = token.is_over() && timeline_->now() > token.released_at;
         if (for_good && token.to_be_released == 0) token.granted_in_vain = true;
     }
-    /// A lock has moved to it, for another process: it is adopted, or its lease ends.
-    void is_ticket(std::string_view name) { token_of(name).is_ticket = true; }
+    /// Its lock has moved to a ticket, for another process: that is adopted, or its lease ends.
+    void detached(const detail::Hold& hold, std::string_view ticket) {
+        token_of(ticket).is_ticket = true;
+        token_of(hold.token().bytes).kept_until = Moment{-1h};
+    }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 

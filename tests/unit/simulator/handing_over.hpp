@@ -139,7 +139,7 @@ private:
         Checker& checker = *client_->world().checker;
         checker.returned(client_->number(), started_, moving_->give_up_at(), "detach");
         if (const auto* moved = get_if<Machine::Moved>(&end)) {
-            checker.is_ticket(ticket_->token().bytes);
+            checker.detached(*hold, ticket_->token().bytes);
             client_->clean_up(hold, moved->from);
             return done_(ticket_->token().bytes);
         }
