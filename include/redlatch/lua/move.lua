@@ -32,20 +32,26 @@ local number, is_new = 0, false
 if fenced then
   number, is_new = fencing_token(moved)
 end
+-- Writes the lock also where that changes nothing: replicas are asked whether they have it.
+local kept_for = ARGV[2]
+local ttl = moved and redis.call('PTTL', lock) or 0
+if ttl > lease then
+  kept_for = ttl
+end
 local failed = false
-if moved then
-  -- Written also where that changes nothing: replicas are asked whether they have it.
-  local ttl = redis.call('PTTL', lock)
-  redis.call('PEXPIRE', lock, ttl > lease and ttl or lease)
-elseif key_type == 's' then
-  redis.call('SET', lock, next_token, 'PX', lease)
+if key_type == 's' then
+  redis.call('SET', lock, next_token, 'PX', kept_for)
 else
   -- Where the ACL forbids PEXPIRE, nothing has changed.
-  local done = redis.pcall('PEXPIRE', lock, lease)
-  if type(done) == 'table' then return done end
-  redis.call('HSET', lock, next_token, 1)
-  done = redis.pcall('HDEL', lock, token)
-  failed = type(done) == 'table' and done
+  local done = redis.pcall('PEXPIRE', lock, kept_for)
+  if type(done) == 'table' then
+    return done
+  end
+  if ours then
+    redis.call('HSET', lock, next_token, 1)
+    done = redis.pcall('HDEL', lock, token)
+    failed = type(done) == 'table' and done
+  end
 end
 if fenced and not failed then
   failed = store_fencing_token(number, is_new, lease)
