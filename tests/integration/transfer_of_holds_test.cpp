@@ -238,6 +238,36 @@ TEST_F(HandedOverInTrouble, is_known_though_an_answer_was_lost) {
     }
 }
 
+TEST_F(HandedOverInTrouble, keeps_its_min_hold_where_nobody_gets_the_ticket) {
+    ASSERT_TRUE(Lock<Simple>(client_, "warm").acquire()->detach());  // the server knows the script
+    Proxy proxy{server_.uri()};
+    Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 100ms, .command_timeout = 300ms}};
+    Lock<Simple> lock{cut_off, "job", {.lease = 20s, .min_hold = 1h}};
+    auto held = lock.acquire();
+    ASSERT_TRUE(held.has_value());
+    proxy.black_hole(Way::replies);
+    EXPECT_EQ(code_of(held->detach()), Errc::unavailable);
+    ASSERT_TRUE(redis_.get("job").value_or("").ends_with(":ticket"));
+    proxy.pass();
+    EXPECT_TRUE(
+        eventually([&] { return redis_.get("job").value_or("").ends_with(":ticket:min_hold"); }));
+    EXPECT_GT(redis_.pttl("job"), 50 * 60'000);
+}
+
+TEST_F(HandedOverInTrouble, whose_place_another_one_has_taken_is_lost_at_once) {
+    Lock<Watchdog<Simple>> lock{client_, "job", {.lease = 60s}};
+    auto before = lock.acquire({.owner = Owner::hold});
+    ASSERT_TRUE(before.has_value());
+    const std::stop_token lost = before->lost();
+    redis_.del("job");
+    const Ticket ticket = Lock<Simple>{other_client_, "job"}.acquire()->detach().value();
+    auto adopted = lock.adopt(ticket, Owner::hold);
+    ASSERT_TRUE(adopted.has_value());
+    EXPECT_EQ(code_of(before->detach()), Errc::lost);
+    EXPECT_TRUE(eventually([&lost] { return lost.stop_requested(); }));
+    EXPECT_EQ(adopted->release().value(), Release::released);
+}
+
 TEST_F(HandedOverInTrouble, is_not_adopted_over_a_link_that_is_gone_and_the_ticket_stays) {
     Proxy proxy{server_.uri()};
     Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 2s, .command_timeout = 2s}};

@@ -412,6 +412,34 @@ TEST(AdoptedHold, gives_back_the_place_that_nobody_has_gone_on_with_yet) {
     EXPECT_FALSE(locks.table.place(behind.turn()));
 }
 
+TEST(AdoptedHold, that_is_heard_of_late_displaces_nobody) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    const auto hold = locks.taken();
+    hold->nest.push_back({3, nullptr, false});
+    locks.now += 1s;
+    const auto next = locks.taken({.owner = other, .token = "next"});
+    ASSERT_TRUE(locks.finish(contends, next));
+    ASSERT_TRUE(locks.table.adopt(hold, true));
+    EXPECT_EQ(locks.table.current("key"), next);
+    EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), hold);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+}
+
+TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
+    Locks locks;
+    const auto before = locks.taken();
+    locks.take(before);
+    ASSERT_EQ(locks.table.end_acquisition(*before, 1).kind, Kind::last);
+    Asker& waits = locks.enter({.owner = other});
+    const auto hold = locks.taken({.lease = 1s, .token = "adopted"});
+    hold->nest.push_back({3, nullptr, false});
+    ASSERT_TRUE(locks.table.adopt(hold, false));
+    EXPECT_EQ(locks.woken(), Woken{&waits});
+    EXPECT_EQ(locks.resume(waits), Outcome::queued);
+    EXPECT_EQ(waits.said.wake_at, hold->valid_until());
+}
+
 TEST(AdoptedHold, is_none_after_the_end_of_the_client) {
     Locks locks;
     static_cast<void>(locks.table.close());

@@ -148,6 +148,9 @@ public:
     /// Nobody has had it: its release frees the lock at once.
     void drop_min_hold() noexcept { kept_until_ = TimePoint::min().time_since_epoch().count(); }
 
+    /// The lock may have moved to it from `other`, and is kept from all for as long.
+    void keep_like(const Hold& other) noexcept { kept_until_ = other.kept_until_.load(); }
+
     /// It is had from `delivered` on only: until then its release frees the lock at once.
     void deliver_later() noexcept { delivered_.store(false, std::memory_order_relaxed); }
     void delivered() noexcept { delivered_.store(true, std::memory_order_relaxed); }

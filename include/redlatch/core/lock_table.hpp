@@ -424,6 +424,7 @@ public:
         here.handoffs.begin(others_wait, hold->refreshed_at());
         keep(here, std::move(hold));
         Adopted adopted{.kept = true};
+        wake_front(here);
         if (here.contended) return adopted;
         here.grant.reset();
         adopted.place = std::exchange(here.queue_place, std::nullopt);
@@ -578,14 +579,9 @@ public:
     /// Who in this process holds that lock under that token; null for nobody. Looks at all entries: each claim
     /// has one of its own.
     std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) const {
-        const auto is_it = [&](const std::shared_ptr<Hold>& hold) {
-            return hold != nullptr && hold->token().bytes == token && hold->key() == key;
-        };
         for (const auto& [name, here] : entries_) {
-            if (is_it(here.current)) return here.current;
-            // An adopted one may be past, and not know it yet.
-            const auto past = std::find_if(here.past.begin(), here.past.end(), is_it);
-            if (past != here.past.end() && (*past)->in(Phase::held)) return *past;
+            auto hold = held_by(here, token);
+            if (hold != nullptr && hold->key() == key) return hold;
         }
         return nullptr;
     }
@@ -606,9 +602,7 @@ public:
             return true;
         }
         // The answer to its own question was faster than the message.
-        const bool is_current =
-            here.current != nullptr && here.current->token().bytes == grant.token;
-        return grant.is_notice() || is_current || is_claimed(grant);
+        return grant.is_notice() || held_by(here, grant.token) != nullptr || is_claimed(grant);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
@@ -879,16 +873,29 @@ private:
         return Turn{name};
     }
 
-    /// What was held here before is over at the server, whether that was noticed or not.
+    /// What was held here before is over at the server, whether that was noticed or not. Only what was adopted, and who
+    /// contended beside it, may come in the wrong order.
     static void keep(Entry& here, std::shared_ptr<Hold> hold) {
-        if (hold->in(Phase::lost)) {
-            here.past.push_back(std::move(hold));  // a service was faster
+        const bool is_older = here.current != nullptr && here.current->in(Phase::held) &&
+                              hold->refreshed_at() < here.current->refreshed_at();
+        if (is_older || hold->in(Phase::lost)) {  // lost: a service was faster
+            here.past.push_back(std::move(hold));
             return;
         }
         if (here.current != nullptr && !here.current->nest.empty()) {
             here.past.push_back(std::move(here.current));
         }
         here.current = std::move(hold);
+    }
+
+    /// The hold of that token; null for none. One that was adopted may be past, and not know it yet.
+    static std::shared_ptr<Hold> held_by(const Entry& here, std::string_view token) {
+        const auto is_it = [token](const std::shared_ptr<Hold>& hold) {
+            return hold->token().bytes == token;
+        };
+        if (here.current != nullptr && is_it(here.current)) return here.current;
+        const auto past = std::find_if(here.past.begin(), here.past.end(), is_it);
+        return past != here.past.end() && (*past)->in(Phase::held) ? *past : nullptr;
     }
 
     static void leave_queue(Entry& here, Waiter& waiter) noexcept {

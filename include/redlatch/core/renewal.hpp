@@ -197,19 +197,14 @@ public:
         const auto gone_after = saturating_cast<Clock::duration>(ttl);
         const TimePoint give_up_at = saturating_add(saturating_add(now, gone_after), gone_after);
         const TimePoint due = what.at_once ? now : saturating_add(now, terms_.late_window);
+        ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
     }
 
     /// The hold of that token if its clean-up is to come or under way; else null.
     std::shared_ptr<Hold> cleaned_up(std::string_view token) const {
-        const auto is_it = [token](const Hold& hold) { return hold.token().bytes == token; };
-        for (const auto& [due, job] : clean_ups_) {
-            if (is_it(*job.hold)) return job.hold;
-        }
-        for (const auto& [until, attempt] : under_way_) {
-            if (!attempt->lease() && is_it(attempt->hold())) return attempt->hold_;
-        }
-        return nullptr;
+        const auto found = cleaned_.find(token);
+        return found == cleaned_.end() ? nullptr : found->second.hold;
     }
 
     /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each,
@@ -341,6 +336,12 @@ private:
         TimePoint give_up_at;
         std::vector<MasterIndex>
             left;  // of several masters, those that have not answered; else empty
+    };
+
+    /// A token that is cleaned up.
+    struct Cleaned {
+        std::shared_ptr<Hold> hold;
+        std::size_t jobs = 0;  // to come or under way
     };
 
     /// Readers of one claim that want it to be renewed: one renewal is for all of them.
@@ -520,7 +521,7 @@ private:
                 if (renewal.terms_.several_masters) next.left = silent_;
                 return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
             }
-            if (!job_.once_more) return;
+            if (!job_.once_more) return renewal.end_clean_up(*hold_);
             next.once_more = false;
             next.left.clear();
             renewal.put(saturating_add(now, renewal.terms_.late_window), std::move(next));
@@ -586,6 +587,11 @@ private:
 
     void put(TimePoint due, CleanUpJob job) { clean_ups_.emplace(due, std::move(job)); }
 
+    void end_clean_up(const Hold& hold) {
+        const auto cleaned = cleaned_.find(hold.token().bytes);
+        if (--cleaned->second.jobs == 0) cleaned_.erase(cleaned);
+    }
+
     /// `again`: it makes sense to ask that master once more.
     void cast(Try& attempt, MasterIndex master, Vote vote, Again again, TimePoint now) {
         attempt.votes_.cast(vote);
@@ -605,6 +611,7 @@ private:
     Schedule<std::shared_ptr<Hold>> watched_;
     std::unordered_map<std::string, std::shared_ptr<Sharers>> sharers_;  // by their token
     std::multimap<TimePoint, CleanUpJob> clean_ups_;
+    std::unordered_map<std::string_view, Cleaned> cleaned_;     // by the token, which its hold has
     std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
     std::size_t cleaning_ = 0;                                  // clean-ups under way
     std::optional<TimePoint> closes_at_;

@@ -182,6 +182,11 @@ public:
         events_.lost(hold->key(), held_for);
     }
 
+    /// Another one here has taken its place before anybody saw that it is over. The server is told all the same.
+    void declare_displaced(const std::shared_ptr<Hold>& hold) {
+        if (hold->in(Phase::held)) declare_lost(hold, ServerKeeps::lock);
+    }
+
     void declare_lost(const std::vector<std::shared_ptr<Hold>>& holds) {
         for (const auto& hold : holds) {
             if (hold->in(Phase::held)) declare_lost(hold);
@@ -301,7 +306,7 @@ private:
                             .reentrant = false,
                             .watched = false,
                             .fenced = false,
-                            .scripts = &lua::on_string()};
+                            .scripts = nullptr};
         if (grant.weight != 0) {
             traits.key_type = KeyType::sorted_set;
             traits.shared = grant.kind == "shared";
@@ -309,6 +314,8 @@ private:
         } else if (grant.key_type == 'h') {
             traits.key_type = KeyType::hash;
             traits.scripts = &lua::on_hash();
+        } else {
+            traits.scripts = &lua::on_string();
         }
         return traits;
     }

@@ -43,8 +43,7 @@ protected:
         ended_ = ending.id;
         ends_hold_ =
             ending.kind == Kind::last || ending.kind == Kind::handed || ending.kind == Kind::left;
-        // Another one has taken its place before anybody saw that it is over.
-        if (ending.kind == Kind::past && hold_->in(Phase::held)) session_->declare_lost(hold_);
+        if (ending.kind == Kind::past) session_->declare_displaced(hold_);
     }
 
     /// The outcome, of which the observer was told.

@@ -33,7 +33,8 @@ public:
         : session_(&session),
           from_(&from),
           to_(&to),
-          replicas_(kind == Machine::Kind::adopt ? to.terms().replicas : Replicas::none()),
+          adopts_(kind == Machine::Kind::adopt),
+          replicas_(adopts_ ? to.terms().replicas : Replicas::none()),
           machine_(plan(session, from, to, kind)) {}
 
     /// The last action, `Moved` or `Failed`.
@@ -64,7 +65,9 @@ private:
     std::optional<Action> carry_out(const Machine::SendMove& send) {
         const std::int64_t ttl = to_->server_ttl(to_->terms().lease);
         const Call call = move_call(*from_, to_->token(), ttl).for_replicas(replicas_);
-        QuorumProgress progress{.rank = CommandRank::release, .speaks_for = from_->token().bytes};
+        // Two may adopt one ticket: neither speaks for that.
+        QuorumProgress progress{.rank = adopts_ ? CommandRank::extension : CommandRank::release,
+                                .speaks_for = (adopts_ ? to_ : from_)->token().bytes};
         auto reply = session_->run(call, call, {send.answer_by}, progress);
         if (!reply) {
             Fault fault = std::move(reply).error();
@@ -93,6 +96,7 @@ private:
     Session* session_;
     const Hold* from_;
     const Hold* to_;
+    bool adopts_;
     Replicas replicas_;
     TransferMachine machine_;
 };
@@ -128,7 +132,10 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     if (ending->kind == LockTable::Ending::Kind::nothing) {
         return failed({Errc::not_held, {}, {}, {}, {}});
     }
-    if (ending->kind != LockTable::Ending::Kind::last) return failed({Errc::lost, {}, {}, {}, {}});
+    if (ending->kind != LockTable::Ending::Kind::last) {
+        session.declare_displaced(hold);
+        return failed({Errc::lost, {}, {}, {}, {}});
+    }
 
     session.dismiss(*hold);
     std::string text = session.tokens().next({}).bytes.append(ticket_mark);
@@ -148,6 +155,7 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     }
     const auto& lost = get<TransferMachine::Failed>(end);
     session.clean_up(hold, lost.from);
+    ticket->keep_like(*hold);
     session.clean_up(ticket, lost.to);
     tell(Unexpected{lost.error});
     return Unexpected{lost.error};

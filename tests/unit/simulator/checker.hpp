@@ -96,6 +96,10 @@ public:
         token_of(ticket).is_ticket = true;
         token_of(hold.token().bytes).kept_until = Moment{-1h};
     }
+    /// It may have the lock of a hold, and is kept for nobody as long as that.
+    void keeps(std::string_view ticket, const detail::Hold& hold) {
+        token_of(ticket).kept_until = token_of(hold.token().bytes).kept_until;
+    }
     /// Not all that was planned will be done.
     void clean_up_failed() { tidy_ = false; }
 

@@ -117,6 +117,7 @@ public:
         if (!ending) return false;
         endings().took("detach", static_cast<std::size_t>(ending->kind));
         if (ending->kind != Kind::last) {
+            client_->declare_displaced(hold);
             done_({});
             return true;
         }
@@ -145,6 +146,8 @@ private:
         }
         const auto& failed = get<Machine::Failed>(end);
         client_->clean_up(hold, failed.from);
+        ticket_->keep_like(*hold);
+        checker.keeps(ticket_->token().bytes, *hold);
         client_->clean_up(ticket_, failed.to);
         done_({});
     }
