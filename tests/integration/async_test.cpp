@@ -2,6 +2,7 @@
 
 #include "async_tools.hpp"
 #include "busy_machine.hpp"
+#include "fault_tools.hpp"
 #include "support/no_more_threads.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
@@ -943,6 +944,148 @@ TEST_F(AsyncTest, thousand_in_doubt_after_a_restart_make_no_storm) {
               50 + 100 * std::chrono::ceil<std::chrono::seconds>(down.elapsed()).count());
     EXPECT_LT(anew.command_calls("evalsha"), 2 * static_cast<long long>(crowd))
         << "each asks once more, and few of them twice";
+}
+
+// ---- A server that says nothing
+
+class AsyncSilence : public LockTest {
+protected:
+    /// Makes every call there is of three holds and of free locks. Each tells within its bound that nobody answers,
+    /// and does so once. What arrives later leaves nothing behind. `unreleased`: what the release says.
+    template <class Take>
+    void expect_every_call_to_end(Take take_hold, Errc unreleased) {
+        Outcome<Held> waited;
+        Outcome<Held> tried;
+        Outcome<void> extended;
+        Outcome<Held> nested;
+        Outcome<LockInfo> seen;
+        Outcome<Release> released;
+        const auto calls = [&] {
+            return std::array{waited.calls(), tried.calls(), extended.calls(),
+                              nested.calls(), seen.calls(),  released.calls()};
+        };
+        constexpr std::array once{1, 1, 1, 1, 1, 1};
+        Lock<Reentrant> lock{brief_, "free"};
+        Lock<Reentrant> other{brief_, "free too"};
+        {
+            Held extends = take_hold("extends");
+            Held nests = take_hold("nests");
+            Held releases = take_hold("releases");
+            server_.freeze();
+            lock.async_acquire({.wait = 150ms}, {}, waited.callback());
+            other.async_acquire({.wait = Wait::none()}, {}, tried.callback());
+            extends.async_extend(60s, extended.callback());
+            nests.async_nest(nested.callback());
+            lock.async_inspect(seen.callback());
+            releases.async_release(released.callback());
+            EXPECT_TRUE(eventually([&] { return calls() == once; }, command_timeout + slack));
+            EXPECT_EQ(code_of(waited.get()), Errc::unavailable);
+            EXPECT_EQ(code_of(tried.get()), Errc::unavailable);
+            EXPECT_EQ(code_of(extended.get()), Errc::unavailable);
+            EXPECT_EQ(code_of(nested.get()), Errc::unavailable);
+            EXPECT_EQ(code_of(seen.get()), Errc::unavailable);
+            const Errc code = code_of(released.get());  // unsent where the machine stood still
+            EXPECT_TRUE(code == unreleased || code == Errc::unavailable) << static_cast<int>(code);
+            EXPECT_TRUE(extends.held() && nests.held()) << "nobody has said that they are lost";
+            EXPECT_FALSE(releases.held());
+            server_.thaw();
+        }
+        EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+        EXPECT_EQ(calls(), once);
+    }
+
+    const std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+
+    /// Gives a command little time.
+    Client brief_{[this] {
+        ClientOptions options = options_for(server_.uri());
+        options.observer = journal_;
+        return options;
+    }()};
+};
+
+TEST_F(AsyncSilence, ends_every_call_within_its_bound) {
+    const auto take_hold = [this](const std::string& name) {
+        Lock<Reentrant> lock{brief_, name, {.lease = 60s}};
+        return take(lock);
+    };
+    expect_every_call_to_end(take_hold, Errc::unclear);  // the server may have read it
+}
+
+TEST_F(AsyncSilence, ends_every_call_that_would_have_been_a_links_first) {
+    const auto take_hold = [this](const std::string& name) {
+        Lock<Reentrant> lock{brief_, name, {.lease = 60s}};
+        return lock.acquire({.owner = Owner::hold}).value();  // which goes another way
+    };
+    expect_every_call_to_end(take_hold, Errc::unavailable);
+}
+
+TEST_F(AsyncSilence, ends_a_wait_before_the_time_of_a_command_is_over) {
+    Lock<Simple> first{client_, "first"};
+    Lock<Simple> second{client_, "second"};
+    Lock<Simple> third{client_, "third"};
+    std::optional<Held> held = take(first);
+    server_.freeze();
+    Outcome<Held> waited;
+    Outcome<Held> stopped;
+    std::stop_source stop;
+    second.async_acquire({.wait = 150ms}, {}, waited.callback());
+    third.async_acquire({}, stop.get_token(), stopped.callback());
+    EXPECT_TRUE(eventually([&] { return waited.is_there(); }, 150ms + slack));
+    EXPECT_FALSE(stopped.is_there());
+    stop.request_stop();
+    EXPECT_TRUE(eventually([&] { return stopped.is_there(); }, slack));
+    server_.thaw();
+    EXPECT_EQ(code_of(waited.get()), Errc::unavailable);
+    EXPECT_EQ(code_of(stopped.get()), Errc::cancelled);
+    held.reset();
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+    EXPECT_EQ(waited.calls() + stopped.calls(), 2);
+}
+
+TEST_F(AsyncSilence, keeps_no_destructor_waiting) {
+    Client client{options_for(server_.uri(), 20s)};
+    Lock<Simple> lock{client, "one"};
+    LockSet<Simple> set{client, {"two", "three"}};
+    std::optional<Held> held = take(lock);
+    Outcome<HeldSet> both;
+    set.async_acquire({}, {}, both.callback());
+    std::optional<HeldSet> all = both.get().value();
+    server_.freeze();
+    const Stopwatch watch;
+    held.reset();
+    all.reset();
+    EXPECT_LT(watch.elapsed(), slack);
+    server_.thaw();
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+}
+
+TEST_F(AsyncSilence, leaves_no_long_lease_behind_a_hold_that_is_destroyed_meanwhile) {
+    Lock<Simple> lock{brief_, "key", {.lease = 10min}};
+    std::optional<Held> held = take(lock);
+    server_.freeze();
+    held.reset();
+    ASSERT_TRUE(eventually([&] { return journal_->releases().size() == 1; }));
+    EXPECT_FALSE(journal_->releases().front());
+    std::this_thread::sleep_for(3 * command_timeout);  // until the link is given up, too
+    server_.thaw();
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
+}
+
+TEST_F(AsyncSilence, that_swallows_the_release_leaves_no_long_lease_behind_either) {
+    Proxy proxy{server_.uri()};
+    ClientOptions options = options_for(proxy.uri());
+    options.observer = journal_;
+    Client client{options};
+    Lock<Simple> lock{client, "key", {.lease = 10min}};
+    std::optional<Held> held = take(lock);
+    proxy.black_hole();
+    held.reset();
+    ASSERT_TRUE(eventually([&] { return journal_->releases().size() == 1; }));
+    EXPECT_FALSE(journal_->releases().front());
+    EXPECT_TRUE(redis_.exists("key"));
+    proxy.pass();
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
 }
 
 }  // namespace
