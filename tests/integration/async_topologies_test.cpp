@@ -1,9 +1,10 @@
-// Asynchronous operations where several masters decide, and in a Cluster.
+// Asynchronous operations where several masters decide, in a Cluster, and over a failover.
 
 #include "async_tools.hpp"
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
 #include "granted_tools.hpp"
+#include "support/sentinels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -250,6 +251,66 @@ TEST_F(AsyncCluster, set_of_two_slots_is_waited_for_while_one_of_them_moves) {
     ASSERT_TRUE(second);
     EXPECT_GT(second->fence(here), before);
     EXPECT_TRUE(is_outcome(second->release(), Release::released));
+}
+
+// ---- A failover
+
+class AsyncFailover : public testing::Test {
+protected:
+    RawRedis look_at(const RedisServer& server) { return RawRedis{server.tcp_uri()}; }
+
+    /// The other server has what this one has, and becomes the master.
+    void fail_over() {
+        ASSERT_TRUE(eventually(
+            [&] { return look_at(group_.second()).keys() == look_at(group_.first()).keys(); }));
+        group_.first().kill();
+        ASSERT_TRUE(group_.master_becomes(group_.second().port()));
+    }
+
+    SentinelGroup group_{{.sentinels = 1}};
+    Client client_{options_for(group_.uri(), 10s)};
+    Client other_{options_for(group_.uri(), 10s)};
+};
+
+TEST_F(AsyncFailover, hold_that_a_replica_has_goes_on_and_waiters_follow_one_by_one) {
+    Lock<Simple> lock{client_, "job", {.lease = 60s, .replicas = 1}};
+    Lock<Simple> here{client_, "job", {.lease = 60s}};  // the new master has no replica
+    Lock<Simple> there{other_, "job", {.lease = 60s}};
+    Held held = take(lock);
+    Outcome<Held> near;
+    Outcome<Held> far;
+    here.async_acquire({.wait = patience}, {}, near.callback());
+    there.async_acquire({.wait = patience}, {}, far.callback());
+    RawRedis first = look_at(group_.first());
+    ASSERT_TRUE(eventually([&] { return waiters(first, "job") == 1; }));
+    fail_over();
+
+    const auto is_extended = [&] {
+        Outcome<void> extended;
+        held.async_extend(60s, extended.callback());
+        return extended.get().has_value();
+    };
+    EXPECT_TRUE(eventually(is_extended));
+    EXPECT_EQ(look_at(group_.second()).get("job"), held.token());
+    EXPECT_TRUE(stays([&] { return near.calls() + far.calls() == 0; }, 200ms));
+    Outcome<Release> released;
+    held.async_release(released.callback());
+    EXPECT_EQ(released.get().value(), Release::released);
+
+    ASSERT_TRUE(eventually([&] { return near.is_there() || far.is_there(); }));
+    Outcome<Held>& next = near.is_there() ? near : far;
+    Outcome<Held>& last = near.is_there() ? far : near;
+    {
+        const Result<Held> second = next.get();
+        ASSERT_TRUE(second) << second.error().describe();
+        EXPECT_TRUE(stays([&] { return !last.is_there(); }, 50ms));
+        EXPECT_TRUE(second->held());
+    }
+    EXPECT_TRUE(succeeds(last.get()));
+    EXPECT_TRUE(eventually([&] { return look_at(group_.second()).keys().empty(); }));
+    EXPECT_EQ(near.calls(), 1);
+    EXPECT_EQ(far.calls(), 1);
+    EXPECT_EQ(released.calls(), 1);
 }
 
 }  // namespace
