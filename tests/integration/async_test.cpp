@@ -774,6 +774,48 @@ TEST_F(AsyncTest, thousand_coroutines_pass_the_lock_on) {
     EXPECT_EQ(sold, 1000);
 }
 
+TEST_F(AsyncTest, thousands_who_wait_need_no_thread_and_one_place_for_each_name) {
+    constexpr std::size_t names = 10;
+    constexpr int crowd = 3000;
+    std::deque<Lock<Simple>> locks;
+    std::vector<Held> theirs;
+    for (std::size_t i = 0; i < names; ++i) {
+        locks.emplace_back(client_, "job " + std::to_string(i));
+        Lock<Simple> lock{other_client_, locks.back().name()};
+        theirs.push_back(lock.acquire().value());
+    }
+    std::atomic<int> had{0};
+    const auto wait_for = [&](Lock<Simple>& lock) {
+        lock.async_acquire({}, {}, [&](const Result<Held>& held) {
+            EXPECT_TRUE(held);
+            ++had;
+        });
+    };
+    const auto each_has_one_place = [&] {
+        return std::ranges::all_of(
+            locks, [](const Lock<Simple>& lock) { return lock.inspect().value().waiters == 1; });
+    };
+    for (auto& lock : locks) wait_for(lock);
+    ASSERT_TRUE(eventually(each_has_one_place));
+    Outcome<LockInfo> first;
+    locks.front().async_inspect(first.callback());
+    EXPECT_TRUE(first.get()) << "what runs completions is there, too";
+    const std::size_t threads = running_threads();
+
+    for (std::size_t i = names; i < crowd; ++i) wait_for(locks[i % names]);
+    Outcome<LockInfo> last;
+    locks.front().async_inspect(last.callback());
+    EXPECT_TRUE(last.get());  // by then all of them wait
+    EXPECT_TRUE(eventually([&] { return running_threads() <= threads; }));
+    EXPECT_TRUE(each_has_one_place());
+    EXPECT_EQ(had, 0);
+
+    theirs.clear();
+    EXPECT_TRUE(eventually([&] { return had == crowd; }));
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+    EXPECT_EQ(had, crowd);
+}
+
 // One who has the lock gives it to the next: no call is made inside another.
 TEST_F(AsyncTest, long_chains_of_hand_offs_need_no_stack) {
     constexpr int links = 6000;  // each would need more than a thousandth of a stack
