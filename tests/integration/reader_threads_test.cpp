@@ -4,12 +4,16 @@
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <future>
 #include <memory>
 #include <shared_mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -369,6 +373,41 @@ TEST_F(ReaderThreads, that_are_watched_are_renewed_with_one_command_for_all) {
     EXPECT_GE(calls, 1);
     EXPECT_LE(calls, passed / (lease / 4) + 4);
     over = true;
+}
+
+TEST_F(ReaderThreads, that_are_watched_are_all_told_once_that_their_claim_is_gone) {
+    constexpr std::size_t readers = 8;
+    Lock<Watchdog<Shared>> watched{client_, "config", {.lease = 5s}};
+    std::array<std::atomic<int>, readers> told{};
+    std::atomic<std::size_t> began{0};
+    std::atomic<bool> over{false};
+    std::vector<std::future<Release>> outcomes;
+    for (std::atomic<int>& mine : told) {
+        outcomes.push_back(in_background([&] {
+            watched.lock_shared();
+            const std::stop_callback lost{watched.lost(), [&mine] { ++mine; }};
+            // Only a renewal can tell of the loss then, and not the end of validity.
+            EXPECT_TRUE(succeeds(watched.extend(10min)));
+            ++began;
+            EXPECT_TRUE(eventually([&] { return over.load(); }, 3 * generous_limit));
+            EXPECT_EQ(watched.state(), HoldState::lost);
+            return watched.release_shared().value();
+        }));
+    }
+    ASSERT_TRUE(eventually([&] { return began == readers; }));
+    EXPECT_EQ(holders(), 1U);
+    EXPECT_TRUE(std::ranges::all_of(told, [](const auto& times) { return times == 0; }));
+    redis_.del("config");
+    EXPECT_TRUE(eventually(
+        [&] { return std::ranges::all_of(told, [](const auto& times) { return times > 0; }); }));
+    EXPECT_TRUE(others_can_write());
+    over = true;
+    for (auto& outcome : outcomes) {
+        ASSERT_TRUE(finishes(outcome));
+        EXPECT_EQ(outcome.get(), Release::expired);
+    }
+    EXPECT_TRUE(std::ranges::all_of(told, [](const auto& times) { return times == 1; }));
+    EXPECT_FALSE(redis_.exists("config"));
 }
 
 TEST_F(ReaderThreads, in_crowds_exclude_writers_and_leave_nothing) {
