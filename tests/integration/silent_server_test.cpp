@@ -443,5 +443,331 @@ TEST_P(SilentServer, every_call_ends_by_its_deadline) {
     run();
 }
 
+// ------------------------------------ nested, handed over, shared, counted, several at once
+
+constexpr milliseconds until_stop{50};
+constexpr milliseconds stop_bound{50};
+constexpr int many = 60;  // permits, or names of a set: a command's time for each would be noticed
+static_assert(many * patience > generous_slack + client_bound);
+
+/// What the newer calls are made on, each kind with names of its own, and what they need.
+struct Family {
+    /// The server falls silent for `client`, and for nobody else.
+    Family(const std::string& uri, const std::string& uri_of_others, const std::string& name)
+        : client{std::make_unique<Client>(options_for(uri, patience))},
+          others{options_for(uri_of_others, generous_slack)},
+          nested{*client, name + " nested"},
+          plain{*client, name + " plain"},
+          others_plain{others, name + " plain"},
+          config{*client, name + " config"},
+          others_config{others, name + " config"},
+          gpus{std::in_place, *client, name + " gpus", many},
+          others_gpus{others, name + " gpus", many},
+          names{names_of(name)},
+          set{std::in_place, *client, names},
+          others_member{others, names.at(many / 2)} {}
+
+    static std::vector<std::string> names_of(const std::string& name) {
+        std::vector<std::string> names;
+        for (int i = 0; i < many; ++i) names.push_back(name + ' ' + std::to_string(i));
+        return names;
+    }
+
+    std::unique_ptr<Client> client;
+    Client others;
+    Lock<Reentrant> nested;
+    Lock<Simple> plain;
+    Lock<Simple> others_plain;
+    Lock<Watchdog<Shared>> config;
+    Lock<Watchdog<Shared>> others_config;
+    std::optional<Semaphore<>> gpus;
+    Semaphore<> others_gpus;
+    std::vector<std::string> names;
+    std::optional<LockSet<>> set;
+    Lock<> others_member;
+
+    std::optional<Ticket> ticket;
+    std::optional<Held> others_held;
+    std::optional<Held> held;
+    std::optional<Held> inner;
+    std::optional<HeldSet> held_set;
+};
+
+/// How one of them is made, and what has to be there before.
+struct FamilyCall {
+    std::string name;
+    milliseconds bound;
+    std::function<void(Family&)> prepare;
+    std::function<Outcome(Family&)> make;
+    End end = End::none;
+};
+
+/// Keeps what it has got until the attempt is over.
+template <class T>
+Outcome outcome_of(Result<T> result, std::optional<T>& kept) {
+    if (!result) return result.error().code;
+    kept = *std::move(result);
+    return {};
+}
+
+/// `acquire` gets the token that ends it.
+template <class Acquire>
+Outcome outcome_when_stopped(Acquire acquire) {
+    std::stop_source stop;
+    const std::jthread stops{[&] {
+        std::this_thread::sleep_for(until_stop);
+        stop.request_stop();
+    }};
+    return outcome_of(acquire(stop.get_token()));
+}
+
+void nothing(Family&) {}
+
+std::vector<FamilyCall> calls_on_own_locks() {
+    const auto nests = [](Family& at) { at.held = at.nested.acquire().value(); };
+    const auto holds = [](Family& at) { at.held = at.plain.acquire().value(); };
+    const auto another_holds = [](Family& at) {
+        at.others_held = at.others_plain.acquire().value();
+    };
+    const auto another_gave_it_away = [](Family& at) {
+        at.ticket = at.others_plain.acquire().value().detach().value();
+    };
+    return {
+        {"nest", patience, nests, [](Family& at) { return outcome_of(at.held->nest(), at.inner); }},
+        {"detach", patience, holds, [](Family& at) { return outcome_of(at.held->detach()); }},
+        {"adopt", patience, another_gave_it_away,
+         [](Family& at) { return outcome_of(at.plain.adopt(*at.ticket), at.held); }},
+        {"force_unlock of an owner", patience, another_holds,
+         [](Family& at) { return outcome_of(at.plain.force_unlock(at.others_held->token())); }},
+        {"force_unlock of nobody", patience, nothing,
+         [](Family& at) { return outcome_of(at.plain.force_unlock("nobody")); }},
+    };
+}
+
+std::vector<FamilyCall> calls_on_shared_locks() {
+    const auto acquires = [](Family& at) {
+        return outcome_of(at.config.acquire_shared({.wait = wait_of_tries}), at.held);
+    };
+    const auto acquires_until_stopped = [](Family& at) {
+        return outcome_when_stopped(
+            [&](std::stop_token stop) { return at.config.acquire_shared({.stop = stop}); });
+    };
+    const auto tries_once = [](Family& at) {
+        return outcome_of_throwing([&] { static_cast<void>(at.config.try_lock_shared()); });
+    };
+    const auto tries = [](Family& at) {
+        return outcome_of_throwing(
+            [&] { static_cast<void>(at.config.try_lock_shared_for(wait_of_tries)); });
+    };
+    const auto another_reads = [](Family& at) {
+        at.others_held = at.others_config.acquire_shared().value();
+    };
+    const auto another_writes = [](Family& at) {
+        at.others_held = at.others_config.acquire().value();
+    };
+    const auto another_thread_reads = [](Family& at) {
+        std::thread{[&at] { at.inner = at.config.acquire_shared().value(); }}.join();
+    };
+    const auto reads = [](Family& at) { at.config.lock_shared(); };
+    const auto writes = [](Family& at) { at.config.lock(); };
+    const auto holds_to_read = [](Family& at) { at.held = at.config.acquire_shared().value(); };
+    const auto holds_to_write = [](Family& at) { at.held = at.config.acquire().value(); };
+    std::vector<FamilyCall> calls{
+        {"release_shared", patience, reads,
+         [](Family& at) { return outcome_of(at.config.release_shared()); }},
+        {"unlock_shared", patience, reads,
+         [](Family& at) { return outcome_of_throwing([&] { at.config.unlock_shared(); }); }},
+        {"release of a reader", patience, holds_to_read,
+         [](Family& at) { return outcome_of(at.held->release()); }},
+        {"extend of a reader", patience, holds_to_read,
+         [](Family& at) { return outcome_of(at.held->extend(40s)); }},
+        {"downgrade", patience, writes,
+         [](Family& at) { return outcome_of(at.config.downgrade()); }},
+        {"downgrade of a Held", patience, holds_to_write,
+         [](Family& at) { return outcome_of(at.held->downgrade()); }},
+        {"acquire_shared until it is stopped", until_stop + stop_bound, another_writes,
+         acquires_until_stopped, End::stop},
+    };
+    const std::vector<std::pair<std::string, std::function<void(Family&)>>> scenes{
+        {" alone", nothing},
+        {" beside a reader", another_reads},
+        {" behind a writer", another_writes},
+        {" with another thread", another_thread_reads},
+        {" nested", reads},
+    };
+    for (const auto& [scene, prepare] : scenes) {
+        calls.push_back({"acquire_shared" + scene, wait_of_tries, prepare, acquires});
+        calls.push_back({"try_lock_shared" + scene, patience, prepare, tries_once});
+        calls.push_back({"try_lock_shared_for" + scene, wait_of_tries, prepare, tries});
+    }
+    return calls;
+}
+
+std::vector<FamilyCall> calls_on_semaphores() {
+    const auto takes = [](Family& at) {
+        return outcome_of(at.gpus->take({.permits = 2, .wait = wait_of_tries}), at.held);
+    };
+    const auto takes_until_stopped = [](Family& at) {
+        return outcome_when_stopped(
+            [&](std::stop_token stop) { return at.gpus->take({.permits = 2, .stop = stop}); });
+    };
+    const auto tries = [](Family& at) {
+        return outcome_of_throwing(
+            [&] { static_cast<void>(at.gpus->try_acquire_for(wait_of_tries)); });
+    };
+    const auto took = [](Family& at) { at.held = at.gpus->take({.permits = 2}).value(); };
+    const auto acquired = [](Family& at) {
+        for (int i = 0; i < many; ++i) at.gpus->acquire();
+    };
+    const auto another_took_all = [](Family& at) {
+        at.others_held = at.others_gpus.take({.permits = many}).value();
+    };
+    return {
+        {"take", wait_of_tries, nothing, takes},
+        {"take behind another", wait_of_tries, another_took_all, takes},
+        {"take until it is stopped", until_stop + stop_bound, another_took_all, takes_until_stopped,
+         End::stop},
+        {"try_acquire_for", wait_of_tries, nothing, tries},
+        {"try_acquire_for behind another", wait_of_tries, another_took_all, tries},
+        {"release of what was taken", patience, took,
+         [](Family& at) { return outcome_of(at.held->release()); }},
+        {"extend of what was taken", patience, took,
+         [](Family& at) { return outcome_of(at.held->extend(40s)); }},
+        {"release", patience, acquired, [](Family& at) { return outcome_of(at.gpus->release()); }},
+        {"release of all", patience, acquired,
+         [](Family& at) { return outcome_of(at.gpus->release(many)); }},
+        {"the destructor", patience, acquired,
+         [](Family& at) { return outcome_of_throwing([&] { at.gpus.reset(); }); }},
+        {"set_permits", patience, nothing,
+         [](Family& at) { return outcome_of(at.gpus->set_permits(4)); }},
+        {"inspect", patience, another_took_all,
+         [](Family& at) { return outcome_of(at.gpus->inspect()); }},
+        {"force_release", patience, another_took_all,
+         [](Family& at) { return outcome_of(at.gpus->force_release(at.others_held->token())); }},
+    };
+}
+
+std::vector<FamilyCall> calls_on_sets() {
+    const auto acquires = [](Family& at) {
+        return outcome_of(at.set->acquire({.wait = wait_of_tries}), at.held_set);
+    };
+    const auto acquires_until_stopped = [](Family& at) {
+        return outcome_when_stopped(
+            [&](std::stop_token stop) { return at.set->acquire({.stop = stop}); });
+    };
+    const auto another_has_one = [](Family& at) {
+        at.others_held = at.others_member.acquire().value();
+    };
+    const auto holds = [](Family& at) { at.held_set = at.set->acquire().value(); };
+    const auto locks = [](Family& at) { at.set->lock(); };
+    return {
+        {"acquire", wait_of_tries, nothing, acquires},
+        {"acquire behind another", wait_of_tries, another_has_one, acquires},
+        {"acquire until it is stopped", until_stop + stop_bound, another_has_one,
+         acquires_until_stopped, End::stop},
+        {"extend", patience, holds,
+         [](Family& at) { return outcome_of(at.held_set->extend(40s)); }},
+        {"release", patience, holds, [](Family& at) { return outcome_of(at.held_set->release()); }},
+        {"the destructor of a HeldSet", patience, holds,
+         [](Family& at) { return outcome_of_throwing([&] { at.held_set.reset(); }); }},
+        {"unlock", patience, locks,
+         [](Family& at) { return outcome_of_throwing([&] { at.set->unlock(); }); }},
+        {"the destructor of a LockSet", patience, locks,
+         [](Family& at) { return outcome_of_throwing([&] { at.set.reset(); }); }},
+    };
+}
+
+bool is_expected(Errc code, const FamilyCall& call) {
+    if (call.end == End::stop) return code == Errc::cancelled;
+    return code == Errc::unavailable || code == Errc::unclear || code == Errc::timed_out;
+}
+
+/// One of these calls, under one silence. Says what was not as it should be.
+std::string attempt(const std::string& uri, const FamilyCall& call, const Silence& silence,
+                    const std::string& name) {
+    Proxy proxy{uri};
+    Family at{proxy.uri(), uri, name};
+    std::promise<void> ready;
+    auto done = in_background([&] {
+        try {
+            // A busy machine may need longer than a client's patience.
+            if (!eventually([&] { return at.client->ping().has_value(); })) {
+                throw std::runtime_error{"no server"};
+            }
+            call.prepare(at);
+        } catch (...) {
+            ready.set_exception(std::current_exception());
+            throw;
+        }
+        proxy.black_hole_after(silence.answers, silence.way);
+        const Stopwatch watch;
+        ready.set_value();
+        const Outcome outcome = call.make(at);
+        return std::pair{outcome, watch.elapsed()};
+    });
+    ready.get_future().get();
+    std::ostringstream text;
+    const auto complain = [&](const std::string& words) {
+        text << "  " << silence << ": " << words << '\n';
+    };
+    if (!finishes(done, call.bound + generous_slack)) {
+        complain("did not come back");
+        proxy.pass();
+    }
+    const auto [outcome, took] = done.get();
+    if (took > call.bound + generous_slack) complain("came back late");
+    if (outcome && !is_expected(*outcome, call)) {
+        complain("failed with: " + make_error_code(*outcome).message());
+    }
+    const Stopwatch watch;
+    at.client.reset();
+    if (watch.elapsed() > client_bound + generous_slack) complain("~Client came back late");
+    return text.str();
+}
+
+struct Kind {
+    const char* name;
+    std::vector<FamilyCall> (*calls)();
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) {
+    *out << kind.name;
+}
+
+class SilentServerForFamily : public testing::TestWithParam<Kind> {};
+
+INSTANTIATE_TEST_SUITE_P(Calls, SilentServerForFamily,
+                         testing::Values(Kind{"own_locks", calls_on_own_locks},
+                                         Kind{"shared_locks", calls_on_shared_locks},
+                                         Kind{"semaphores", calls_on_semaphores},
+                                         Kind{"sets", calls_on_sets}),
+                         [](const auto& one) { return std::string{one.param.name}; });
+
+TEST_P(SilentServerForFamily, every_call_ends_by_its_deadline) {
+    RedisServer server;
+    std::mutex mutex;
+    std::vector<std::function<void()>> tasks;
+    for (const FamilyCall& call : GetParam().calls()) {
+        for (const Way way : {Way::replies, Way::both}) {
+            for (const int answers : {0, 1, 2, 3, 4, many / 2}) {
+                const Silence silence{answers, way, true};
+                const std::string name = "job " + std::to_string(tasks.size());
+                tasks.emplace_back([&, call, silence, name] {
+                    std::string words;
+                    try {
+                        words = attempt(server.uri(), call, silence, name);
+                    } catch (const std::exception& error) {
+                        words = error.what();
+                    }
+                    if (words.empty()) return;
+                    const std::lock_guard lock{mutex};
+                    ADD_FAILURE() << call.name << '\n' << words;
+                });
+            }
+        }
+    }
+    run_all(std::move(tasks));
+}
+
 }  // namespace
 }  // namespace redlatch::test
