@@ -26,6 +26,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,16 @@ std::string in_child(Body body) {
     return status->success() ? line : line + ", and it ended badly";
 }
 
+/// Waits until no other thread does anything. What happens in the middle of other threads' work is the
+/// subject of ForkInTheMiddle; and ASan does not survive it.
+[[nodiscard]] bool becomes_quiet() {
+    return eventually([] {
+        if (!other_threads_sleep()) return false;
+        std::this_thread::sleep_for(10ms);
+        return other_threads_sleep();
+    });
+}
+
 /// A process with everything running: locks held by this thread and others, renewal and callbacks
 /// on their threads, one thread in a wait.
 class Fork : public testing::Test {
@@ -78,13 +89,7 @@ protected:
         held = watched->acquire().value();
         static_cast<void>(simple->lost());
         waiting = in_background([this] { return watched->acquire({.stop = stop.get_token()}); });
-        // What happens in the middle of other threads' work is the subject of ForkInTheMiddle; and
-        // ASan does not survive it.
-        EXPECT_TRUE(eventually([] {
-            if (!other_threads_sleep()) return false;
-            std::this_thread::sleep_for(10ms);
-            return other_threads_sleep();
-        }));
+        EXPECT_TRUE(becomes_quiet());
     }
     ~Fork() override { stop.request_stop(); }
 
@@ -341,6 +346,177 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
               }),
               "ok");
     EXPECT_FALSE(raw.exists("own"));
+    expect_parent_unharmed();
+}
+
+/// A process that reads, twice, writes, has permits in two ways, and has a set of locks.
+class ForkOfClaims : public testing::Test {
+protected:
+    using Config = Lock<Watchdog<Shared>>;
+
+    ForkOfClaims() {
+        config->lock_shared();
+        reading = config->acquire_shared({.owner = Owner::hold}).value();
+        report->lock();
+        writing = draft->acquire().value();
+        taken = gpus->take({.permits = 2}).value();
+        gpus->acquire();
+        set_held = set->acquire().value();
+        // Each has something that a loss would be told to.
+        static_cast<void>(config->lost());
+        for (const Held* const held : {&*reading, &*writing, &*taken}) {
+            static_cast<void>(held->lost());
+        }
+        static_cast<void>(set_held->lost());
+        before = at_the_server();
+        EXPECT_TRUE(becomes_quiet());
+    }
+
+    /// The claims, and the sum of each key, without the ends of leases, which renewals move; the tokens.
+    std::vector<std::string> at_the_server() {
+        std::vector<std::string> all;
+        for (const char* const key : {"config", "report", "draft", "gpus"}) {
+            for (const RawReply& member : raw.command({"ZRANGE", key, "0", "-1"}).elements) {
+                all.push_back(key + (' ' + member.text));
+            }
+            // The kind with the sum of weights, which is negative, comes first.
+            const auto sum = raw.command({"ZRANGE", key, "0", "0", "WITHSCORES"}).elements;
+            all.push_back(key + (' ' + sum.at(0).text + ' ' + sum.at(1).text));
+        }
+        std::ranges::sort(all);
+        for (const char* const key : {"a", "b", "c"}) all.push_back(raw.get(key).value_or(""));
+        return all;
+    }
+
+    /// The parent's claims are what they were, can be extended, and are there to be released.
+    void expect_parent_unharmed() {
+        EXPECT_EQ(at_the_server(), before);
+        EXPECT_TRUE(config->held());
+        EXPECT_TRUE(succeeds(config->extend(60s)));
+        EXPECT_TRUE(succeeds(reading->extend(60s)));
+        EXPECT_TRUE(succeeds(report->extend(60s)));
+        EXPECT_TRUE(succeeds(writing->extend(60s)));
+        EXPECT_TRUE(succeeds(taken->extend(60s)));
+        EXPECT_TRUE(succeeds(set_held->extend(60s)));
+        EXPECT_TRUE(set_held->held());
+        EXPECT_EQ(at_the_server(), before);
+        EXPECT_TRUE(succeeds(report->downgrade()));
+        EXPECT_TRUE(succeeds(writing->downgrade()));
+        EXPECT_TRUE(is_outcome(config->release_shared(), Release::released));
+        EXPECT_TRUE(is_outcome(reading->release(), Release::released));
+        EXPECT_TRUE(is_outcome(report->release_shared(), Release::released));
+        EXPECT_TRUE(is_outcome(writing->release(), Release::released));
+        EXPECT_TRUE(is_outcome(taken->release(), Release::released));
+        EXPECT_TRUE(is_outcome(gpus->release(), Release::released));
+        EXPECT_TRUE(is_outcome(set_held->release(), Release::released));
+        for (const char* const key : {"config", "report", "draft", "gpus", "a", "b", "c"}) {
+            EXPECT_FALSE(raw.exists(key)) << key;
+        }
+    }
+
+    RedisServer server;
+    RawRedis raw{server};
+    std::optional<Client> client{options_for(server.uri(), 10s)};
+    std::optional<Config> config{std::in_place, *client, "config"};
+    std::optional<Config> report{std::in_place, *client, "report"};
+    std::optional<Config> draft{std::in_place, *client, "draft"};
+    std::optional<Semaphore<>> gpus{std::in_place, *client, "gpus", 4};
+    std::optional<LockSet<>> set{std::in_place, *client, std::vector{"a", "b", "c"}};
+    std::optional<Held> reading;
+    std::optional<Held> writing;
+    std::optional<Held> taken;
+    std::optional<HeldSet> set_held;
+    std::vector<std::string> before;
+};
+
+TEST_F(ForkOfClaims, a_child_has_none_of_them_and_can_do_nothing_to_them) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  const auto is_not_held = [](const auto& result) {
+                      if constexpr (std::is_same_v<decltype(result), const Result<Release>&>) {
+                          return result && *result == Release::not_held;
+                      } else {
+                          return !result && result.error().code == Errc::not_held;
+                      }
+                  };
+                  for (const Config* const lock : {&*config, &*report, &*draft}) {
+                      findings.expect(!lock->held() && lock->remaining() == 0ms, "holds a lock");
+                      findings.expect(lock->lost().stop_requested(), "has not lost a lock");
+                  }
+                  for (const Held* const held : {&*reading, &*writing, &*taken}) {
+                      findings.expect(!held->held() && held->remaining() == 0ms, "holds a claim");
+                      findings.expect(held->state() == HoldState::none, "a claim has a state");
+                      findings.expect(held->token().empty(), "a claim has a token");
+                      findings.expect(held->lost().stop_requested(), "has not lost a claim");
+                  }
+                  findings.expect(!set_held->held() && set_held->remaining() == 0ms, "holds a set");
+                  findings.expect(set_held->state() == HoldState::none, "the set has a state");
+                  findings.expect(set_held->lost().stop_requested(), "has not lost the set");
+
+                  findings.expect(is_not_held(config->extend(60s)), "extended a reading");
+                  findings.expect(is_not_held(config->downgrade()), "downgraded a reading");
+                  findings.expect(is_not_held(report->downgrade()), "downgraded a writing");
+                  findings.expect(is_not_held(writing->downgrade()), "downgraded a Held");
+                  for (Held* const held : {&*reading, &*writing, &*taken}) {
+                      findings.expect(is_not_held(held->extend(60s)), "extended a claim");
+                      findings.expect(is_not_held(held->nest()), "nested in a claim");
+                      findings.expect(is_not_held(held->release()), "released a claim");
+                  }
+                  findings.expect(is_not_held(set_held->extend(60s)), "extended the set");
+                  findings.expect(is_not_held(set_held->release()), "released the set");
+                  findings.expect(is_not_held(config->release_shared()), "released a reading");
+                  findings.expect(is_not_held(report->release()), "released a writing");
+                  findings.expect(is_not_held(gpus->release()), "gave a permit back");
+                  config->unlock_shared();
+                  report->unlock();
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(ForkOfClaims, a_childs_destructors_do_nothing_to_them) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  reading.reset();
+                  set_held.reset();
+                  config.reset();
+                  gpus.reset();
+                  client.reset();
+                  set.reset();
+                  taken.reset();
+                  report.reset();
+                  writing.reset();
+                  draft.reset();
+                  findings.expect(true, "");
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
+TEST_F(ForkOfClaims, a_child_claims_for_itself_what_its_parent_has_left) {
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  // Beside its parent's, and not with one of them.
+                  findings.expect(config->try_lock_shared(), "does not read");
+                  findings.expect(config->held(), "does not know that it reads");
+                  auto holders = config->inspect().value().holders;
+                  findings.expect(holders.size() == 3, "is no third reader");
+                  findings.expect(!report->try_lock_shared(), "reads what its parent writes");
+                  findings.expect(!set->try_lock(), "took the parent's set");
+
+                  auto two = gpus->take({.permits = 2, .wait = Wait::none()});
+                  findings.expect(!two, "took permits of the parent's");
+                  auto one = gpus->take({.wait = Wait::none()});
+                  findings.expect(one.has_value(), "did not take the last permit");
+                  findings.expect(gpus->inspect().value().taken == 4, "is not counted");
+                  if (one) {
+                      const auto released = one->release();
+                      findings.expect(released && *released == Release::released,
+                                      "kept the permit");
+                  }
+                  const auto released = config->release_shared();
+                  findings.expect(released && *released == Release::released, "reads on");
+                  holders = config->inspect().value().holders;
+                  findings.expect(holders.size() == 2, "ended its parent's reading");
+              }),
+              "ok");
     expect_parent_unharmed();
 }
 
