@@ -1,6 +1,7 @@
 // Fencing tokens: greater with each new holder, whatever happens in between.
 
 #include "granted_tools.hpp"
+#include "support/process.hpp"
 #include "support/proxy.hpp"
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/scripts.hpp>
@@ -255,6 +256,121 @@ TYPED_TEST(FencedLock, needs_the_counter_to_be_allowed) {
     typename TestFixture::Lock lock{client, "job"};
     EXPECT_EQ(code_of(lock.acquire({.wait = 0s})), Errc::denied);
     EXPECT_TRUE(redis.keys().empty());
+}
+
+/// What a lock protects. It knows of no lock, and refuses whoever comes with an older fencing token than it has seen.
+class FencedStore {
+public:
+    explicit FencedStore(const RedisServer& server) : redis_(server) {}
+
+    bool write(std::uint64_t fence, const std::string& text) {
+        return run(fence, "redis.call('HSET', KEYS[1], 'text', ARGV[2])", text);
+    }
+    bool accepts(std::uint64_t fence) { return run(fence, ""); }
+
+    std::string text() { return redis_.hgetall("store").at("text"); }
+    std::uint64_t seen() { return std::stoull(redis_.hgetall("store").at("fence")); }
+
+private:
+    bool run(std::uint64_t fence, const std::string& action, const std::string& text = {}) {
+        const std::string script =
+            "if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) then "
+            "return 0 end redis.call('HSET', KEYS[1], 'fence', ARGV[1]) " +
+            action + " return 1";
+        return redis_.command({"EVAL", script, "1", "store", std::to_string(fence), text})
+                   .integer == 1;
+    }
+
+    RawRedis redis_;
+};
+
+/// Readers and writers of a store, of which one process is stopped for longer than its lease.
+template <class Policy>
+class FencedReadersAndWriters : public ::testing::Test {
+protected:
+    using Lock = redlatch::Lock<Policy>;
+
+    static constexpr auto brief = 500ms;
+
+    /// Writes, and says with which fencing token.
+    std::uint64_t write(Client& client, const std::string& text) {
+        Lock lock{client, "job"};
+        auto held = lock.acquire({.wait = patience}).value();
+        const std::uint64_t fence = held.fence();
+        EXPECT_TRUE(store_.write(fence, text));
+        let_go(held);
+        return fence;
+    }
+
+    /// A process that takes the lock with a brief lease when it is told to, says its fencing token, and when it is
+    /// told to go on writes to the store without another look at the lock. No client here before it is made: a fork
+    /// should find one thread.
+    template <class Take>
+    ChildProcess make_slow_one(Take take) {
+        return ChildProcess{[this, take](LineChannel& parent) {
+            if (!parent.read_line(patience)) return 1;
+            Client client{patient(server_.uri())};
+            Lock lock{client, "job", {.lease = brief}};
+            const Held held = take(lock).value();
+            FencedStore store{server_};
+            const bool accepted_in_time = store.accepts(held.fence());
+            parent.write_line(std::to_string(held.fence()));
+            if (!parent.read_line(patience)) return 2;
+            const bool accepted = store.write(held.fence(), "late");
+            parent.write_line(accepted ? "accepted" : "refused");
+            return accepted_in_time && !held.held() ? 0 : 3;
+        }};
+    }
+
+    static std::uint64_t take(ChildProcess& slow_one) {
+        slow_one.write_line("take");
+        return std::stoull(slow_one.read_line().value_or("0"));
+    }
+
+    RedisServer server_;
+    FencedStore store_{server_};
+};
+
+using FencedSharedPolicies = ::testing::Types<Fenced<Shared>, Watchdog<Fenced<Shared>>>;
+TYPED_TEST_SUITE(FencedReadersAndWriters, FencedSharedPolicies);
+
+TYPED_TEST(FencedReadersAndWriters, refuse_a_reader_that_was_stopped_while_another_wrote) {
+    ChildProcess slow =
+        this->make_slow_one([](auto& lock) { return lock.acquire_shared({.wait = patience}); });
+    Client client{patient(this->server_.uri())};
+    const std::uint64_t first = this->write(client, "first");
+    EXPECT_EQ(this->take(slow), first) << "the last writer's";
+    slow.freeze();
+    const std::uint64_t second = this->write(client, "second");
+    EXPECT_GT(second, first);
+    slow.thaw();
+    slow.write_line("go on");
+    EXPECT_EQ(slow.read_line(), "refused");
+    EXPECT_EQ(slow.wait(), ExitStatus{});
+    EXPECT_EQ(this->store_.text(), "second");
+    EXPECT_EQ(this->store_.seen(), second);
+}
+
+TYPED_TEST(FencedReadersAndWriters, refuse_a_writer_that_was_stopped_while_another_wrote) {
+    ChildProcess slow =
+        this->make_slow_one([](auto& lock) { return lock.acquire({.wait = patience}); });
+    Client client{patient(this->server_.uri())};
+    const std::uint64_t first = this->write(client, "first");
+    const std::uint64_t of_the_slow_one = this->take(slow);
+    EXPECT_GT(of_the_slow_one, first);
+    slow.freeze();
+    const std::uint64_t second = this->write(client, "second");
+    EXPECT_GT(second, of_the_slow_one);
+    slow.thaw();
+    slow.write_line("go on");
+    EXPECT_EQ(slow.read_line(), "refused");
+    EXPECT_EQ(slow.wait(), ExitStatus{});
+    EXPECT_EQ(this->store_.text(), "second");
+
+    typename TestFixture::Lock lock{client, "job"};
+    const Held reading = lock.acquire_shared({.wait = patience}).value();
+    EXPECT_EQ(reading.fence(), this->store_.seen());
+    EXPECT_TRUE(this->store_.accepts(reading.fence()));
 }
 
 class FencedFault : public ::testing::Test {
