@@ -453,24 +453,23 @@ static_assert(many * patience > generous_slack + client_bound);
 /// What the newer calls are made on, each kind with names of its own, and what they need.
 struct Family {
     /// The server falls silent for `client`, and for nobody else.
-    Family(const std::string& uri, const std::string& uri_of_others, const std::string& name)
+    Family(const std::string& uri, const std::string& uri_of_others, const std::string& job)
         : client{std::make_unique<Client>(options_for(uri, patience))},
           others{options_for(uri_of_others, generous_slack)},
-          nested{*client, name + " nested"},
-          plain{*client, name + " plain"},
-          others_plain{others, name + " plain"},
-          config{*client, name + " config"},
-          others_config{others, name + " config"},
-          gpus{std::in_place, *client, name + " gpus", many},
-          others_gpus{others, name + " gpus", many},
-          names{names_of(name)},
-          set{std::in_place, *client, names},
-          others_member{others, names.at(many / 2)} {}
+          nested{*client, job + " nested"},
+          plain{*client, job + " plain"},
+          others_plain{others, job + " plain"},
+          config{*client, job + " config"},
+          others_config{others, job + " config"},
+          gpus{std::in_place, *client, job + " gpus", many},
+          others_gpus{others, job + " gpus", many},
+          others_member{others, job + " 5"},
+          name{job} {}
 
-    static std::vector<std::string> names_of(const std::string& name) {
+    void make_set() {
         std::vector<std::string> names;
         for (int i = 0; i < many; ++i) names.push_back(name + ' ' + std::to_string(i));
-        return names;
+        set.emplace(*client, names);
     }
 
     std::unique_ptr<Client> client;
@@ -482,9 +481,9 @@ struct Family {
     Lock<Watchdog<Shared>> others_config;
     std::optional<Semaphore<>> gpus;
     Semaphore<> others_gpus;
-    std::vector<std::string> names;
     std::optional<LockSet<>> set;
     Lock<> others_member;
+    std::string name;
 
     std::optional<Ticket> ticket;
     std::optional<Held> others_held;
@@ -655,13 +654,21 @@ std::vector<FamilyCall> calls_on_sets() {
         return outcome_when_stopped(
             [&](std::stop_token stop) { return at.set->acquire({.stop = stop}); });
     };
+    const auto a_set = [](Family& at) { at.make_set(); };
     const auto another_has_one = [](Family& at) {
+        at.make_set();
         at.others_held = at.others_member.acquire().value();
     };
-    const auto holds = [](Family& at) { at.held_set = at.set->acquire().value(); };
-    const auto locks = [](Family& at) { at.set->lock(); };
+    const auto holds = [](Family& at) {
+        at.make_set();
+        at.held_set = at.set->acquire().value();
+    };
+    const auto locks = [](Family& at) {
+        at.make_set();
+        at.set->lock();
+    };
     return {
-        {"acquire", wait_of_tries, nothing, acquires},
+        {"acquire", wait_of_tries, a_set, acquires},
         {"acquire behind another", wait_of_tries, another_has_one, acquires},
         {"acquire until it is stopped", until_stop + stop_bound, another_has_one,
          acquires_until_stopped, End::stop},
@@ -745,6 +752,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, SilentServerForFamily,
 
 TEST_P(SilentServerForFamily, every_call_ends_by_its_deadline) {
     RedisServer server;
+    // Composes the scripts, which each of the threads would do else.
+    const Family first{server.uri(), server.uri(), "first"};
     std::mutex mutex;
     std::vector<std::function<void()>> tasks;
     for (const FamilyCall& call : GetParam().calls()) {
