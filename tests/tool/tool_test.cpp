@@ -99,6 +99,11 @@ protected:
         return server.uri() + "?connect_timeout=10000&command_timeout=10000";
     }
 
+    /// With little time for them, where a server is to be silent.
+    [[nodiscard]] std::string impatient_uri() const {
+        return server.uri() + "?connect_timeout=500&command_timeout=500";
+    }
+
     [[nodiscard]] std::string file(const std::string& name) const { return folder.file(name); }
 
     /// Waits until the script has made that file.
@@ -645,6 +650,39 @@ TEST_F(Tool, says_that_the_lock_was_lost_though_the_command_ended_well_meanwhile
     EXPECT_EQ(raw.get("job"), "somebody");
 }
 
+TEST_F(Tool, ends_the_command_when_the_server_is_silent_for_a_whole_lease) {
+    ToolRun tool =
+        run_script("trap 'touch $F/term; exit 0' TERM; touch $F/up; while :; do sleep 0.02; done",
+                   {"--uri", impatient_uri(), "--lease", "3", "-k", "30"});
+    ASSERT_TRUE(made("up"));
+    server.freeze();
+    EXPECT_EQ(tool.code(), 79);  // though the command said 0
+    EXPECT_TRUE(exists(file("term")));
+    EXPECT_NE(tool.errors().find("lost"), std::string::npos) << tool.errors();
+}
+
+TEST_F(Tool, kills_a_command_that_does_not_end_after_a_loss_by_silence) {
+    ToolRun tool = run_script("trap '' TERM; echo $$ >$F/up; while :; do sleep 0.02; done",
+                              {"--uri", impatient_uri(), "--lease", "3", "-k", "0.3"});
+    const pid_t command = id_in("up");
+    server.freeze();
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_FALSE(process_alive(command));
+    EXPECT_NE(tool.errors().find("lost"), std::string::npos) << tool.errors();
+}
+
+TEST_F(Tool, waits_no_longer_than_a_command_may_take_for_a_server_that_is_silent_at_the_end) {
+    ToolRun tool = run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 5",
+                              {"--uri", impatient_uri(), "--lease", "300"});
+    ASSERT_TRUE(made("up"));
+    server.freeze();
+    std::ofstream{file("go")};
+    EXPECT_EQ(tool.code(), 5) << tool.errors();  // long before the lease is over
+    const std::string errors = tool.errors();
+    EXPECT_TRUE(errors.starts_with("redlatch: ")) << errors;
+    EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+}
+
 // ---- A terminal
 
 /// A terminal with nobody at it but the test.
@@ -726,6 +764,12 @@ TEST_F(Tool, gives_the_terminal_back) {
 }
 
 // ---- status and break
+
+/// Waits until `break` has shown that holder and asks for an answer.
+bool asks_about(const ToolRun& tool, const std::string& owner) {
+    const std::string question = "held by " + owner + ". Take it away?";
+    return eventually([&] { return tool.errors().find(question) != std::string::npos; });
+}
 
 TEST_F(Tool, shows_who_holds_a_lock_of_any_kind) {
     EXPECT_EQ(run({"status", "job"}).code(), 1);
@@ -841,6 +885,49 @@ TEST_F(Tool, does_not_take_a_lock_away_unasked) {
         EXPECT_EQ(raw.exists("job"), answer != "yes\n");
         EXPECT_NE(asked.errors().find("held by somebody. Take it away?"), std::string::npos);
     }
+}
+
+TEST_F(Tool, takes_a_lock_away_from_nobody_but_whom_it_has_shown) {
+    raw.set("job", "somebody");
+    const Terminal terminal;
+    ToolRun tool = run({"break", "job"}, with_terminal, terminal.input());
+    ASSERT_TRUE(asks_about(tool, "somebody"));
+    raw.set("job", "another");
+    terminal.type("y\n");
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), "that holder had already let it go\n");
+    EXPECT_EQ(raw.get("job"), "another");
+}
+
+TEST_F(Tool, takes_no_claim_away_but_the_one_that_it_has_shown) {
+    Client client{uri()};
+    Semaphore<> gpus{client, "gpus", 4};
+    auto taken = gpus.take({.permits = 2});
+    const Terminal terminal;
+    ToolRun permits = run({"break", "gpus"}, with_terminal, terminal.input());
+    ASSERT_TRUE(asks_about(permits, taken->token()));
+    ASSERT_TRUE(taken->release());
+    auto next = gpus.take({.permits = 2});
+    terminal.type("y\n");
+    EXPECT_EQ(permits.code(), 0) << permits.errors();
+    EXPECT_EQ(permits.output(), "that holder had already let it go\n");
+    const auto permits_left = gpus.inspect();
+    ASSERT_EQ(permits_left->holders.size(), 1U);
+    EXPECT_EQ(permits_left->holders.front().owner, next->token());
+    EXPECT_EQ(permits_left->taken, 2U);
+
+    Lock<Shared> read{client, "read"};
+    auto reader = read.acquire_shared({.owner = Owner::hold});
+    ToolRun readers = run({"break", "read"}, with_terminal, terminal.input());
+    ASSERT_TRUE(asks_about(readers, reader->token()));
+    auto another = read.acquire_shared({.owner = Owner::hold});
+    ASSERT_TRUE(reader->release());
+    terminal.type("y\n");
+    EXPECT_EQ(readers.code(), 0) << readers.errors();
+    EXPECT_EQ(readers.output(), "that holder had already let it go\n");
+    const auto readers_left = read.inspect();
+    ASSERT_EQ(readers_left->holders.size(), 1U);
+    EXPECT_EQ(readers_left->holders.front().owner, another->token());
 }
 
 TEST_F(Tool, has_help_and_a_version) {
