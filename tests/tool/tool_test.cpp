@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -41,6 +43,13 @@ std::string content(const std::string& path) {
 
 bool exists(const std::string& path) {
     return ::access(path.c_str(), F_OK) == 0;
+}
+
+/// Whether a process was stopped, as by the stop key.
+bool is_stopped(pid_t id) {
+    const std::string stat = content("/proc/" + std::to_string(id) + "/stat");
+    const std::size_t name_end = std::min(stat.rfind(')'), stat.size());
+    return stat.substr(name_end).starts_with(") T");
 }
 
 /// One run of the tool, with what it writes.
@@ -699,6 +708,8 @@ public:
         ::fcntl(slave, F_SETFD, FD_CLOEXEC);
     }
     [[nodiscard]] int input() const { return slave_.get(); }
+    /// The process group that has the terminal.
+    [[nodiscard]] pid_t foreground() const { return ::tcgetpgrp(master_.get()); }
     void type(std::string_view keys) const {
         ASSERT_EQ(::write(master_.get(), keys.data(), keys.size()),
                   static_cast<ssize_t>(keys.size()));
@@ -761,6 +772,89 @@ TEST_F(Tool, gives_the_terminal_back) {
     terminal.type("typed\n");
     EXPECT_EQ(tool.code(), 0);
     EXPECT_EQ(content(file("line")), "typed\n");
+}
+
+TEST_F(Tool, stops_together_with_a_stoppable_command_and_goes_on_with_it) {
+    const Terminal terminal;
+    ToolRun tool = run_script("echo $$ >$F/up; read line; echo $line >$F/line; exit 3",
+                              {"--stoppable", "--lease", "300"}, with_terminal, terminal.input());
+    const pid_t command = id_in("up");
+    const pid_t itself = tool.process().pid();
+    EXPECT_EQ(terminal.foreground(), command);
+    for (int i = 0; i < 2; ++i) {
+        terminal.type(stop_key);
+        ASSERT_TRUE(eventually([&] { return is_stopped(command) && is_stopped(itself); }));
+        EXPECT_EQ(terminal.foreground(), itself) << "the shell is to find it as it was";
+        tool.process().kill(SIGCONT);
+        ASSERT_TRUE(eventually([&] { return terminal.foreground() == command; }));
+        EXPECT_TRUE(eventually([&] { return !is_stopped(command) && !is_stopped(itself); }));
+    }
+    terminal.type("typed\n");
+    EXPECT_EQ(tool.code(), 3) << tool.errors();
+    EXPECT_EQ(content(file("line")), "typed\n");
+    EXPECT_EQ(tool.errors(), "");
+}
+
+TEST_F(Tool, sees_after_a_stop_that_somebody_else_has_got_the_lock) {
+    const Terminal terminal;
+    ToolRun tool = run_script("echo $$ >$F/up; read line; exit 3",
+                              {"--stoppable", "--lease", "300"}, with_terminal, terminal.input());
+    const pid_t command = id_in("up");
+    terminal.type(stop_key);
+    ASSERT_TRUE(
+        eventually([&] { return is_stopped(command) && is_stopped(tool.process().pid()); }));
+    raw.set("job", "somebody");
+    tool.process().kill(SIGCONT);
+    terminal.type("typed\n");
+    EXPECT_EQ(tool.code(), 79) << tool.errors();
+    EXPECT_EQ(raw.get("job"), "somebody");
+}
+
+TEST_F(Tool, is_a_job_that_a_shell_can_stop_and_bring_back) {
+    const Terminal terminal;
+    ToolRun tool{{},
+                 {{"REDLATCH_URI", uri()}, {"F", folder.path()}},
+                 {"setsid", "--ctty", "sh", "-c",
+                  "set -m; \"$0\" run --stoppable --lease 300 job -- sh -c "
+                  "'touch $F/up; read line; echo $line >$F/line; exit 3'; echo $? >$F/stopped; "
+                  "fg; echo $? >$F/code; read line; echo $line >$F/next"},
+                 terminal.input()};
+    ASSERT_TRUE(made("up"));
+    terminal.type(stop_key);
+    EXPECT_EQ(id_in("stopped"), 128 + SIGSTOP);
+    terminal.type("typed\n");
+    EXPECT_EQ(id_in("code"), 3);
+    terminal.type("next\n");
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(content(file("line")), "typed\n");
+    EXPECT_EQ(content(file("next")), "next\n");
+}
+
+TEST_F(Tool, leaves_the_terminal_to_the_shell_that_runs_it_in_the_background) {
+    for (const std::string how : {"", "--stoppable"}) {
+        const TempFolder own;
+        const Terminal terminal;
+        ToolRun tool{{},
+                     {{"REDLATCH_URI", uri()}, {"F", own.path()}},
+                     {"setsid", "--ctty", "sh", "-c",
+                      "set -m; \"$0\" run " + how +
+                          " job -- sh -c "
+                          "'echo $$ >$F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' & "
+                          "read line; echo $line >$F/line; wait $!; echo $? >$F/code; "
+                          "read line; echo $line >$F/next"},
+                     terminal.input()};
+        ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
+        EXPECT_EQ(terminal.foreground(), tool.process().pid());
+        terminal.type("typed\n");
+        ASSERT_TRUE(eventually([&] { return content(own.file("line")) == "typed\n"; }));
+        std::ofstream{own.file("go")};
+        ASSERT_TRUE(eventually([&] { return content(own.file("code")) == "3\n"; }))
+            << content(own.file("code")) << tool.errors();
+        EXPECT_EQ(terminal.foreground(), tool.process().pid());
+        terminal.type("next\n");
+        EXPECT_EQ(tool.code(), 0) << tool.errors();
+        EXPECT_EQ(content(own.file("next")), "next\n");
+    }
 }
 
 // ---- status and break
