@@ -10,7 +10,9 @@
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -248,6 +250,76 @@ TEST_F(Tool, changes_its_codes_when_it_is_told_to) {
     EXPECT_EQ(run_script("exit 0", {"-n", "-E", "lost=3,busy=4"}).code(), 4);
     EXPECT_EQ(run({"run", "-E", "usage=99", "--nothing"}).code(), 99);
     EXPECT_EQ(run_script("exit 64", {"-E", "usage=1", "-n", "-E", "busy=2"}).code(), 2);
+}
+
+/// The default code, and another one that `-E` gives for the same failure.
+template <class Failing>
+void expect_code(const std::string& name, int code, Failing failing) {
+    ToolRun by_default = failing(Words{});
+    EXPECT_EQ(by_default.code(), code) << by_default.errors();
+    ToolRun changed = failing(Words{"-E", name + "=9"});
+    EXPECT_EQ(changed.code(), 9) << changed.errors();
+}
+
+TEST_F(Tool, changes_the_code_of_a_lost_lock) {
+    expect_code("lost", 79, [&](Words options) {
+        options.insert(options.end(), {"--lease", "300"});
+        const std::string up = "up" + std::to_string(options.size());
+        ToolRun tool = run_script(
+            "touch $F/" + up + "; while [ ! -e $F/" + up + ".go ]; do sleep 0.02; done", options);
+        EXPECT_TRUE(made(up));
+        raw.set("job", "somebody");
+        std::ofstream{file(up + ".go")};
+        tool.process().wait();
+        raw.del("job");
+        return tool;
+    });
+}
+
+TEST_F(Tool, changes_the_code_of_a_key_that_is_no_lock) {
+    raw.command({"RPUSH", "job", "data"});
+    expect_code("type", 65, [&](const Words& options) { return run_script("exit 0", options); });
+    expect_code("type", 65, [&](Words options) {
+        options.insert(options.begin(), "status");
+        options.emplace_back("job");
+        return run(options);
+    });
+}
+
+TEST_F(Tool, changes_the_code_of_a_server_that_is_not_there) {
+    server.stop();
+    expect_code("server", 69, [&](Words options) {
+        options.emplace_back("-n");
+        return run_script("exit 0", options);
+    });
+    expect_code("server", 69, [&](Words options) {
+        options.insert(options.begin(), {"break", "--yes"});
+        options.emplace_back("job");
+        return run(options);
+    });
+}
+
+TEST_F(Tool, changes_the_code_of_a_refused_user_or_command) {
+    const RedisServer guarded{{.password = "right"}};
+    const RedisServer limited{{.acl = {"default on nopass ~* &* +@all -@scripting"}}};
+    for (const RedisServer* const refusing : {&guarded, &limited}) {
+        expect_code("denied", 77, [&](Words options) {
+            options.insert(options.end(), {"--uri", refusing->uri()});
+            return run_script("exit 0", options);
+        });
+    }
+}
+
+TEST_F(Tool, has_a_code_for_what_nobody_expects) {
+    const RedisServer strange{
+        {.config = {{"rename-command", "EVAL \"\""}, {"rename-command", "EVALSHA \"\""}}}};
+    expect_code("internal", 70, [&](Words options) {
+        options.insert(options.end(), {"--uri", strange.uri()});
+        return run_script("exit 0", options);
+    });
+    expect_code("internal", 70, [&](const Words& options) {
+        return run_script("exit 0", options, {"sh", "-c", "ulimit -n 6; exec \"$0\" \"$@\""});
+    });
 }
 
 // ---- Waiting
@@ -680,7 +752,7 @@ TEST_F(Tool, kills_a_command_that_does_not_end_after_a_loss_by_silence) {
     EXPECT_NE(tool.errors().find("lost"), std::string::npos) << tool.errors();
 }
 
-TEST_F(Tool, waits_no_longer_than_a_command_may_take_for_a_server_that_is_silent_at_the_end) {
+TEST_F(Tool, gives_the_code_of_a_command_that_ended_while_the_server_was_silent) {
     ToolRun tool = run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 5",
                               {"--uri", impatient_uri(), "--lease", "300"});
     ASSERT_TRUE(made("up"));
@@ -690,6 +762,52 @@ TEST_F(Tool, waits_no_longer_than_a_command_may_take_for_a_server_that_is_silent
     const std::string errors = tool.errors();
     EXPECT_TRUE(errors.starts_with("redlatch: ")) << errors;
     EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+}
+
+/// One thread of a process stands still, as after a debugger's break, while the others go on.
+class StoppedThread {
+public:
+    explicit StoppedThread(pid_t id) : id_{id} {
+        int status = 0;
+        stopped_ = ::ptrace(PTRACE_SEIZE, id, nullptr, nullptr) == 0 &&
+                   ::ptrace(PTRACE_INTERRUPT, id, nullptr, nullptr) == 0 &&
+                   ::waitpid(id, &status, __WALL) == id && WIFSTOPPED(status);
+    }
+    ~StoppedThread() { go_on(); }
+    StoppedThread(const StoppedThread&) = delete;
+    StoppedThread& operator=(const StoppedThread&) = delete;
+
+    /// False where the system forbids it.
+    [[nodiscard]] bool stopped() const { return stopped_; }
+    void go_on() {
+        if (std::exchange(stopped_, false)) ::ptrace(PTRACE_DETACH, id_, nullptr, nullptr);
+    }
+
+private:
+    pid_t id_;
+    bool stopped_ = false;
+};
+
+TEST_F(Tool, never_starts_a_command_whose_lock_was_lost_before) {
+    constexpr auto lease = 2s;
+    raw.set("job", "somebody");
+    ToolRun tool = run_script("touch $F/ran", {"--lease", "2"});
+    ASSERT_TRUE(waits());
+    // The thread that starts the command. Another one gets the lock meanwhile.
+    StoppedThread starter{tool.process().pid()};
+    if (!starter.stopped()) GTEST_SKIP() << "a process may not stop another one's thread here";
+    raw.del("job");
+    ASSERT_TRUE(eventually([&] { return raw.exists("job"); }));
+    raw.ping();  // its answer comes behind the one to the tool
+    server.freeze();
+    std::this_thread::sleep_for(lease);
+    starter.go_on();
+    const std::string line = "redlatch: the lock was lost before the command started\n";
+    EXPECT_TRUE(eventually([&] { return tool.errors() == line; })) << tool.errors();
+    server.thaw();
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_FALSE(exists(file("ran")));
+    EXPECT_EQ(tool.errors(), line);
 }
 
 // ---- A terminal
@@ -815,7 +933,7 @@ TEST_F(Tool, is_a_job_that_a_shell_can_stop_and_bring_back) {
     ToolRun tool{{},
                  {{"REDLATCH_URI", uri()}, {"F", folder.path()}},
                  {"setsid", "--ctty", "sh", "-c",
-                  "set -m; \"$0\" run --stoppable --lease 300 job -- sh -c "
+                  "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
                   "'touch $F/up; read line; echo $line >$F/line; exit 3'; echo $? >$F/stopped; "
                   "fg; echo $? >$F/code; read line; echo $line >$F/next"},
                  terminal.input()};
