@@ -983,6 +983,51 @@ TEST_F(Tool, leaves_the_terminal_to_the_shell_that_runs_it_in_the_background) {
     }
 }
 
+TEST_F(Tool, leaves_the_terminal_to_a_shell_that_sends_it_to_the_background) {
+    ASSERT_EQ(::mkfifo(file("go").c_str(), 0600), 0);
+    const Terminal terminal;
+    ToolRun tool{{},
+                 {{"REDLATCH_URI", uri()}, {"F", folder.path()}},
+                 {"setsid", "--ctty", "sh", "-c",
+                  "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
+                  "'echo $$ >$F/up; read word <$F/go; exit 3'; "
+                  "bg; read line; echo $line >$F/line; wait %1; echo $? >$F/code"},
+                 terminal.input()};
+    const pid_t command = id_in("up");
+    terminal.type(stop_key);
+    ASSERT_TRUE(eventually([&] { return tool.output().starts_with("[1] "); }));  // of `bg`
+    ASSERT_TRUE(eventually([&] { return !is_stopped(command); }));
+    terminal.type("typed\n");
+    EXPECT_TRUE(eventually([&] { return content(file("line")) == "typed\n"; }));
+    EXPECT_EQ(terminal.foreground(), tool.process().pid());
+    std::ofstream{file("go")} << "go\n";
+    EXPECT_EQ(id_in("code"), 3);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, gives_the_command_the_terminal_when_a_shell_brings_it_to_the_foreground) {
+    for (const std::string how : {"", "--stoppable "}) {
+        const TempFolder own;
+        const Terminal terminal;
+        ToolRun tool{{},
+                     {{"REDLATCH_URI", uri()}, {"F", own.path()}},
+                     {"setsid", "--ctty", "sh", "-c",
+                      "set -m; \"$0\" run " + how +
+                          "--lease 30 job -- sh -c "
+                          "'echo $$ >$F/up; read line; echo $line >$F/line; exit 3' & "
+                          "while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code"},
+                     terminal.input()};
+        ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
+        const auto command = static_cast<pid_t>(std::stol(content(own.file("up"))));
+        ASSERT_TRUE(eventually([&] { return is_stopped(command); })) << "as it reads";
+        std::ofstream{own.file("fg")};
+        terminal.type("typed\n");
+        EXPECT_EQ(tool.code(), 0) << tool.errors();
+        EXPECT_EQ(content(own.file("line")), "typed\n");
+        EXPECT_EQ(content(own.file("code")), "3\n");
+    }
+}
+
 // ---- status and break
 
 /// Waits until `break` has shown that holder and asks for an answer.

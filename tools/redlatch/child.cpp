@@ -172,7 +172,7 @@ void Child::watch(int pipe) {
 }
 
 void Child::start(const std::vector<std::string>& variables) {
-    give_terminal();
+    if (in_foreground_) give_terminal();
     std::string word(1, word_to_start);
     for (const std::string& variable : variables) word.append(variable).append(1, '\0');
     write_all(word_.get(), word);
@@ -194,11 +194,11 @@ void Child::detach_group() noexcept {
 }
 
 void Child::take_terminal() const noexcept {
-    if (in_foreground_) set_foreground(::getpgrp());
+    if (::tcgetpgrp(STDIN_FILENO) == pid_) set_foreground(::getpgrp());
 }
 
 void Child::give_terminal() const noexcept {
-    if (in_foreground_) set_foreground(pid_);
+    set_foreground(pid_);
 }
 
 std::string find_program(const std::string& name, int& code) {

@@ -291,10 +291,10 @@ private:
     }
 
     void forward(int signal) {
-        if (signal == SIGCONT && stopped_) {
-            stopped_ = false;
-            child_.give_terminal();
-        } else if (signal != SIGCONT && !Signals::is_forwarded(signal)) {
+        if (signal == SIGCONT) {
+            // A shell may have brought this program to the foreground, or to the background.
+            if (is_in_foreground()) child_.give_terminal();
+        } else if (!Signals::is_forwarded(signal)) {
             return;
         }
         child_.send(signal);
@@ -308,7 +308,6 @@ private:
         if (!WIFSTOPPED(status)) return status;
         // The shell that started this program is to see that it has stopped.
         child_.take_terminal();
-        stopped_ = true;
         ::raise(SIGSTOP);
         return std::nullopt;
     }
@@ -375,7 +374,6 @@ private:
     std::unique_ptr<Acquisition> acquisition_;
     std::optional<SteadyClock::time_point> kill_at_;
     bool is_lost_ = false;
-    bool stopped_ = false;
 };
 
 }  // namespace
