@@ -205,19 +205,19 @@ inline Script notifying_redisson(const Script& script) {
     return Script{std::move(source)};
 }
 
-/// Where `built_once` keeps what `build` makes.
-template <LockScripts (*build)()>
+/// Where `built_once` keeps what `Build` makes.
+template <LockScripts (*Build)()>
 inline constinit std::atomic<const LockScripts*> place_of{nullptr};
 
 /// Builds scripts at their first use, and keeps them for good. Two threads may both build them, and one
 /// is thrown away: a lock in this place would be locked for ever in a child that was forked while
 /// another thread held it.
-template <LockScripts (*build)()>
+template <LockScripts (*Build)()>
 const LockScripts& built_once() {
-    const LockScripts* built = place_of<build>.load(std::memory_order_acquire);
+    const LockScripts* built = place_of<Build>.load(std::memory_order_acquire);
     if (built != nullptr) return *built;
-    auto own = std::make_unique<const LockScripts>(build());
-    return place_of<build>.compare_exchange_strong(built, own.get()) ? *own.release() : *built;
+    auto own = std::make_unique<const LockScripts>(Build());
+    return place_of<Build>.compare_exchange_strong(built, own.get()) ? *own.release() : *built;
 }
 
 /// A string: the owner's token.
