@@ -99,7 +99,8 @@ public:
     ///
     /// Errors: `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts
     /// cannot move a lock, or several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not
-    /// known that the lock was given away: then nobody gets the ticket, and the lock is released in the background.
+    /// known that the lock was given away: then nobody gets the ticket, and the lock is released in the background, with
+    /// its `min_hold`.
     Result<Ticket> detach() noexcept;
 
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
