@@ -3,8 +3,8 @@
 #include "async_tools.hpp"
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
+#include "failover_tools.hpp"
 #include "granted_tools.hpp"
-#include "support/sentinels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -255,22 +255,7 @@ TEST_F(AsyncCluster, set_of_two_slots_is_waited_for_while_one_of_them_moves) {
 
 // ---- A failover
 
-class AsyncFailover : public testing::Test {
-protected:
-    RawRedis look_at(const RedisServer& server) { return RawRedis{server.tcp_uri()}; }
-
-    /// The other server has what this one has, and becomes the master.
-    void fail_over() {
-        ASSERT_TRUE(eventually(
-            [&] { return look_at(group_.second()).keys() == look_at(group_.first()).keys(); }));
-        group_.first().kill();
-        ASSERT_TRUE(group_.master_becomes(group_.second().port()));
-    }
-
-    SentinelGroup group_{{.sentinels = 1}};
-    Client client_{options_for(group_.uri(), 10s)};
-    Client other_{options_for(group_.uri(), 10s)};
-};
+using AsyncFailover = FailoverTest;
 
 TEST_F(AsyncFailover, hold_that_a_replica_has_goes_on_and_waiters_follow_one_by_one) {
     Lock<Simple> lock{client_, "job", {.lease = 60s, .replicas = 1}};
@@ -283,7 +268,7 @@ TEST_F(AsyncFailover, hold_that_a_replica_has_goes_on_and_waiters_follow_one_by_
     there.async_acquire({.wait = patience}, {}, far.callback());
     RawRedis first = look_at(group_.first());
     ASSERT_TRUE(eventually([&] { return waiters(first, "job") == 1; }));
-    fail_over();
+    fail_over_with_all_keys();
 
     const auto is_extended = [&] {
         Outcome<void> extended;

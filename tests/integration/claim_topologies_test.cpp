@@ -3,9 +3,9 @@
 
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
+#include "failover_tools.hpp"
 #include "granted_tools.hpp"
 #include "support/cluster.hpp"
-#include "support/sentinels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -199,22 +199,7 @@ TEST_F(ClaimsInACluster, a_set_of_two_slots_is_held_while_one_of_them_moves) {
 
 // ---- A failover
 
-class ClaimsOverAFailover : public ::testing::Test {
-protected:
-    RawRedis look_at(const RedisServer& server) { return RawRedis{server.tcp_uri()}; }
-
-    /// The other server has what this one has, and becomes the master.
-    void fail_over() {
-        ASSERT_TRUE(eventually(
-            [&] { return look_at(group_.second()).keys() == look_at(group_.first()).keys(); }));
-        group_.first().kill();
-        ASSERT_TRUE(group_.master_becomes(group_.second().port()));
-    }
-
-    SentinelGroup group_{{.sentinels = 1}};
-    Client client_{options_for(group_.uri(), 10s)};
-    Client other_{options_for(group_.uri(), 10s)};
-};
+using ClaimsOverAFailover = FailoverTest;
 
 TEST_F(ClaimsOverAFailover, readers_and_permits_that_a_replica_has_go_on_and_waiters_are_served) {
     const LockOptions acknowledged{.lease = 60s, .replicas = 1};
@@ -230,7 +215,7 @@ TEST_F(ClaimsOverAFailover, readers_and_permits_that_a_replica_has_go_on_and_wai
     for (const std::string name : {"config", "gpus"}) {
         ASSERT_TRUE(eventually([&] { return waiters(first, name) == 1; }));
     }
-    fail_over();
+    fail_over_with_all_keys();
     EXPECT_TRUE(eventually([&] { return reading.extend(60s).has_value(); }));
     EXPECT_TRUE(eventually([&] { return permits.extend(60s).has_value(); }));
     EXPECT_FALSE(finishes(writer, 50ms));
@@ -246,7 +231,7 @@ TEST_F(ClaimsOverAFailover, readers_and_permits_that_a_replica_has_go_on_and_wai
 TEST_F(ClaimsOverAFailover, a_set_goes_on_and_is_given_back_as_a_whole) {
     LockSet<Watchdog<Simple>> set{client_, {"a", "b"}, {.lease = 60s, .replicas = 1}};
     HeldSet held = set.acquire({.wait = patience}).value();
-    fail_over();
+    fail_over_with_all_keys();
     EXPECT_TRUE(eventually([&] { return held.extend(60s).has_value(); }));
     EXPECT_FALSE((LockSet<Simple>{other_, {"b", "c"}}.try_lock()));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));

@@ -3,9 +3,9 @@
 
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
+#include "failover_tools.hpp"
 #include "granted_tools.hpp"
 #include "support/cluster.hpp"
-#include "support/sentinels.hpp"
 
 #include <gtest/gtest.h>
 
@@ -132,26 +132,14 @@ TEST_F(KeptInACluster, a_ticket_stays_while_its_slot_moves_and_is_adopted_then) 
 
 // ---- A failover
 
-class KeptOverAFailover : public ::testing::Test {
+class KeptOverAFailover : public FailoverTest {
 protected:
-    RawRedis look_at(const RedisServer& server) { return RawRedis{server.tcp_uri()}; }
-
     /// Whether the replica says the same of the lock as the master; waits for that.
     [[nodiscard]] bool replica_knows(const std::string& name) {
         const std::string owner = owner_in(look_at(group_.first()), name);
         return !owner.empty() &&
                eventually([&] { return owner_in(look_at(group_.second()), name) == owner; });
     }
-
-    /// The replica becomes the master with what it has now.
-    void fail_over() {
-        group_.first().kill();
-        ASSERT_TRUE(group_.master_becomes(group_.second().port()));
-    }
-
-    SentinelGroup group_{{.sentinels = 1}};
-    Client client_{options_for(group_.uri(), 10s)};
-    Client other_{options_for(group_.uri(), 10s)};
 };
 
 TEST_F(KeptOverAFailover, tombstones_and_tickets_that_the_replica_has_are_kept) {
