@@ -381,6 +381,24 @@ TEST_F(ImpatientSharedConnections, a_late_try_takes_nothing_for_good) {
     EXPECT_TRUE(eventually([this] { return !redis_.exists("job"); }));
 }
 
+TEST_F(SharedConnections, of_two_that_adopt_one_ticket_one_has_it_and_the_other_one_is_told) {
+    Lock<Simple> lock{shared_, "job"};
+    const Ticket ticket = Lock<Simple>{other_client_, "job"}.acquire()->detach().value();
+    proxy_.hold_replies();  // nothing is written before the connection is there
+    const auto adopt = [&] { return lock.adopt(ticket, Owner::hold); };
+    auto first = in_background(adopt);
+    auto second = in_background(adopt);
+    ASSERT_TRUE(eventually([this] { return proxy_.counts().connections == 1; }));
+    std::this_thread::sleep_for(100ms);  // where one comes later, this shows less
+    proxy_.pass();
+    ASSERT_TRUE(finishes(first));
+    ASSERT_TRUE(finishes(second));
+    const auto one = first.get();
+    const auto other = second.get();
+    ASSERT_NE(one.has_value(), other.has_value());
+    EXPECT_TRUE(fails_with(one ? other : one, Errc::lost));
+}
+
 TEST_F(SharedConnections, calls_end_when_the_client_does) {
     Lock<Simple> taken{other_client_, "taken"};
     taken.lock();
