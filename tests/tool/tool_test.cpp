@@ -106,6 +106,14 @@ protected:
         return run(options, before, input);
     }
 
+    /// A shell whose terminal is `input`; the script runs the tool as "$0", and sees the folder as $F.
+    ToolRun run_in_shell(const std::string& script, int input, const TempFolder& its) {
+        return {{},
+                {{"REDLATCH_URI", uri()}, {"F", its.path()}},
+                {"setsid", "--ctty", "sh", "-c", script},
+                input};
+    }
+
     /// With time for answers that a busy machine keeps back.
     [[nodiscard]] std::string uri() const {
         return server.uri() + "?connect_timeout=10000&command_timeout=10000";
@@ -938,13 +946,11 @@ TEST_F(Tool, sees_after_a_stop_that_somebody_else_has_got_the_lock) {
 
 TEST_F(Tool, is_a_job_that_a_shell_can_stop_and_bring_back) {
     const Terminal terminal;
-    ToolRun tool{{},
-                 {{"REDLATCH_URI", uri()}, {"F", folder.path()}},
-                 {"setsid", "--ctty", "sh", "-c",
-                  "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
-                  "'touch $F/up; read line; echo $line >$F/line; exit 3'; echo $? >$F/stopped; "
-                  "fg; echo $? >$F/code; read line; echo $line >$F/next"},
-                 terminal.input()};
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
+        "'touch $F/up; read line; echo $line >$F/line; exit 3'; echo $? >$F/stopped; "
+        "fg; echo $? >$F/code; read line; echo $line >$F/next",
+        terminal.input(), folder);
     ASSERT_TRUE(made("up"));
     terminal.type(stop_key);
     EXPECT_EQ(id_in("stopped"), 128 + SIGSTOP);
@@ -960,15 +966,13 @@ TEST_F(Tool, leaves_the_terminal_to_the_shell_that_runs_it_in_the_background) {
     for (const std::string how : {"", "--stoppable"}) {
         const TempFolder own;
         const Terminal terminal;
-        ToolRun tool{{},
-                     {{"REDLATCH_URI", uri()}, {"F", own.path()}},
-                     {"setsid", "--ctty", "sh", "-c",
-                      "set -m; \"$0\" run " + how +
-                          " job -- sh -c "
-                          "'echo $$ >$F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' & "
-                          "read line; echo $line >$F/line; wait $!; echo $? >$F/code; "
-                          "read line; echo $line >$F/next"},
-                     terminal.input()};
+        ToolRun tool = run_in_shell(
+            "set -m; \"$0\" run " + how +
+                " job -- sh -c "
+                "'echo $$ >$F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' & "
+                "read line; echo $line >$F/line; wait $!; echo $? >$F/code; "
+                "read line; echo $line >$F/next",
+            terminal.input(), own);
         ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
         EXPECT_EQ(terminal.foreground(), tool.process().pid());
         terminal.type("typed\n");
@@ -986,13 +990,11 @@ TEST_F(Tool, leaves_the_terminal_to_the_shell_that_runs_it_in_the_background) {
 TEST_F(Tool, leaves_the_terminal_to_a_shell_that_sends_it_to_the_background) {
     ASSERT_EQ(::mkfifo(file("go").c_str(), 0600), 0);
     const Terminal terminal;
-    ToolRun tool{{},
-                 {{"REDLATCH_URI", uri()}, {"F", folder.path()}},
-                 {"setsid", "--ctty", "sh", "-c",
-                  "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
-                  "'echo $$ >$F/up; read word <$F/go; exit 3'; "
-                  "bg; read line; echo $line >$F/line; wait %1; echo $? >$F/code"},
-                 terminal.input()};
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run --stoppable --lease 30 job -- sh -c "
+        "'echo $$ >$F/up; read word <$F/go; exit 3'; "
+        "bg; read line; echo $line >$F/line; wait %1; echo $? >$F/code",
+        terminal.input(), folder);
     const pid_t command = id_in("up");
     terminal.type(stop_key);
     ASSERT_TRUE(eventually([&] { return tool.output().starts_with("[1] "); }));  // of `bg`
@@ -1009,14 +1011,12 @@ TEST_F(Tool, gives_the_command_the_terminal_when_a_shell_brings_it_to_the_foregr
     for (const std::string how : {"", "--stoppable "}) {
         const TempFolder own;
         const Terminal terminal;
-        ToolRun tool{{},
-                     {{"REDLATCH_URI", uri()}, {"F", own.path()}},
-                     {"setsid", "--ctty", "sh", "-c",
-                      "set -m; \"$0\" run " + how +
-                          "--lease 30 job -- sh -c "
-                          "'echo $$ >$F/up; read line; echo $line >$F/line; exit 3' & "
-                          "while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code"},
-                     terminal.input()};
+        ToolRun tool =
+            run_in_shell("set -m; \"$0\" run " + how +
+                             "--lease 30 job -- sh -c "
+                             "'echo $$ >$F/up; read line; echo $line >$F/line; exit 3' & "
+                             "while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code",
+                         terminal.input(), own);
         ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
         const auto command = static_cast<pid_t>(std::stol(content(own.file("up"))));
         ASSERT_TRUE(eventually([&] { return is_stopped(command); })) << "as it reads";
