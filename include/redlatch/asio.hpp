@@ -1,8 +1,8 @@
 #pragma once
 
-// Asynchronous operations with Asio's completion tokens: `asio::use_awaitable`, a callback, `asio::deferred` and so on. For
-// standalone Asio (1.22 or newer), or with REDLATCH_BOOST_ASIO defined for Boost.Asio (Boost 1.81 or newer). The CMake
-// target redlatch::asio finds one of them and sets this.
+// Asynchronous operations with Asio's completion tokens: `asio::use_awaitable`, a callback, `asio::deferred`
+// and so on. For standalone Asio (1.22 or newer), or with REDLATCH_BOOST_ASIO defined for Boost.Asio (Boost
+// 1.81 or newer). The CMake target redlatch::asio finds one of them and sets this.
 
 #include <redlatch/completion_queue.hpp>
 #include <redlatch/core/intrusive_list.hpp>

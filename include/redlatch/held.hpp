@@ -97,10 +97,10 @@ public:
     /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
     /// `command_timeout`.
     ///
-    /// Errors: `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts
-    /// cannot move a lock, or several masters decide: then this hold goes on; `not_held`; `lost`; others where it is not
-    /// known that the lock was given away: then nobody gets the ticket, and the lock is released in the background, with
-    /// its `min_hold`.
+    /// Errors: `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's
+    /// scripts cannot move a lock, or several masters decide: then this hold goes on; `not_held`; `lost`;
+    /// others where it is not known that the lock was given away: then nobody gets the ticket, and the lock is
+    /// released in the background, with its `min_hold`.
     Result<Ticket> detach() noexcept;
 
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
@@ -131,8 +131,8 @@ public:
         detail::AsyncAccess::call_back(nest_call(), std::move(done), executor);
     }
 
-    /// The writing becomes reading, of a shared lock; see `Lock::downgrade()`. All holds of the nest do. `invalid_argument`
-    /// for other locks.
+    /// The writing becomes reading, of a shared lock; see `Lock::downgrade()`. All holds of the nest do.
+    /// `invalid_argument` for other locks.
     Result<void> downgrade() noexcept;
 
     /// Whether the validity is running now. No I/O: compares clocks.

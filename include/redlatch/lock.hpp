@@ -260,9 +260,10 @@ public:
     /// owner token and, with `Fenced`, a new fencing token; `min_hold` is over with the one who gave it. Waits
     /// for nobody, and blocks for at most `command_timeout`.
     ///
-    /// Errors: `lost` where the ticket's time is over, or it was adopted before; `invalid_argument` for a
-    /// text that is no ticket, a policy whose scripts cannot move a lock, and where several masters decide; others where the server
-    /// gave no answer: then the ticket may be used up, and the lock is free at the end of its lease at the latest.
+    /// Errors: `lost` where the ticket's time is over, or it was adopted before; `invalid_argument` for a text
+    /// that is no ticket, a policy whose scripts cannot move a lock, and where several masters decide; others
+    /// where the server gave no answer: then the ticket may be used up, and the lock is free at the end of its
+    /// lease at the latest.
     [[nodiscard]] Result<Held> adopt(const Ticket& ticket, Owner owner = Owner::thread) noexcept {
         return impl_.adopt(ticket, owner);
     }

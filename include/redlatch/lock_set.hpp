@@ -72,7 +72,8 @@ private:
 
 namespace detail {
 
-// A constant container, array or list. Not std::ranges::input_range: <ranges> is large, and would be read for this alone.
+// A constant container, array or list. Not std::ranges::input_range: <ranges> is large, and would be read for
+// this alone.
 template <class Names>
 concept RangeOfNames = requires(const Names& names) {
     { std::begin(names) } -> std::input_iterator;

@@ -17,13 +17,14 @@ namespace redlatch::inline v0 {
 ///
 ///     event=acquired lock="order:4711" waited=12.400ms tries=1
 ///
-/// The event comes first, the other fields as `docs/guide.md` says. A line has no end of line, printable ASCII only, and no
-/// secret and no owner's token; other bytes of a name are `\xNN`, a quote and a backslash have a backslash in front. There is
-/// no line for `hold_began` and `hold_ended`, as `acquired`, `released` and `lost` say it, nor for a `wait_ended` that
-/// `acquired` or `timed_out` follows.
+/// The event comes first, the other fields as `docs/guide.md` says. A line has no end of line, printable ASCII
+/// only, and no secret and no owner's token; other bytes of a name are `\xNN`, a quote and a backslash have a
+/// backslash in front. There is no line for `hold_began` and `hold_ended`, as `acquired`, `released` and `lost`
+/// say it, nor for a `wait_ended` that `acquired` or `timed_out` follows.
 ///
-/// The lines are handed to a function, on threads of the client's own: as a rule one after the other, but beside a call that
-/// takes longer than 10 ms, and for several clients, by several threads at once. What it throws is dropped.
+/// The lines are handed to a function, on threads of the client's own: as a rule one after the other, but
+/// beside a call that takes longer than 10 ms, and for several clients, by several threads at once. What it
+/// throws is dropped.
 class LogObserver final : public Observer {
 public:
     /// What is done with a line.

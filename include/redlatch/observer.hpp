@@ -98,11 +98,12 @@ public:
 
     /// A call waits: it did not get the lock at its first try, or others of its process are before it.
     ///
-    /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how many
-    /// there are now. Each beginning that is told has one end that is told, whatever happens. An end is not dropped, and may
-    /// come after that of the client. Where a backlog or the client's end makes a beginning be dropped, or the call throws, its
-    /// end is not told either. Where calls run beside each other, an end may be told while its beginning
-    /// still is, and is then told also where that throws. In a forked child, what began before has no end.
+    /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how
+    /// many there are now. Each beginning that is told has one end that is told, whatever happens. An end is
+    /// not dropped, and may come after that of the client. Where a backlog or the client's end makes a
+    /// beginning be dropped, or the call throws, its end is not told either. Where calls run beside each other,
+    /// an end may be told while its beginning still is, and is then told also where that throws. In a forked
+    /// child, what began before has no end.
     virtual void wait_began(const WaitBegan&) {}
 
     /// A call that waited has got the lock, or gives up. `acquired` or `timed_out` follow, where that is the outcome.
@@ -112,8 +113,8 @@ public:
     /// the same hold. `acquired` follows.
     virtual void hold_began(const HoldBegan&) {}
 
-    /// A hold is over: released, whatever the outcome, lost, detached, or given back by a set that did not get all of its
-    /// locks. `released` or `lost` follow.
+    /// A hold is over: released, whatever the outcome, lost, detached, or given back by a set that did not get
+    /// all of its locks. `released` or `lost` follow.
     virtual void hold_ended(const HoldEnded&) {}
 
     /// A command failed, whether or not it is tried again.

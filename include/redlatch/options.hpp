@@ -319,9 +319,10 @@ struct ClientOptions {
     /// for few threads and a server that is near. Default: 0, not at all.
     std::chrono::microseconds busy_wait{0};
 
-    /// Where asynchronous operations complete that no other executor is given for. It has to outlive them, or be a
-    /// `CompletionQueue`. Default (null): threads of the client's own. A `CompletionQueue` that a forked child inherited
-    /// discards what the child begins: there, name a new one in each call, or make a new client.
+    /// Where asynchronous operations complete that no other executor is given for. It has to outlive them, or
+    /// be a `CompletionQueue`. Default (null): threads of the client's own. A `CompletionQueue` that a forked
+    /// child inherited discards what the child begins: there, name a new one in each call, or make a new
+    /// client.
     Executor* completions{};
 
     /// Is told what happens to locks, on a thread of the client's own. Default: nobody.

@@ -4,7 +4,8 @@
 /// `<redlatch/redlatch.hpp>` has all that most programs need; the <a href="../docs/guide/">guide</a> shows how
 /// to use it. It declares in `redlatch`:
 /// - redlatch::Client and redlatch::ClientOptions: the servers;
-/// - redlatch::Lock, redlatch::LockSet, redlatch::Semaphore: handles on what the servers keep, and redlatch::LockOptions;
+/// - redlatch::Lock, redlatch::LockSet, redlatch::Semaphore: handles on what the servers keep, and
+///   redlatch::LockOptions;
 /// - redlatch::Held, redlatch::HeldSet, redlatch::LockGuard, redlatch::SharedGuard: what is held;
 /// - redlatch::Simple, redlatch::Reentrant, redlatch::RedissonReentrant, redlatch::Shared: the kinds of lock, and
 ///   redlatch::Watchdog and redlatch::Fenced, which add to them;

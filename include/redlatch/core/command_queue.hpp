@@ -177,8 +177,8 @@ private:
         });
     }
 
-    /// Of the end of a token, where it has a number of its own. The last digit lies in the highest bits, and so do those
-    /// bits of the product that all digits have to do with.
+    /// Of the end of a token, where it has a number of its own. The last digit lies in the highest bits, and so
+    /// do those bits of the product that all digits have to do with.
     static std::size_t hash_of(std::string_view token) noexcept {
         if (token.empty()) return 0;
         std::array<std::uint64_t, 2> end{};

@@ -6,9 +6,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A beginning and an end, of which the observer hears in this order, or of neither: a beginning may be dropped on its way, or be
-/// refused by the observer.
-/// Thread-safe.
+/// A beginning and an end, of which the observer hears in this order, or of neither: a beginning may be dropped
+/// on its way, or be refused by the observer. Thread-safe.
 class EventPair {
 public:
     /// The beginning will not be told, or was told in vain.

@@ -9,11 +9,11 @@
 
 namespace redlatch::inline v0::detail {
 
-/// What a connection's reader makes replies with. Bounds how many elements the arrays of one reply may have, all together, and how deep they may lie in
-/// each other. hiredis makes room for as many as a header promises before any of them has come: a few
-/// bytes that are no reply could take gigabytes. (Since 1.0 it has a limit for each array, but none for
-/// all; and some versions have none for the depth, and free a reply by recursion.) Must outlive the
-/// reader.
+/// What a connection's reader makes replies with. Bounds how many elements the arrays of one reply may have,
+/// all together, and how deep they may lie in each other. hiredis makes room for as many as a header promises
+/// before any of them has come: a few bytes that are no reply could take gigabytes. (Since 1.0 it has a limit
+/// for each array, but none for all; and some versions have none for the depth, and free a reply by recursion.)
+/// Must outlive the reader.
 class ReplyBounds {
 public:
     /// A Cluster of 16,384 single slots, with three nodes each, tells less than half of that.

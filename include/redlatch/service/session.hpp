@@ -211,8 +211,8 @@ public:
             what);
     }
 
-    /// A command that was carried out late has taken the lock for a token that nobody goes by. `asked`: what it was made
-    /// with.
+    /// A command that was carried out late has taken the lock for a token that nobody goes by. `asked`: what it
+    /// was made with.
     void release_unowned(const Hold& asked) {
         auto hold = renewal_.cleaned_up(asked.token().bytes);  // may know of a `min_hold`
         if (hold == nullptr) {

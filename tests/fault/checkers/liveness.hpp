@@ -5,8 +5,9 @@
 
 namespace redlatch::test::fault {
 
-/// Every call came back, by its limit plus `slack`; the time for which its process stood still does
-/// not count, and a killed process owes nothing. A wait without limit has the end of its client for one. Checker "deadline".
+/// Every call came back, by its limit plus `slack`; the time for which its process stood still does not count,
+/// and a killed process owes nothing. A wait without limit has the end of its client for one. Checker
+/// "deadline".
 [[nodiscard]] Violations check_deadlines(const History& history, Time slack);
 
 /// How long a free lock may lie there.
