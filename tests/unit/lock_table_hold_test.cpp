@@ -271,7 +271,7 @@ TEST(AdoptedHold, is_found_when_somebody_else_here_has_got_its_lock) {
     Asker& contends = locks.enter({.owner = other});
     const auto hold = locks.taken();
     hold->nest.push_back({3, nullptr, false});
-    ASSERT_TRUE(locks.table.adopt(hold, true));
+    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
     ASSERT_TRUE(locks.finish(contends, locks.taken({.owner = other, .token = "next"})));
     EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), hold);
     locks.lose(hold);
@@ -359,7 +359,7 @@ TEST(AdoptedHold, is_held_beside_who_contends_for_it_and_gives_way_to_that_one) 
     ASSERT_EQ(contends.said.outcome, Outcome::turn);
     const auto hold = locks.taken();
     hold->nest.push_back({3, nullptr, false});
-    EXPECT_TRUE(locks.table.adopt(hold, true));
+    EXPECT_TRUE(locks.table.adopt(hold, true, locks.now));
     EXPECT_EQ(locks.table.find("key", me), hold);
     EXPECT_EQ(locks.ask({}), Outcome::busy);
     const auto ending = locks.table.end_acquisition(*hold, 3);
@@ -375,7 +375,7 @@ TEST(AdoptedHold, that_ran_out_unseen_is_past_when_the_next_one_has_the_lock) {
     Asker& contends = locks.enter({.owner = other});
     const auto hold = locks.taken();
     hold->nest.push_back({3, nullptr, false});
-    EXPECT_TRUE(locks.table.adopt(hold, true));
+    EXPECT_TRUE(locks.table.adopt(hold, true, locks.now));
     const auto next = locks.taken({.owner = other, .token = "next"});
     EXPECT_TRUE(locks.finish(contends, next));
     EXPECT_EQ(locks.table.current("key"), next);
@@ -388,7 +388,7 @@ TEST(AdoptedHold, has_nobody_go_on_with_a_place_behind_it) {
     Asker& contends = locks.enter({.owner = other});
     Asker& behind = locks.enter({.owner = other, .id = 2});
     locks.table.announce(contends.turn(), *locks.taken({.owner = other, .token = "queued"}));
-    EXPECT_FALSE(locks.table.adopt(locks.taken(), true).place) << "it is used";
+    EXPECT_FALSE(locks.table.adopt(locks.taken(), true, locks.now).place) << "it is used";
     EXPECT_FALSE(locks.table.pass_place_on(contends.turn(), false));
     EXPECT_EQ(locks.resume(behind), Outcome::queued);
 }
@@ -401,7 +401,7 @@ TEST(AdoptedHold, gives_back_the_place_that_nobody_has_gone_on_with_yet) {
     ASSERT_TRUE(locks.table.pass_place_on(contends.turn(), true));
     const auto hold = locks.taken();
     hold->nest.push_back({3, nullptr, false});
-    const auto adopted = locks.table.adopt(hold, true);
+    const auto adopted = locks.table.adopt(hold, true, locks.now);
     ASSERT_TRUE(adopted.place);
     EXPECT_EQ(adopted.place->token.bytes, "queued");
     EXPECT_TRUE(adopted.place->unclear_try);
@@ -420,10 +420,25 @@ TEST(AdoptedHold, that_is_heard_of_late_displaces_nobody) {
     locks.now += 1s;
     const auto next = locks.taken({.owner = other, .token = "next"});
     ASSERT_TRUE(locks.finish(contends, next));
-    ASSERT_TRUE(locks.table.adopt(hold, true));
+    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
     EXPECT_EQ(locks.table.current("key"), next);
     EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), hold);
     EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+}
+
+TEST(AdoptedHold, that_ran_out_displaces_nobody_whose_try_was_sent_before_it) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    const auto next = locks.taken({.lease = 1h, .owner = other, .token = "next"});
+    locks.now += 1s;
+    const auto hold = locks.taken({.lease = 1s});
+    hold->nest.push_back({3, nullptr, false});
+    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
+    locks.now = hold->valid_until();
+    ASSERT_TRUE(locks.finish(contends, next)) << "the server has carried it out now";
+    EXPECT_EQ(locks.table.current("key"), next);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+    EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
 }
 
 TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
@@ -434,7 +449,7 @@ TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
     Asker& waits = locks.enter({.owner = other});
     const auto hold = locks.taken({.lease = 1s, .token = "adopted"});
     hold->nest.push_back({3, nullptr, false});
-    ASSERT_TRUE(locks.table.adopt(hold, false));
+    ASSERT_TRUE(locks.table.adopt(hold, false, locks.now));
     EXPECT_EQ(locks.woken(), Woken{&waits});
     EXPECT_EQ(locks.resume(waits), Outcome::queued);
     EXPECT_EQ(waits.said.wake_at, hold->valid_until());
@@ -443,7 +458,7 @@ TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
 TEST(AdoptedHold, is_none_after_the_end_of_the_client) {
     Locks locks;
     static_cast<void>(locks.table.close());
-    EXPECT_FALSE(locks.table.adopt(locks.taken(), false));
+    EXPECT_FALSE(locks.table.adopt(locks.taken(), false, locks.now));
 }
 
 TEST(DetachedHold, ends_without_a_hand_off_and_only_alone) {

@@ -402,7 +402,7 @@ public:
                 open_claim(hold, others_wait);
                 finished.is_shared = admit_crowd(name.second, hold->claim, now);
             }
-            keep(own->second, std::move(hold));
+            keep(own->second, std::move(hold), now);
         }
         const bool is_apart = own != nullptr && own != &name;
         hand_turn_on(name, false);
@@ -417,12 +417,12 @@ public:
     };
 
     /// Another process has given the lock to `hold`, whoever contends for it here.
-    Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait) {
+    Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait, TimePoint now) {
         if (closed_) return {};
         Entry& here = entries_.try_emplace(hold->key()).first->second;
         here.key_type = hold->terms().traits.key_type;
         here.handoffs.begin(others_wait, hold->refreshed_at());
-        keep(here, std::move(hold));
+        keep(here, std::move(hold), now);
         Adopted adopted{.kept = true};
         wake_front(here);
         if (here.contended) return adopted;
@@ -873,10 +873,11 @@ private:
         return Turn{name};
     }
 
-    /// What was held here before is over at the server, whether that was noticed or not. Only what was adopted, and who
-    /// contended beside it, may come in the wrong order.
-    static void keep(Entry& here, std::shared_ptr<Hold> hold) {
-        const bool is_older = here.current != nullptr && here.current->in(Phase::held) &&
+    /// What was held here before is over at the server, whether that was noticed or not. Only what was adopted, and
+    /// who contended beside it, may come in the wrong order: the server has given the lock last to the one of them
+    /// that was refreshed last, unless its validity is over.
+    static void keep(Entry& here, std::shared_ptr<Hold> hold, TimePoint now) {
+        const bool is_older = here.current != nullptr && here.current->valid(now) &&
                               hold->refreshed_at() < here.current->refreshed_at();
         if (is_older || hold->in(Phase::lost)) {  // lost: a service was faster
             here.past.push_back(std::move(hold));

@@ -262,7 +262,8 @@ public:
         return table->moved(hold, std::move(handed), others_wait, Clock::now());
     }
     LockTable::Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait) {
-        return section()->adopt(std::move(hold), others_wait);
+        const Section table{*this};
+        return table->adopt(std::move(hold), others_wait, Clock::now());
     }
     bool is_over(const ReaderClaim& claim) {
         const Section table{*this};
