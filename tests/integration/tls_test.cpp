@@ -15,6 +15,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -330,9 +333,13 @@ protected:
         return {.connect = [this](std::chrono::milliseconds) {
             redisContext* const context = redisConnect("127.0.0.1", port_);
             EXPECT_EQ(redisInitiateSSLWithContext(context, context_.get()), REDIS_OK);
+            last_socket_ = context->fd;
             return context;
         }};
     }
+
+    /// Of the connection that was made last, as `fcntl` tells them.
+    int socket_flags() const { return ::fcntl(last_socket_, F_GETFL); }
 
     struct Free {
         void operator()(redisSSLContext* context) const { redisFreeSSLContext(context); }
@@ -342,7 +349,18 @@ protected:
     const int port_ = std::stoi(proxy_.uri().substr(proxy_.uri().rfind(':') + 1));
     std::unique_ptr<redisSSLContext, Free> context_{redisCreateSSLContext(
         authority_.file().c_str(), nullptr, nullptr, nullptr, "localhost", nullptr)};
+
+private:
+    std::atomic<int> last_socket_{-1};
 };
+
+// hiredis would wait in the socket, for a server that is silent or reads nothing, and with it the engine and
+// the renewal, which have other connections to look after.
+TEST_F(TlsOfHiredis, keeps_no_thread_in_its_socket) {
+    Client client{{.factories = {factory()}, .connect_timeout = 10s, .command_timeout = 10s}};
+    ASSERT_TRUE(succeeds(client.ping()));
+    EXPECT_NE(socket_flags() & O_NONBLOCK, 0);
+}
 
 TEST_F(TlsOfHiredis, may_come_with_a_connection_of_the_users_own) {
     const auto options = [this] {

@@ -73,11 +73,16 @@ public:
     }
 
     /// Takes over a connection that somebody else has made and that is ready for commands, with what
-    /// carries its bytes if that is more than its socket.
+    /// carries its bytes if that is more than its socket. That stream cannot be told to wait for nothing
+    /// but by its socket.
     static Expected<Connection, Fault> adopt(ContextPtr context, std::string node,
                                              std::unique_ptr<Stream> stream, const Limit& limit) {
         ::fcntl(context->fd, F_SETFD, FD_CLOEXEC);
-        make_blocking(context->fd);
+        if (stream == nullptr) {
+            make_blocking(context->fd);
+        } else {
+            make_non_blocking(context->fd);
+        }
         Connection connection{std::move(context), std::move(node), std::move(stream)};
         return connection.after(connection.learn_server(limit));
     }

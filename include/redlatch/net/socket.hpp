@@ -150,6 +150,11 @@ inline void make_blocking(int fd) noexcept {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
+/// Lets neither `recv` nor `send` block.
+inline void make_non_blocking(int fd) noexcept {
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
 /// A new non-blocking socket, closed on exec. Never one of the three standard descriptors: where
 /// the process runs with those closed, its next `printf` would otherwise talk to Redis.
 inline Expected<Descriptor, Fault> open_socket(int family) {

@@ -225,8 +225,9 @@ private:
             client_->renewal().wake_in_time();
         }
         if (client_->plan().observed) client_->watch_clock(hold_);
-        LockTable::Adopted adopted = client_->with_table(
-            [&](LockTable& table) { return table.adopt(hold_, moved.others_wait, client_->now()); });
+        LockTable::Adopted adopted = client_->with_table([&](LockTable& table) {
+            return table.adopt(hold_, moved.others_wait, client_->now());
+        });
         adoptions().took(adopted.place ? "adopt in front of a place" : "adopt",
                          adopted.kept ? 0 : 1);
         if (adopted.place) client_->clean_up(*std::move(adopted.place));
