@@ -37,6 +37,9 @@ public:
         Token& token = token_of(command.token());
         token.lock = command.lock;
         if (command.asks()) token.asked |= bit_of(command.master);
+        if (command.verb == Verb::move) {
+            token_of(command.next_token()).asked |= bit_of(command.master);
+        }
         if (command.asks()) token.fenced = command.fenced();
         if (command.asks()) token.reads = command.reads();
         if (command.verb == Verb::release) {
