@@ -65,6 +65,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
+    include/redlatch/net/per_process.hpp
     include/redlatch/net/completion_batch.hpp
     include/redlatch/net/endpoint.hpp
     include/redlatch/net/uri_parser.hpp

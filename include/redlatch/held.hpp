@@ -197,8 +197,6 @@ struct Access {
         held.posts_release_ = true;
         return held;
     }
-    /// As opposed to the process that this was forked from.
-    static bool is_ours(const Held& held) noexcept { return held.ref_.is_ours(); }
     static Result<Release> release(Held& held, TimePoint by) { return held.release(by); }
     static void end(Held& held, TimePoint by) { held.end(by); }
 };

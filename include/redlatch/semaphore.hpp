@@ -6,6 +6,7 @@
 #include <redlatch/compilation.hpp>
 #include <redlatch/executor.hpp>
 #include <redlatch/held.hpp>
+#include <redlatch/net/per_process.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/policy/permits.hpp>
 #include <redlatch/policy/scripts.hpp>
@@ -69,10 +70,14 @@ private:
     Result<LockSpec> taking(std::ptrdiff_t permits) const;
     Error bad(const char* what) const { return {Errc::invalid_argument, name(), {}, what, {}}; }
 
+    /// By `acquire` and its like, one permit each.
+    struct Acquired {
+        std::mutex mutex;
+        std::vector<Held> permits;
+    };
+
     const LockSpec spec_;
-    std::mutex mutex_;
-    std::vector<Held>
-        acquired_;  // by `acquire` and its like, one permit each; guarded by the mutex
+    PerProcess<Acquired> acquired_;
 };
 
 }  // namespace detail
@@ -210,9 +215,10 @@ REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string n
 
 REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
     const Session* const session = spec_.client->existing_session();
-    if (session == nullptr) return;
+    Acquired* const acquired = acquired_.existing();
+    if (session == nullptr || acquired == nullptr) return;
     const TimePoint by = saturating_add(Clock::now(), session->command_timeout());
-    for (Held& held : acquired_) Access::end(held, by);
+    for (Held& held : acquired->permits) Access::end(held, by);
 }
 
 /// The lock that so many are taken of, or why it is none.
@@ -248,8 +254,9 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> SemaphoreImpl::take_call(
 
 REDLATCH_INLINE Result<void> SemaphoreImpl::keep(Result<Held> taken) {
     if (!taken) return Unexpected{std::move(taken).error()};
-    const std::scoped_lock section{mutex_};
-    acquired_.push_back(*std::move(taken));
+    Acquired& acquired = acquired_.renew();
+    const std::scoped_lock section{acquired.mutex};
+    acquired.permits.push_back(*std::move(taken));
     return {};
 }
 
@@ -265,14 +272,15 @@ REDLATCH_INLINE bool SemaphoreImpl::try_acquire(Wait wait) {
 }
 
 REDLATCH_INLINE std::vector<Held> SemaphoreImpl::take_out(std::ptrdiff_t count) {
-    const std::scoped_lock section{mutex_};
-    std::erase_if(acquired_, [](const Held& held) { return !Access::is_ours(held); });
-    std::stable_partition(acquired_.begin(), acquired_.end(),
+    Acquired& acquired = acquired_.renew();
+    const std::scoped_lock section{acquired.mutex};
+    auto& permits = acquired.permits;
+    std::stable_partition(permits.begin(), permits.end(),
                           [](const Held& held) { return !held.held(); });
-    const auto end = acquired_.begin() +
-                     std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(acquired_.size()));
-    std::vector<Held> out{std::make_move_iterator(acquired_.begin()), std::make_move_iterator(end)};
-    acquired_.erase(acquired_.begin(), end);
+    const auto end = permits.begin() +
+                     std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(permits.size()));
+    std::vector<Held> out{std::make_move_iterator(permits.begin()), std::make_move_iterator(end)};
+    permits.erase(permits.begin(), end);
     return out;
 }
 

@@ -172,6 +172,34 @@ TEST_F(Fork, an_inherited_completion_queue_discards_what_a_child_begins) {
     expect_parent_unharmed();
 }
 
+/// Runs at once what is posted, and counts who holds on to it.
+class CountingExecutor final : public Executor {
+public:
+    void post(Task& task) noexcept override { task.run(); }
+    std::shared_ptr<Executor> share() noexcept override {
+        ++shares;
+        return Executor::share();
+    }
+
+    int shares = 0;
+};
+
+TEST_F(Fork, a_child_asks_nothing_of_an_executor_that_may_be_gone) {
+    CountingExecutor executor;
+    ClientOptions options = options_for(server.uri(), 10s);
+    options.completions = &executor;
+    Client other{options};
+    Lock<Simple> lock{other, "child"};
+    ASSERT_EQ(executor.shares, 1);
+    EXPECT_EQ(in_child([&](Findings& findings) {
+                  findings.expect(lock.try_lock(), "cannot lock");
+                  findings.expect(executor.shares == 1, "asks for a share");
+                  lock.unlock();
+              }),
+              "ok");
+    expect_parent_unharmed();
+}
+
 TEST_F(Fork, a_childs_destructors_do_nothing_to_the_parent) {
     EXPECT_EQ(in_child([this](Findings& findings) {
                   held.reset();
@@ -597,6 +625,64 @@ TEST(ForkInTheMiddle, of_other_threads_calls_is_safe) {
     }
     stop = true;
     for (std::thread& thread : busy) thread.join();
+    EXPECT_EQ(RawRedis{server}.keys(), std::vector<std::string>{});
+}
+
+// What a handle notes about its own acquisitions is guarded by mutexes of its own, which a thread may have that
+// is not in the child.
+TEST(ForkInTheMiddle, of_other_threads_calls_leaves_their_handles_usable) {
+#ifdef REDLATCH_TEST_ASAN
+    GTEST_SKIP() << "ASan's allocator does not survive such a fork";
+#endif
+    RedisServer server;
+    std::optional<Client> client{options_for(server.uri(), 10s)};
+    std::optional<Lock<Shared>> config{std::in_place, *client, "config"};
+    std::optional<LockSet<Shared>> set{std::in_place, *client, std::vector{"a", "b"}};
+    std::optional<Semaphore<>> gpus{std::in_place, *client, "gpus", 1'000};
+    for (int i = 0; i < 900; ++i) gpus->acquire();  // what each release looks through
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> busy;
+    for (int i = 0; i < 2; ++i) {
+        busy.emplace_back([&] {
+            while (!stop) {
+                config->lock_shared();
+                config->unlock_shared();
+            }
+        });
+        busy.emplace_back([&] {
+            while (!stop) {
+                set->lock_shared();
+                set->unlock_shared();
+            }
+        });
+        busy.emplace_back([&] {
+            while (!stop) {
+                gpus->acquire();
+                static_cast<void>(gpus->release());
+            }
+        });
+    }
+    for (int round = 0; round < 60; ++round) {
+        EXPECT_EQ(in_child([&](Findings& findings) {
+                      findings.expect(config->try_lock_shared(), "does not read");
+                      findings.expect(config->held(), "does not know that it reads");
+                      config->unlock_shared();
+                      findings.expect(set->try_lock_shared(), "does not read the set");
+                      set->unlock_shared();
+                      findings.expect(gpus->try_acquire(), "has no permit");
+                      const auto released = gpus->release();
+                      findings.expect(released && *released == Release::released, "kept it");
+                      findings.expect(config->try_lock_shared() && gpus->try_acquire(), "again");
+                      config.reset();
+                      set.reset();
+                      gpus.reset();
+                      client.reset();
+                  }),
+                  "ok");
+    }
+    stop = true;
+    for (std::thread& thread : busy) thread.join();
+    EXPECT_TRUE(is_outcome(gpus->release(900), Release::released));
     EXPECT_EQ(RawRedis{server}.keys(), std::vector<std::string>{});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/executor.hpp>
 #include <redlatch/net/uri_parser.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/result.hpp>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,8 @@ namespace redlatch::inline v0::detail {
 struct ClientSetup {
     ClientOptions options;
     std::vector<UriParts> uris{};
+    /// Of `options.completions`, which a forked child may find destroyed; null for none.
+    std::shared_ptr<Executor> completions{};
 
     std::size_t masters() const noexcept { return uris.size() + options.factories.size(); }
 
@@ -162,6 +166,7 @@ inline Result<ClientSetup> check(ClientOptions given) {
         return Unexpected{
             invalid("client_name must be 1 to 64 printable ASCII characters without space")};
     }
+    if (options.completions != nullptr) setup->completions = options.completions->share();
     return setup;
 }
 

@@ -2,7 +2,6 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
-#include <redlatch/net/process_id.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/awaited_order.hpp>
@@ -46,8 +45,7 @@ public:
           longest_lease_(setup.longest_lease()),
           key_space_(setup.options.key_space),
           tokens_(setup.options.client_name, key_space_),
-          completions_(setup.options.completions != nullptr ? setup.options.completions->share()
-                                                            : completion_threads_),
+          completions_(setup.completions != nullptr ? setup.completions : completion_threads_),
           events_(setup.options.observer, notifier_),
           log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
                                             : nullptr),
@@ -60,7 +58,6 @@ public:
         topology_->close();  // what came after that is owed to services that go first
     }
 
-    ::pid_t pid() const noexcept { return pid_; }
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }
 
     std::chrono::milliseconds longest_lease() const noexcept { return longest_lease_; }
@@ -336,7 +333,6 @@ private:
                         " and the commands of docs/deployment.md"});
     }
 
-    const ::pid_t pid_ = ProcessId::of_this_process();
     const std::chrono::milliseconds command_timeout_;
     const std::chrono::milliseconds longest_lease_;
     const std::string key_space_;

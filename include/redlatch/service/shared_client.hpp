@@ -1,10 +1,9 @@
 #pragma once
 
-#include <redlatch/net/process_id.hpp>
+#include <redlatch/net/per_process.hpp>
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/session.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -17,22 +16,13 @@ namespace redlatch::inline v0::detail {
 /// locked for ever.
 class SharedClient {
 public:
-    explicit SharedClient(ClientSetup setup)
-        : setup_(std::move(setup)), session_(new Session{setup_}) {}
+    explicit SharedClient(ClientSetup setup) : setup_(std::move(setup)), session_(setup_) {}
     SharedClient(const SharedClient&) = delete;
     SharedClient& operator=(const SharedClient&) = delete;
-    ~SharedClient() {
-        if (Session* const own = existing_session()) {
-            delete own;
-        } else {
-            abandon(session_.load());
-        }
-    }
 
     Session& session() {
-        Session* session = session_.load(std::memory_order_acquire);
-        if (session->pid() == ProcessId::of_this_process()) return *session;
-        return session_after_fork(session);
+        if (Session* const own = existing_session()) return *own;
+        return session_after_fork();
     }
 
     /// Whether all keys of a lock have to lie in one slot.
@@ -45,36 +35,17 @@ public:
     std::chrono::milliseconds longest_lease() const noexcept { return setup_.longest_lease(); }
 
     /// This process's session if it has one yet: for destructors, which should not start any.
-    Session* existing_session() noexcept {
-        Session* const session = session_.load(std::memory_order_acquire);
-        return session->pid() == ProcessId::of_this_process() ? session : nullptr;
-    }
+    Session* existing_session() noexcept { return session_.existing(); }
 
 private:
-    Session& session_after_fork(Session* inherited) {
+    Session& session_after_fork() {
         ClientSetup setup = setup_;
         if (setup.options.tls != nullptr) setup.options.tls = setup.options.tls->afresh();
-        auto own = std::make_unique<Session>(setup);
-        if (!session_.compare_exchange_strong(inherited, own.get())) return *inherited;
-        abandon(inherited);
-        return *own.release();
-    }
-
-    /// The parent's session stays as it is: its threads are not here to be joined, and closing its
-    /// connections is the parent's business. Keeps it reachable, as it is no leak by mistake.
-    static void abandon(Session* inherited) {
-        struct Inherited {
-            Session* session;
-            Inherited* next;
-        };
-        static std::atomic<Inherited*> abandoned{nullptr};
-        auto* const first = new Inherited{inherited, abandoned.load()};
-        while (!abandoned.compare_exchange_weak(first->next, first)) {
-        }
+        return session_.renew(setup);
     }
 
     const ClientSetup setup_;
-    std::atomic<Session*> session_;
+    PerProcess<Session> session_;
 };
 
 }  // namespace redlatch::inline v0::detail

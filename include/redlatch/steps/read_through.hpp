@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/compilation.hpp>
+#include <redlatch/net/per_process.hpp>
 
 #include <mutex>
 #include <set>
@@ -9,7 +10,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Where the lock table has what threads read through one handle, whose end ends what they have not. Thread-safe.
+/// Where the lock table has what threads of this process read through one handle, whose end ends what they have
+/// not. Thread-safe.
 class ReadThrough {
 public:
     void add(std::string entry);
@@ -17,25 +19,33 @@ public:
     std::set<std::string> take();
 
 private:
-    std::mutex mutex_;
-    std::set<std::string> entries_;
+    struct Entries {
+        std::mutex mutex;
+        std::set<std::string> names;
+    };
+
+    PerProcess<Entries> entries_;
 };
 
 #if REDLATCH_DEFINITIONS
 
 REDLATCH_INLINE void ReadThrough::add(std::string entry) {
-    const std::scoped_lock section{mutex_};
-    entries_.insert(std::move(entry));
+    Entries& entries = entries_.renew();
+    const std::scoped_lock section{entries.mutex};
+    entries.names.insert(std::move(entry));
 }
 
 REDLATCH_INLINE void ReadThrough::remove(const std::string& entry) {
-    const std::scoped_lock section{mutex_};
-    entries_.erase(entry);
+    Entries& entries = entries_.renew();
+    const std::scoped_lock section{entries.mutex};
+    entries.names.erase(entry);
 }
 
 REDLATCH_INLINE std::set<std::string> ReadThrough::take() {
-    const std::scoped_lock section{mutex_};
-    return std::exchange(entries_, {});
+    Entries* const entries = entries_.existing();
+    if (entries == nullptr) return {};
+    const std::scoped_lock section{entries->mutex};
+    return std::exchange(entries->names, {});
 }
 
 #endif

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <redlatch/net/process_id.hpp>
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+
+namespace redlatch::inline v0::detail {
+
+/// Leaves alone what a forked child has inherited: its mutexes may be locked for ever, its members half
+/// changed, its threads are not here to be joined. Keeps it reachable, as it is no leak by mistake.
+inline void abandon(void* inherited) {
+    struct Abandoned {
+        void* what;
+        Abandoned* next;
+    };
+    static std::atomic<Abandoned*> all{nullptr};
+    auto* const first = new Abandoned{inherited, all.load()};
+    while (!all.compare_exchange_weak(first->next, first)) {
+    }
+}
+
+/// A `T` of this process's own. A forked child makes one without touching that of its parent, which is
+/// abandoned. Thread-safe, but for the end.
+template <class T>
+class PerProcess {
+public:
+    template <class... Args>
+    explicit PerProcess(const Args&... args) : own_(new Own{args...}) {}
+    PerProcess(const PerProcess&) = delete;
+    PerProcess& operator=(const PerProcess&) = delete;
+    ~PerProcess() {
+        Own* const own = own_.load();
+        if (own->is_ours()) {
+            delete own;
+        } else {
+            abandon(own);
+        }
+    }
+
+    /// Null in a child that has none of its own yet.
+    T* existing() noexcept {
+        Own* const own = own_.load(std::memory_order_acquire);
+        return own->is_ours() ? &own->value : nullptr;
+    }
+
+    /// For a child that has none of its own yet, unless another of its threads is faster.
+    template <class... Args>
+    T& renew(const Args&... args) {
+        Own* inherited = own_.load(std::memory_order_acquire);
+        if (inherited->is_ours()) return inherited->value;
+        auto own = std::make_unique<Own>(args...);
+        if (!own_.compare_exchange_strong(inherited, own.get())) return inherited->value;
+        abandon(inherited);
+        return own.release()->value;
+    }
+
+private:
+    struct Own {
+        template <class... Args>
+        explicit Own(const Args&... args) : value(args...) {}
+        bool is_ours() const noexcept { return pid == ProcessId::of_this_process(); }
+
+        const ::pid_t pid = ProcessId::of_this_process();
+        T value;
+    };
+
+    std::atomic<Own*> own_;
+};
+
+}  // namespace redlatch::inline v0::detail
