@@ -18,7 +18,6 @@ if(NOT TARGET hiredis::hiredis)
         " Install it:\n"
         "   Debian, Ubuntu     apt install libhiredis-dev\n"
         "   Fedora             dnf install hiredis-devel\n"
-        "   Alpine             apk add hiredis-dev\n"
         "   vcpkg              vcpkg install hiredis\n"
         "   Conan              requires hiredis/1.2.0\n"
         " or point CMAKE_PREFIX_PATH at an installed one,\n"

@@ -162,7 +162,8 @@ public:
         }
         header(text, "redlatch_reconnected_total", "Servers that came back.", "counter");
         sample(text, "redlatch_reconnected_total", {}, std::to_string(reconnected_));
-        header(text, "redlatch_warnings_total", "Servers that may drop a lock, or allow no queue.",
+        header(text, "redlatch_warnings_total",
+               "Servers that may drop a lock or allow no queue, and holders of another key space.",
                "counter");
         sample(text, "redlatch_warnings_total", {}, std::to_string(warnings_));
         return text;

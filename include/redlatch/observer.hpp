@@ -70,10 +70,10 @@ public:
     struct Reconnected {
         std::string node;  ///< the server
     };
-    /// A server is set up in a way that is bad for locks.
+    /// A server, or another client, is set up in a way that is bad for locks.
     struct Warning {
-        std::string node;     ///< the server
-        std::string message;  ///< what is wrong with it
+        std::string node;     ///< the server; of several masters none where it is about a client
+        std::string message;  ///< what is wrong
     };
 
     Observer() = default;
@@ -123,11 +123,12 @@ public:
     /// A server answers again after a failure.
     virtual void reconnected(const Reconnected&) {}
 
-    /// A server is set up in a way that may cost a lock or the order of waiters:
+    /// A server, or another client, is set up in a way that may cost a lock or the order of waiters:
     ///
     /// - It evicts keys when its memory is full. Told once by each client for each start of the server;
     ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`.
     /// - Its ACL forbids the keys of the queue, so that waiters poll. Told once by each client.
+    /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Told once by each client.
     virtual void warning(const Warning&) {}
 };
 

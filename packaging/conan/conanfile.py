@@ -45,8 +45,13 @@ class Redlatch(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("TESTS", "EXAMPLES", "BENCHMARKS", "TOOL"):
-            toolchain.cache_variables["REDLATCH_BUILD_" + part] = False
+        for option in (
+            "REDLATCH_BUILD_TESTS",
+            "REDLATCH_BUILD_EXAMPLES",
+            "REDLATCH_BUILD_BENCHMARKS",
+            "REDLATCH_BUILD_TOOL",
+        ):
+            toolchain.cache_variables[option] = False
         toolchain.generate()
 
     def package(self):

@@ -1,4 +1,4 @@
-# An overlay port: vcpkg install redlatch --overlay-ports=packaging. It takes the source tree that it stands in.
+# An overlay port: vcpkg install redlatch --overlay-ports=packaging/vcpkg. It takes the source tree that it stands in.
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS features

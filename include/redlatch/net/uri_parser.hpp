@@ -77,7 +77,8 @@ private:
     }
 
     static constexpr const char* schemes =
-        "redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://";
+        "redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or "
+        "rediss+cluster://";
 
     bool parse_scheme() {
         const auto scheme = take_scheme();
