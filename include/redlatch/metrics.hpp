@@ -40,20 +40,20 @@ inline std::vector<double> metrics_buckets() {
 /// What `Metrics` counts by.
 struct MetricsOptions {
     /// The upper bounds of the buckets of `redlatch_wait_seconds`, in seconds: positive, finite, each greater
-    /// than the one before. 14 of them from 0.0001 to 300 by default; none leaves the sum and the count.
+    /// than the one before. Without any, the sum and the count are left. Default: 14 of them, from 0.0001 to 300.
     std::vector<double> wait_buckets = detail::metrics_buckets();
 
-    /// The same for `redlatch_hold_seconds`.
+    /// The same for `redlatch_hold_seconds`. Default: the same.
     std::vector<double> hold_buckets = detail::metrics_buckets();
 
     /// Gives what concerns a lock the label `lock="…"`: as a rule the fixed part of the name, `order` for
-    /// `order:4711`. None by default. Has to return the same for the same name each time, and is called for each
-    /// event, by several threads at once. Where it throws, the lock counts under `other`; an event that finds no
-    /// memory is not counted.
+    /// `order:4711`. Has to return the same for the same name each time, and is called for each event, by several
+    /// threads at once. Where it throws, the lock counts under `other`; an event that finds no memory is not
+    /// counted. Default: none.
     LabelFunction label{};
 
     /// How many labels there can be, of 1 to 10,000. The first ones that come are kept for good; what comes
-    /// beyond them counts under `other`.
+    /// beyond them counts under `other`. Default: 100.
     std::size_t max_labels = 100;
 };
 

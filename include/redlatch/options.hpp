@@ -233,7 +233,7 @@ struct ConnectionFactory {
     /// does, so this has to return within the time that it is given.
     std::function<redisContext*(std::chrono::milliseconds timeout)> connect{};
 
-    /// What messages call the server. Default: "own connection".
+    /// What messages call the server. Default: `own connection`.
     std::string name = "own connection";
 };
 
@@ -293,7 +293,7 @@ struct ClientOptions {
     std::shared_ptr<const TlsLayer> tls{};
 
     /// Shows in `CLIENT LIST` and in owner tokens: 1 to 64 printable ASCII characters, no space.
-    /// Default (empty): host name and process id, as `host:pid`.
+    /// Default (empty): `host:pid`.
     std::string client_name{};
 
     /// What the names of the companion keys and of the channels begin with, so that the ACL of a service can be a
