@@ -128,7 +128,8 @@ public:
     /// - It evicts keys when its memory is full. Told once by each client for each start of the server;
     ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`.
     /// - Its ACL forbids the keys of the queue, so that waiters poll. Told once by each client.
-    /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Told once by each client.
+    /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Told once by each
+    ///   client.
     virtual void warning(const Warning&) {}
 };
 
