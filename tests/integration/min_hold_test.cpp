@@ -222,6 +222,15 @@ TEST_P(Tombstone, of_a_token_that_waits_takes_it_out_of_the_queue) {
     expect_queue({});
 }
 
+TEST_P(Tombstone, of_a_token_that_asked_for_a_place_late_takes_it_out_of_the_queue) {
+    hold();
+    EXPECT_EQ(keep(holder, 60'000), 1);
+    ASSERT_EQ(acquire({.token = holder}).place, 0) << "sent before that, and carried out now";
+    EXPECT_EQ(keep(holder, 60'000), 1) << "the clean-up";
+    expect_queue({});
+    expect_owner(holder + ":min_hold", 60'000);
+}
+
 TEST_P(Tombstone, keeps_those_who_wait_waiting_and_tells_them_when_to_look) {
     hold();
     ASSERT_EQ(acquire({.token = a, .hears = true}).place, 0);

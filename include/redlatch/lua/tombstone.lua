@@ -29,6 +29,10 @@ else
   end
 end
 if kept then
+  -- A late command may have asked for a place with the token since.
+  if KEYS[2] and redis.pcall('ZREM', KEYS[2], ARGV[1]) == 1 then
+    redis.pcall('HDEL', KEYS[3], ARGV[1])
+  end
   return 1
 elseif not ours then
   return release()
