@@ -215,7 +215,8 @@ private:
 /// their names' bytes, so sets never wait for each other in a circle, whatever the order in which they name
 /// their locks. (A set and single locks that are taken in another order may.) While a later one is waited
 /// for, those before are renewed; if one is lost meanwhile, all are given back, and the set begins anew within
-/// its wait. In the end all have their whole lease.
+/// its wait. In the end all have their whole lease, where the server answers in time; `HeldSet::remaining()` says
+/// how much is left.
 ///
 /// Models Lockable and TimedLockable, so the standard guards work on it, and `std::shared_lock` where its policy is
 /// shared: then all are read, or none. What `lock()` and `try_lock()` took belongs to the calling thread, and

@@ -126,7 +126,7 @@ public:
     /// throws as `Lock::lock()` does.
     void acquire() { impl_.acquire(); }
 
-    /// Tries once. False only where there is no permit; a fault throws `LockError`. Blocks for at most
+    /// Tries once. False only where there is no permit, or somebody waits for some; a fault throws `LockError`. Blocks for at most
     /// `command_timeout`.
     [[nodiscard]] bool try_acquire() { return impl_.try_acquire(Wait::none()); }
 

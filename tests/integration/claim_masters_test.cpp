@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -97,6 +99,40 @@ TEST_F(ClaimsOverMasters, exclude_each_other_while_one_of_three_is_frozen) {
     let_go(writing);
     servers_[1].thaw();
     EXPECT_TRUE(nothing_left()) << "what the frozen one was asked meanwhile is undone";
+}
+
+// A writer's number is the greatest that a majority gave. The third master may have given a greater one, which
+// readers meet that have that one in their majority.
+TEST_F(ClaimsOverMasters, of_readers_have_numbers_between_those_of_two_writers) {
+    using FencedConfig = Lock<Fenced<Watchdog<Shared>>>;
+    Client client{patient_options()};
+    FencedConfig lock{client, "job"};
+    const auto read = [&lock] {
+        Held held = lock.acquire_shared({.wait = patience}).value();
+        const std::uint64_t fence = held.fence();
+        let_go(held);
+        return fence;
+    };
+    ASSERT_GE(read(), 0U);
+    servers_[2].freeze();
+    Held writing = lock.acquire({.wait = patience}).value();
+    const std::uint64_t first = writing.fence();
+    let_go(writing);
+    EXPECT_EQ(read(), first);
+    servers_[2].thaw();
+
+    RawRedis third{servers_[2]};
+    third.command({"SET", "redlatch:fence:{job}", std::to_string(first + 60'000'000)});
+    servers_[1].freeze();
+    const std::uint64_t greater = read();
+    EXPECT_GE(greater, first + 60'000'000);
+    servers_[1].thaw();
+
+    servers_[2].freeze();
+    writing = lock.acquire({.wait = patience}).value();
+    EXPECT_GT(writing.fence(), greater) << "a majority has stored it before the reader had it";
+    let_go(writing);
+    servers_[2].thaw();
 }
 
 TEST_F(ClaimsOverMasters, never_meet_while_one_after_the_other_is_frozen) {

@@ -18,7 +18,8 @@ namespace redlatch::inline v0 {
 ///
 /// The thread that writes may read too, and goes on reading when it ends the writing; see
 /// `Lock::downgrade()`. The thread that reads cannot write: that is `Errc::deadlock`. With `Fenced` a
-/// writer gets a new fencing token, and a reader that of the last writer.
+/// writer gets a new fencing token, and a reader that of the last writer; over several masters, one between those of
+/// the last writer and of the next.
 struct Shared {
     /// @{
     /// As `LockPolicy` asks for.
