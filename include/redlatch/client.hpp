@@ -23,10 +23,10 @@ struct Access;
 /// that handles on the same lock share. One per process and server is enough; all members may be
 /// called from any thread. Nothing is connected before the first use.
 ///
-/// The destructor fires `lost()` of every lock still held, releases it, and makes everybody who
-/// waits return with `Errc::cancelled`; it takes at most three times `command_timeout`, the time
-/// that it gives to callbacks included, and four times where releases were only sent. Handles may
-/// outlive their client, and then fail in the same way.
+/// The destructor fires `lost()` of every lock still held, releases it, and makes every call that waits return
+/// with `Errc::cancelled`. It takes at most three times `command_timeout`, and four times where releases were
+/// only sent; that includes the time that it gives to callbacks. Handles may outlive their client, and then
+/// fail in the same way.
 ///
 /// In a forked child, a client works with connections and an owner's identity of its own: it holds
 /// none of its parent's locks and cannot touch them.

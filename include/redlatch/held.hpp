@@ -34,9 +34,9 @@
 
 namespace redlatch::inline v0 {
 
-/// One acquisition of a lock, released at the end of its life. It belongs to nobody but its owner:
-/// it can be moved to, and released by, any thread, outlives the `Lock` that it came from, and
-/// several of one nest may end in any order; the lock is free when the last has ended.
+/// One acquisition of a lock, released at the end of its life. It belongs to nobody but its owner: it can be
+/// moved to any thread, which may release it, and it outlives the `Lock` that it came from. Several of one nest
+/// may end in any order; the lock is free when the last has ended.
 ///
 /// By default the hold counts as the acquiring thread's even when the `Held` has gone to another
 /// thread: the first one's next acquisition nests in it, or is `Errc::deadlock`. One that is to go to
@@ -97,10 +97,12 @@ public:
     /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
     /// `command_timeout`.
     ///
-    /// Errors: `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's
-    /// scripts cannot move a lock, or several masters decide: then this hold goes on; `not_held`; `lost`;
-    /// others where it is not known that the lock was given away: then nobody gets the ticket, and the lock is
-    /// released in the background, with its `min_hold`.
+    /// Errors:
+    /// - `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts
+    ///   cannot move a lock, or several masters decide. Then this hold goes on.
+    /// - `not_held`; `lost`.
+    /// - Others where it is not known that the lock was given away. Then nobody gets the ticket, and the lock is
+    ///   released in the background, with its `min_hold`.
     Result<Ticket> detach() noexcept;
 
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this

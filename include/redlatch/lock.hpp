@@ -256,14 +256,16 @@ public:
     }
     /// @}
 
-    /// Goes on with a hold that another process gave away by `Held::detach()`, with this lock's lease, a new
-    /// owner token and, with `Fenced`, a new fencing token; `min_hold` is over with the one who gave it. Waits
+    /// Goes on with a hold that another process gave away by `Held::detach()`. It has this lock's lease, a new
+    /// owner token and, with `Fenced`, a new fencing token; the `min_hold` of the one who gave it is over. Waits
     /// for nobody, and blocks for at most `command_timeout`.
     ///
-    /// Errors: `lost` where the ticket's time is over, or it was adopted before; `invalid_argument` for a text
-    /// that is no ticket, a policy whose scripts cannot move a lock, and where several masters decide; others
-    /// where the server gave no answer: then the ticket may be used up, and the lock is free at the end of its
-    /// lease at the latest.
+    /// Errors:
+    /// - `lost` where the ticket's time is over, or it was adopted before.
+    /// - `invalid_argument` for a text that is no ticket, for a policy whose scripts cannot move a lock, and
+    ///   where several masters decide.
+    /// - Others where the server gave no answer. Then the ticket may be used up; the lock is free at the end of
+    ///   its lease at the latest.
     [[nodiscard]] Result<Held> adopt(const Ticket& ticket, Owner owner = Owner::thread) noexcept {
         return impl_.adopt(ticket, owner);
     }

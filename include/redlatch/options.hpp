@@ -49,10 +49,9 @@ enum class WaitStrategy {
 enum class ReleaseMode {
     /// Waits for the server's answer: then the lock is free for whoever comes next.
     confirmed,
-    /// Only sends. The client's next command goes out behind it on the same connection, and both
-    /// answers are read in order, so that a lock and unlock takes one round trip instead of two; a
-    /// thread of the client's own reads what nobody else does. The outcome goes to the observer, and
-    /// what may not have arrived is sent again. For a moment other threads and processes may find the
+    /// Only sends. The client's next command goes out behind it on the same connection, and both answers are
+    /// read in order: a lock and unlock takes one round trip instead of two. A thread of the client's own reads
+    /// what nobody else does. The outcome goes to the observer, and what may not have arrived is sent again. For a moment other threads and processes may find the
     /// lock still taken. Always confirmed are a nested hold, one whose `min_hold` is not over, and any where
     /// several masters decide.
     sent,

@@ -12,9 +12,9 @@
 namespace redlatch::inline v0::detail {
 
 /// Memory for the objects that make up one asynchronous operation, kept for the next one. Those of a whole turn of a
-/// thread are made together and destroyed together, in part by another thread: what `malloc` keeps for a thread is
-/// too little for that, and the rest of it was a fifth of what an operation cost. Any thread; allocates as
-/// `operator new` does.
+/// thread are made together and destroyed together, in part by another thread. What `malloc` keeps for a thread is
+/// too little for that; the rest of it was a fifth of what an operation cost. Any thread; allocates as `operator
+/// new` does.
 class RecycledMemory {
 public:
     // Not where what is used after its end is looked for.

@@ -206,7 +206,7 @@ REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string n
     if (permits < 0 || permits > max) {
         throw LockError{bad("a semaphore has between 0 and 999,999,998 permits")};
     }
-    if (spec_.client->has_quorum()) {
+    if (spec_.client->has_several_masters()) {
         throw LockError{
             bad("several masters cannot share permits: each of three majorities may "
                 "hold one of two")};

@@ -66,7 +66,7 @@ private:
 /// The holds that were declared run out, with the time of it.
 class Losses {
 public:
-    Notifier::RunOut recorder() {
+    Notifier::OnExpiry recorder() {
         return [this](const std::shared_ptr<Hold>& hold) {
             const std::lock_guard lock{mutex_};
             entries_.push_back({hold, Clock::now()});

@@ -42,7 +42,7 @@ Machine::Ended ended(Kind kind) {
 
 Machine::Ended last_with_heir() {
     Machine::Ended how = last;
-    how.has_heir = true;
+    how.can_hand_off = true;
     return how;
 }
 
@@ -386,7 +386,7 @@ TEST_F(Move, is_not_tried_with_a_lock_whose_validity_has_ended) {
 
 TEST_F(Move, is_not_tried_with_several_masters) {
     Machine::Ended how = last_at(0b111);
-    how.has_heir = true;
+    how.can_hand_off = true;
     expect_release_of(Which::held, begin(how));
 }
 
@@ -481,7 +481,7 @@ TEST_F(SentUnlock, is_only_sent_when_its_min_hold_is_over) {
 
 TEST_F(SentUnlock, is_confirmed_where_a_thread_here_waits_behind_a_lost_lock) {
     Machine::Ended how = last_sent();
-    how.has_heir = true;
+    how.can_hand_off = true;
     expect_release_of(Which::held, begin(how, end_of_validity));
 }
 

@@ -104,9 +104,9 @@ TEST(TokenState, refused_without_a_place_is_not) {
 }
 
 TEST(TokenState, asks_to_stay_for_as_long_as_it_may_be_silent) {
-    for (const bool has_heirs : {false, true}) {
-        EXPECT_EQ(TokenState{"mine"}.queue_ttl(false, has_heirs, presence_ttl), presence_ttl);
-        EXPECT_EQ(queued().queue_ttl(false, has_heirs, presence_ttl), presence_ttl);
+    for (const bool has_waiters : {false, true}) {
+        EXPECT_EQ(TokenState{"mine"}.queue_ttl(false, has_waiters, presence_ttl), presence_ttl);
+        EXPECT_EQ(queued().queue_ttl(false, has_waiters, presence_ttl), presence_ttl);
     }
 }
 

@@ -18,9 +18,9 @@ public:
     Pauses(Backoff limits, std::uint64_t seed) noexcept
         : min_(limits.min), max_(limits.max), last_(limits.min), random_(seed) {}
 
-    /// The next pause. `ttl`, where known, is how long the server will keep the lock at most: a
-    /// pause that would end later ends just after it instead, spread over one `min` so that the
-    /// waiters of a dead holder don't all come at once.
+    /// The next pause. `ttl`, where known, is how long the server will keep the lock at most. A pause that would
+    /// end later ends just after it instead, spread over one `min`: the waiters of a dead holder do not all come
+    /// at once.
     std::chrono::nanoseconds next(std::optional<std::chrono::milliseconds> ttl) noexcept {
         const auto top = std::clamp(last_ * 3, min_ + std::chrono::nanoseconds{1}, max_);
         last_ = draw(min_, top);

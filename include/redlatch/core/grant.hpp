@@ -101,9 +101,11 @@ inline constexpr std::chrono::seconds oldest_sample{60};
 /// message that arrived at `arrived`: from there the validity counts. The server's clock is trusted
 /// with the time between its last answer and the grant only, less `drift_factor`.
 ///
-/// Empty where one more command has to confirm the message: it is about another lease than the one asked for
-/// last, it comes from another server or a restarted one, or it is older than the last answer, which said "not
-/// yours". Also where that answer told no time, or is too long ago.
+/// Empty where one more command has to confirm the message:
+/// - It is about another lease than the one asked for last.
+/// - It comes from another server or a restarted one.
+/// - It is older than the last answer, which said "not yours".
+/// - That answer told no time, or is too long ago.
 inline std::optional<TimePoint> granted_at(const ClockSample& sample, const Grant& grant,
                                            TimePoint arrived, double drift_factor) noexcept {
     if (sample.server == nullptr || *sample.server != grant.server) return std::nullopt;

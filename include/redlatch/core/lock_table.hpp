@@ -45,7 +45,7 @@ struct HandOff {
     std::uint64_t fence = 0;
 };
 
-/// Who wants a lock, and how long for. Has to stay until the lock table has answered.
+/// A wish for a lock, and how long it lasts. Has to stay until the lock table has answered.
 struct AcquireRequest {
     const HoldTerms& terms;
     LockOwner owner;   ///< of the hold that is asked for
@@ -74,7 +74,7 @@ class LockTable {
     using Position = Entries::iterator;
 
 public:
-    /// Who waits: a node that its owner embeds, and that stays where it is until the answer.
+    /// A waiter: a node that its owner embeds, and that stays where it is until the answer.
     class Waiter : public IntrusiveList<Waiter>::Node {
     public:
         /// Whether the holder before has handed the lock to this one. Then the table has forgotten
@@ -570,13 +570,13 @@ public:
         return last == past.rend() ? nullptr : *last;
     }
 
-    /// Who in this process holds `key`, whichever owner; null for nobody.
+    /// The hold that this process has of `key`, whichever owner's; null for none.
     std::shared_ptr<Hold> current(const std::string& key) const {
         const auto name = entries_.find(key);
         return name == entries_.end() ? nullptr : name->second.current;
     }
 
-    /// Who in this process holds that lock under that token; null for nobody. Looks at all entries: each claim
+    /// The hold that this process has of that lock under that token; null for none. Looks at all entries: each claim
     /// has one of its own.
     std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) const {
         for (const auto& [name, here] : entries_) {
@@ -748,8 +748,8 @@ private:
         }
     }
 
-    /// Who waits behind the reader that has the claim now goes on with it, as no writer stands between. Whether
-    /// anybody does. Without memory, the others contend.
+    /// Those who wait behind the reader that has the claim now go on with it, as no writer stands between. Returns
+    /// whether there are any. Without memory, the others contend.
     bool admit_crowd(Entry& crowd, const std::shared_ptr<ReaderClaim>& claim,
                      TimePoint now) noexcept {
         if (crowd.crowd_of == nullptr || claim == nullptr) return false;
@@ -782,7 +782,7 @@ private:
         return {std::move(hold), std::move(first)};
     }
 
-    /// Who a grant may be for. A lock with claims may have several entries here.
+    /// The name that a grant may be for. A lock with claims may have several entries here.
     Named* find(const Grant& grant) {
         if (grant.weight == 0) {
             const auto name = entries_.find(grant.key);
@@ -854,7 +854,7 @@ private:
         if (here.key_type != terms.traits.key_type) return Outcome::wrong_key_type;
         if (here.current != nullptr && here.current->valid(now)) {
             const LockOwner holder = here.current->owner();
-            // Who wants a fencing token gets that of the outer hold.
+            // A nested hold has the fencing token of the outer one.
             const bool has_fence = here.current->terms().traits.fenced || !terms.traits.fenced;
             // A reader that would write waits for itself.
             const bool upgrades = here.current->reads() && !request.acquisition.reads;

@@ -34,9 +34,9 @@ constexpr bool has_more_to_serve(std::int64_t answer) noexcept {
     return answer == more_to_serve || answer == more_to_serve_not_held;
 }
 
-/// Decides what a release's answers mean. An earlier try without an answer may have freed the
-/// lock, so a later "not yours" proves nothing on its own; while validity was running nobody else
-/// could have taken the lock, so there it can only have been our own earlier try.
+/// Decides what a release's answers mean. An earlier try without an answer may have freed the lock, so a later
+/// "not yours" proves nothing on its own. While the validity was running nobody else could have taken the lock:
+/// there it can only have been our own earlier try.
 class ReleaseOutcome {
 public:
     /// `valid`: whether the hold's validity is running as the first try is sent.
@@ -94,7 +94,8 @@ public:
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watched = false;     ///< where nested: it wanted the hold to be renewed
         bool tells_count = true;  ///< where nested: the server is told what is left
-        bool has_heir = false;  ///< where last: a thread here would like to be next, on equal terms
+        bool can_hand_off =
+            false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
         TimePoint valid_until{};   ///< the hold's validity
         TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
@@ -110,7 +111,7 @@ public:
                     .count = ending.count,
                     .watched = ending.watched,
                     .tells_count = hold.weight() == 0 || ending.downgrades,
-                    .has_heir = ending.can_hand_off,
+                    .can_hand_off = ending.can_hand_off,
                     .unclear_try = hold.open_tries.unclear,
                     .valid_until = hold.valid_until(),
                     .kept_until = hold.kept_until(),
@@ -330,12 +331,12 @@ private:
 
     /// A lock that is lost moves to nobody; several masters would have to agree on the next token.
     bool may_move(TimePoint now) const noexcept {
-        return ended_.has_heir && ended_.masters == 0 && now < ended_.valid_until &&
+        return ended_.can_hand_off && ended_.masters == 0 && now < ended_.valid_until &&
                now >= ended_.kept_until;
     }
 
     bool is_only_sent() const noexcept {
-        return ended_.mode == ReleaseMode::sent && ended_.masters == 0 && !ended_.has_heir;
+        return ended_.mode == ReleaseMode::sent && ended_.masters == 0 && !ended_.can_hand_off;
     }
 
     bool is_valid(TimePoint now) const noexcept {

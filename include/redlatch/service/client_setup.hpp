@@ -40,7 +40,7 @@ inline Error invalid(std::string message) {
 }
 
 /// What the Sentinels' own credentials are.
-inline void log_in_to_sentinels(UriParts& uri, const ClientOptions& options) {
+inline void set_credentials_of_sentinels(UriParts& uri, const ClientOptions& options) {
     const std::string user = uri.sentinel_user.value_or(options.sentinel_user);
     const std::string password = uri.sentinel_password.value_or(options.sentinel_password);
     for (Endpoint& sentinel : uri.hosts) {
@@ -58,7 +58,7 @@ inline Result<UriParts> locate(const Uri& text, const ClientOptions& options) {
             invalid("rediss:// wants TLS: set ClientOptions::tls to redlatch::tls(), from "
                     "<redlatch/tls.hpp>, and link redlatch::tls")};
     }
-    if (uri->kind == UriParts::Kind::sentinel) log_in_to_sentinels(*uri, options);
+    if (uri->kind == UriParts::Kind::sentinel) set_credentials_of_sentinels(*uri, options);
     return uri;
 }
 

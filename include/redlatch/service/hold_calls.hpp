@@ -27,24 +27,24 @@ inline Call claim_call(const Hold& hold, const Script& script,
     return of_key_type(call.with_all_keys(true), hold);
 }
 
-/// Asks for the lock, and for a place in the queue: kept for `stay`, given up where that is negative,
-/// left as it is where it is zero. `hears`: the client can be told when the lock is its own.
-inline Call acquire_call(const Hold& hold, std::chrono::milliseconds stay, bool hears) {
+/// Asks for the lock, and for a place in the queue: kept for `queue_ttl`, given up where that is negative,
+/// left as it is where it is zero. `subscribed`: the client can be told when the lock is its own.
+inline Call acquire_call(const Hold& hold, std::chrono::milliseconds queue_ttl, bool subscribed) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
     if (const auto [weight, limit] = hold.terms().claim; weight != 0) {
         return claim_call(
             hold, hold.scripts().acquire,
-            {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{stay.count()},
-             std::int64_t{hears ? 1 : 0}, Argument::server(), Argument::not_after(),
-             std::int64_t{fenced ? 1 : 0}, weight, limit},
+            {hold.token().bytes, hold.server_ttl(hold.terms().lease),
+             std::int64_t{queue_ttl.count()}, std::int64_t{subscribed ? 1 : 0}, Argument::server(),
+             Argument::not_after(), std::int64_t{fenced ? 1 : 0}, weight, limit},
             ReplyShape::acquired);
     }
     const Call call{hold.scripts().acquire,
                     {keys.lock, keys.queue, keys.waiters, keys.fence},
                     {hold.token().bytes, hold.server_ttl(hold.terms().lease),
-                     std::int64_t{stay.count()}, std::int64_t{hears ? 1 : 0}, Argument::server(),
-                     Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
+                     std::int64_t{queue_ttl.count()}, std::int64_t{subscribed ? 1 : 0},
+                     Argument::server(), Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
                     ReplyShape::acquired};
     return of_key_type(call.with_all_keys(fenced), hold);
 }

@@ -12,17 +12,17 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Watches the clock for holds whose loss somebody wants to hear of, and hands users' callbacks to
-/// their threads. Its own thread starts at the first use, does no I/O and runs no user code, and
-/// losses have threads apart from events, so that a loss is told on time even if the server is silent
-/// and other callbacks hang, however many. Thread-safe.
+/// Watches the clock for holds whose loss somebody wants to hear of, and hands users' callbacks to their
+/// threads. Its own thread starts at the first use, does no I/O and runs no user code. Losses have threads apart
+/// from events. So a loss is told on time even if the server is silent and other callbacks hang, however many.
+/// Thread-safe.
 class Notifier {
 public:
     using Task = CallbackThreads::Task;
-    using RunOut = std::function<void(const std::shared_ptr<Hold>&)>;
+    using OnExpiry = std::function<void(const std::shared_ptr<Hold>&)>;
 
-    /// `expired` is called on the notifier's thread for a watched hold whose validity is over.
-    explicit Notifier(RunOut expired) : run_out_(std::move(expired)) {}
+    /// `on_expiry` is called on the notifier's thread for a watched hold whose validity is over.
+    explicit Notifier(OnExpiry on_expiry) : on_expiry_(std::move(on_expiry)) {}
     Notifier(const Notifier&) = delete;
     Notifier& operator=(const Notifier&) = delete;
     ~Notifier() { close(Clock::duration::zero()); }
@@ -132,11 +132,11 @@ private:
         if (hold->valid(now)) {
             watch(std::move(hold));
         } else {
-            run_out_(hold);
+            on_expiry_(hold);
         }
     }
 
-    const RunOut run_out_;
+    const OnExpiry on_expiry_;
     const std::shared_ptr<CallbackThreads> losses_ =
         std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
     const std::shared_ptr<CallbackThreads> events_ =

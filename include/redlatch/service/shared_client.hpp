@@ -31,7 +31,7 @@ public:
     const std::string& key_space() const noexcept { return setup_.options.key_space; }
 
     /// Whether several masters decide; and the longest lease that is allowed.
-    bool has_quorum() const noexcept { return setup_.masters() > 1; }
+    bool has_several_masters() const noexcept { return setup_.masters() > 1; }
     std::chrono::milliseconds longest_lease() const noexcept { return setup_.longest_lease(); }
 
     /// This process's session if it has one yet: for destructors, which should not start any.

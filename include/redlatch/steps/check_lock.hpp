@@ -119,7 +119,7 @@ inline Result<void> check_options(const LockSpec& spec) {
 
 /// What only a single master can do.
 inline Result<void> check_for_several(const LockSpec& spec) {
-    if (spec.client == nullptr || !spec.client->has_quorum()) return {};
+    if (spec.client == nullptr || !spec.client->has_several_masters()) return {};
     if (spec.options.replicas != Replicas::none()) {
         return Unexpected{invalid("replicas are asked of a single master, and here are several")};
     }
