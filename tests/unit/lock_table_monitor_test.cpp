@@ -361,7 +361,7 @@ TEST(LockTableMonitor, recheck_ends_the_pause_of_who_waits_at_the_server) {
         second = admission.turn->pause(Clock::now(), {});
     }};
     waiter.wait_until_asleep();
-    table.recheck_all(Clock::now());
+    table.recheck_all();
     waiter.join();
     EXPECT_EQ(first, Woken::recheck);
     EXPECT_EQ(second, Woken::in_time) << "once is enough";

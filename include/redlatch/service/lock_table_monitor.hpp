@@ -295,7 +295,7 @@ public:
         return section()->with_token(key, token);
     }
     bool deliver(const Grant& grant) { return section()->deliver(grant); }
-    void recheck_all(TimePoint now) { section()->recheck_all(now); }
+    void recheck_all() { section()->recheck_all(Clock::now()); }
     LockTable::Remains close() { return section()->close(); }
     std::size_t size() { return section()->size(); }
 

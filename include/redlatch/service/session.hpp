@@ -369,7 +369,7 @@ private:
     Subscriptions subscriptions_{
         key_space_ + "client:" + tokens_.id(),
         {.granted = [this](Node& node, const Grant& grant) { hear(node, grant); },
-         .listening = [this] { locks_.recheck_all(Clock::now()); },
+         .listening = [this] { locks_.recheck_all(); },
          .is_master = [this](const Node& node) { return topology_->is_master(node); }}};
     std::unique_ptr<SentinelWatch> sentinel_watch_{
         sentinels_ == nullptr ? nullptr
