@@ -3,9 +3,11 @@
 #include "async_tools.hpp"
 #include "busy_machine.hpp"
 #include "fault_tools.hpp"
+#include "on_engine.hpp"
 #include "support/no_more_threads.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
+#include <redlatch/service/shared_client.hpp>
 
 #include <gtest/gtest.h>
 
@@ -894,6 +896,42 @@ TEST_F(AsyncTest, release_goes_before_what_is_not_written_yet) {
     server_.thaw();
     ASSERT_TRUE(eventually([&] { return acquired == crowd; }));
     EXPECT_LT(before, 3000);
+}
+
+detail::Engine& engine_of(const Client& client) {
+    return detail::Access::shared(client)->session().engine();
+}
+
+TEST_F(AsyncTest, extension_of_a_hold_that_is_released_meanwhile_finds_nothing_held) {
+    Proxy proxy{server_.uri()};
+    Client client{patient(proxy.uri())};
+    Lock<Simple> lock{client, "key"};
+    Result<Held> held = lock.acquire({.owner = Owner::hold});
+    ASSERT_TRUE(succeeds(held));
+    proxy.hold_requests();  // there will be no link yet
+    Outcome<void> extended;
+    held->async_extend(60s, extended.callback());
+    on_engine(engine_of(client), [] {});  // the extension waits for the link
+    Outcome<Release> released;
+    held->async_release(released.callback());
+    EXPECT_EQ(code_of(extended.get()), Errc::not_held);
+    proxy.pass();
+    EXPECT_TRUE(is_outcome(released.get(), Release::released));
+}
+
+TEST_F(AsyncTest, server_hears_the_counts_of_a_nest_in_the_order_of_the_calls) {
+    Lock<Reentrant> lock{client_, "key"};
+    Held outer = take(lock);
+    Outcome<Held> nested;
+    Outcome<Release> released;
+    on_engine(engine_of(client_), [&] {  // both are written together
+        outer.async_nest(nested.callback());
+        outer.async_release(released.callback());
+    });
+    EXPECT_TRUE(is_outcome(released.get(), Release::still_held));
+    const Result<Held> inner = nested.get();
+    ASSERT_TRUE(succeeds(inner));
+    EXPECT_EQ(lock.inspect().value().hold_count, 1U);
 }
 
 /// Keeps the observers' thread from the first release on.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "on_engine.hpp"
 #include "support/wait.hpp"
 #include <redlatch/redlatch.hpp>
 #include <redlatch/service/session.hpp>
@@ -8,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,23 +21,6 @@
 // Orders that a test gives to an engine, and what becomes of them.
 
 namespace redlatch::test {
-
-/// Runs `action` on the engine's thread, and returns when it has.
-template <class Action>
-void on_engine(detail::Engine& engine, Action action) {
-    struct Task final : detail::EngineTask {
-        explicit Task(Action& what) : action(&what) {}
-        void run() noexcept override {
-            (*action)();
-            done.set_value();
-        }
-        Action* action;
-        std::promise<void> done;
-    } task{action};
-    auto done = task.done.get_future();
-    if (!engine.start() || !engine.post(task)) throw std::runtime_error{"no engine"};
-    done.get();
-}
 
 /// What an order was told.
 struct Outcome {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <utility>
 
 namespace {
 
@@ -42,6 +43,11 @@ protected:
         expect_done(machine.declared_lost(false), Errc::not_held, "it was released meanwhile");
     }
 
+    Action failed(detail::Fault fault, TimePoint at) {
+        return machine.failed(std::move(fault), at, !released);
+    }
+
+    static constexpr bool released = true;
     Machine machine = machine_for(30s);
 };
 
@@ -79,7 +85,7 @@ TEST_F(Extension, that_was_answered_after_the_end_of_the_hold_is_released_at_the
 
 TEST_F(Extension, is_sent_again_after_a_pause_and_counts_from_that_send) {
     machine.begin(start, valid);
-    EXPECT_EQ(as<Machine::RetryAt>(machine.failed(refused(), start + 5ms)).time,
+    EXPECT_EQ(as<Machine::RetryAt>(failed(refused(), start + 5ms)).time,
               start + 5ms + retry_pause);
     as<Machine::SendExtend>(machine.begin(start + 30ms, valid));
     EXPECT_EQ(as<Machine::Confirm>(machine.answered(true)).sent, start + 30ms);
@@ -87,44 +93,44 @@ TEST_F(Extension, is_sent_again_after_a_pause_and_counts_from_that_send) {
 
 TEST_F(Extension, whose_keys_are_in_two_places_is_about_the_lock_alone) {
     EXPECT_FALSE(as<Machine::SendExtend>(machine.begin(start, valid)).lock_alone);
-    as<Machine::RetryAt>(machine.failed(refused("CLUSTERDOWN"), start + 5ms));
+    as<Machine::RetryAt>(failed(refused("CLUSTERDOWN"), start + 5ms));
     EXPECT_FALSE(as<Machine::SendExtend>(machine.begin(start + 30ms, valid)).lock_alone);
-    as<Machine::RetryAt>(machine.failed(refused("TRYAGAIN Multiple keys"), start + 35ms));
+    as<Machine::RetryAt>(failed(refused("TRYAGAIN Multiple keys"), start + 35ms));
     EXPECT_TRUE(as<Machine::SendExtend>(machine.begin(start + 60ms, valid)).lock_alone);
 }
 
 TEST_F(Extension, without_an_answer_may_have_prolonged_the_lock) {
     machine.begin(start, valid);
-    as<Machine::NoteProlonged>(machine.failed(silent(), start + 5ms));
+    as<Machine::NoteProlonged>(failed(silent(), start + 5ms));
     as<Machine::RetryAt>(machine.noted(!lost));
 }
 
 TEST_F(Extension, without_an_answer_is_released_at_the_server_where_the_hold_was_lost_meanwhile) {
     machine.begin(start, valid);
-    as<Machine::NoteProlonged>(machine.failed(silent(), start + 5ms));
+    as<Machine::NoteProlonged>(failed(silent(), start + 5ms));
     expect_lost(machine.noted(lost), ServerKeeps::lock, "it ended before the answer");
 }
 
 TEST_F(Extension, ends_with_the_validity) {
     machine.begin(start, valid);
-    as<Machine::RetryAt>(machine.failed(refused(), start + 5ms));
+    as<Machine::RetryAt>(failed(refused(), start + 5ms));
     expect_lost(machine.begin(start + 30ms, !valid), ServerKeeps::nothing,
                 "its validity has ended");
 }
 
 TEST_F(Extension, is_sent_again_until_the_pause_would_reach_the_deadline) {
     machine.begin(start, valid);
-    as<Machine::RetryAt>(machine.failed(refused(), give_up_at - retry_pause - 1ns));
+    as<Machine::RetryAt>(failed(refused(), give_up_at - retry_pause - 1ns));
     machine.begin(give_up_at - 1ns, valid);
-    expect_done(machine.failed(refused("down"), give_up_at - retry_pause), Errc::unavailable,
+    expect_done(failed(refused("down"), give_up_at - retry_pause), Errc::unavailable,
                 "down");
 }
 
 TEST_F(Extension, that_fails_in_several_ways_tells_the_one_before_too) {
     machine.begin(start, valid);
-    as<Machine::RetryAt>(machine.failed(refused("CLUSTERDOWN"), start + 5ms));
+    as<Machine::RetryAt>(failed(refused("CLUSTERDOWN"), start + 5ms));
     machine.begin(start + 30ms, valid);
-    as<Machine::NoteProlonged>(machine.failed(silent("no answer"), give_up_at));
+    as<Machine::NoteProlonged>(failed(silent("no answer"), give_up_at));
     const auto outcome = as<Machine::Done>(machine.noted(!lost)).outcome;
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().message, "no answer");
@@ -134,12 +140,18 @@ TEST_F(Extension, that_fails_in_several_ways_tells_the_one_before_too) {
 
 TEST_F(Extension, that_is_forbidden_is_not_sent_again) {
     machine.begin(start, valid);
-    expect_done(machine.failed(forbidden(), start), Errc::denied, "NOPERM");
+    expect_done(failed(forbidden(), start), Errc::denied, "NOPERM");
+}
+
+TEST_F(Extension, that_the_release_has_taken_out_finds_nothing_held) {
+    machine.begin(start, valid);
+    expect_done(machine.failed(forbidden(), start, released), Errc::not_held,
+                "it was released meanwhile");
 }
 
 TEST_F(Extension, without_an_answer_at_the_end_may_have_prolonged_the_lock_too) {
     machine.begin(start, valid);
-    as<Machine::NoteProlonged>(machine.failed(silent("gone"), give_up_at));
+    as<Machine::NoteProlonged>(failed(silent("gone"), give_up_at));
     expect_done(machine.noted(!lost), Errc::unavailable, "gone");
 }
 

@@ -325,7 +325,7 @@ private:
 
     NextNest carry_out(const SendNest& nest) {
         send(
-            CommandRank::usual, nest.answer_by, hold_,
+            CommandRank::extension, nest.answer_by, hold_,
             [count = count_, ttl = hold_->server_ttl(nest.lease)](const Hold& hold, bool) {
                 return nest_call(hold, count, ttl);
             },

@@ -73,7 +73,9 @@ public:
         return lost("it ended before the answer", ServerKeeps::lock);
     }
 
-    Action failed(Fault fault, TimePoint now) {
+    /// `is_released`: the holder has ended the hold meanwhile. Its release takes an extension out that is not written.
+    Action failed(Fault fault, TimePoint now, bool is_released) {
+        is_released_ = is_released;
         const TimePoint retry_at = saturating_add(now, retry_pause);
         const bool over = !fault.transient || retry_at >= plan_.give_up_at;
         keys_are_apart_ = keys_are_apart_ || is_between_servers(fault);
@@ -91,12 +93,17 @@ public:
     /// `lost`: as opposed to a hold that another thread has released meanwhile.
     Action declared_lost(bool lost) const {
         if (lost) return Done{Unexpected{Error{Errc::lost, {}, {}, why_, {}}}};
-        return Done{Unexpected{Error{Errc::not_held, {}, {}, "it was released meanwhile", {}}}};
+        return released();
     }
 
 private:
+    static Done released() {
+        return {Unexpected{Error{Errc::not_held, {}, {}, "it was released meanwhile", {}}}};
+    }
+
     Action next() {
         if (retry_at_) return RetryAt{*retry_at_};
+        if (is_released_) return released();
         return Done{Unexpected{*std::move(fault_)}};
     }
 
@@ -109,6 +116,7 @@ private:
     TimePoint sent_{};
     Lease wanted_ = plan_.lease;
     bool keys_are_apart_ = false;
+    bool is_released_ = false;
     std::optional<TimePoint> retry_at_{};
     std::optional<Error> fault_{};
     const char* why_ = "";

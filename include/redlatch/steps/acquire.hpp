@@ -142,7 +142,8 @@ private:
     NextNest carry_out(const SendNest& send) {
         const TimePoint sent = Clock::now();
         const Call call = nest_call(*hold_, count_, hold_->server_ttl(send.lease));
-        return nest_answered(session_->run(call, {send.answer_by, *stop_}), sent);
+        QuorumProgress progress{.rank = CommandRank::extension};
+        return nest_answered(session_->run(call, call, {send.answer_by, *stop_}, progress), sent);
     }
 
     NextNest carry_out(const NestSleep& sleep) {

@@ -1158,7 +1158,8 @@ private:
         client_->ask(hold_, call, call, send.answer_by,
                      [this](const Expected<Reply, Fault>& reply, const MasterSets&) {
                          if (!reply) {
-                             return act("failed", machine_.failed(reply.error(), client_->now()));
+                             return act("failed", machine_.failed(reply.error(), client_->now(),
+                                                                  detail::is_released(*hold_)));
                          }
                          server_ = reply->server;
                          const bool ours = reply->view().integer() == 1;
