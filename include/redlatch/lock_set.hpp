@@ -196,6 +196,9 @@ private:
     using Specs = std::vector<LockSpec>;
 
     static Specs reading(Specs specs);
+    static std::shared_ptr<AsyncCallFor<HeldSet>> acquire_call(const Specs& specs,
+                                                               const AsyncOptions& options,
+                                                               std::stop_token stop);
     Result<std::vector<HoldRef>> take(const Specs& specs, const AcquireOptions& options,
                                       const void* through);
     Result<std::vector<HoldRef>> take_to_read(const AcquireOptions& options);
@@ -513,12 +516,23 @@ REDLATCH_INLINE Result<HeldSet> LockSetImpl::acquire_shared(
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_call(
     const AsyncOptions& options, std::stop_token stop) const {
-    return std::make_shared<HeldSetOperation>(specs_, options, std::move(stop));
+    return acquire_call(specs_, options, std::move(stop));
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_shared_call(
     const AsyncOptions& options, std::stop_token stop) const {
-    return std::make_shared<HeldSetOperation>(reading(specs_), options, std::move(stop));
+    return acquire_call(reading(specs_), options, std::move(stop));
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<HeldSet>> LockSetImpl::acquire_call(
+    const Specs& specs, const AsyncOptions& options, std::stop_token stop) {
+    const LockSpec& first = specs.front();
+    auto lease = check_lease(first, options.lease.value_or(first.options.lease));
+    if (!lease) {
+        return std::make_shared<ReadyCall<HeldSet>>(first.client,
+                                                    Unexpected{std::move(lease).error()});
+    }
+    return std::make_shared<HeldSetOperation>(specs, options, std::move(stop));
 }
 
 REDLATCH_INLINE Session& LockSetImpl::session() const {

@@ -8,11 +8,14 @@
 #include <optional>
 #include <stop_token>
 #include <utility>
+#include <vector>
 
 namespace {
 
-/// How many allocations of this thread succeed before one fails, once; negative: all of them.
+/// How many allocations of this thread succeed before one fails; negative: all of them.
 thread_local int successes = -1;
+thread_local bool fails_for_good = false;  // as opposed to one allocation alone
+thread_local int failures = 0;
 
 }  // namespace
 
@@ -25,7 +28,12 @@ constexpr bool fails_allocations = true;
 namespace {
 
 void* allocate(std::size_t size) {
-    if (successes >= 0 && successes-- == 0) throw std::bad_alloc{};
+    if (successes == 0) {
+        ++failures;
+        if (!fails_for_good) successes = -1;
+        throw std::bad_alloc{};
+    }
+    if (successes > 0) --successes;
     void* const memory = std::malloc(size == 0 ? 1 : size);
     if (memory == nullptr) throw std::bad_alloc{};
     return memory;
@@ -57,6 +65,33 @@ void operator delete[](void* memory, std::size_t) noexcept {
 namespace redlatch::test {
 namespace {
 
+/// While it lives, so many allocations of this thread succeed, and then one fails, or each.
+class Failing {
+public:
+    explicit Failing(int fails_after, bool for_good = false) {
+        failures = 0;
+        fails_for_good = for_good;
+        successes = fails_after;
+    }
+    Failing(const Failing&) = delete;
+    Failing& operator=(const Failing&) = delete;
+    ~Failing() { successes = -1; }
+
+    static bool has_failed() { return failures > 0; }
+};
+
+/// Has allocations of `call` fail, each in turn. False where it has thrown.
+template <class Call>
+bool returns(int fails_after, bool for_good, Call call) {
+    try {
+        const Failing failing{fails_after, for_good};
+        call();
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 class OutOfMemory : public LockTest {
 protected:
     OutOfMemory() {
@@ -74,19 +109,43 @@ protected:
     template <class T, class Begin, class AsBefore>
     Result<T> fail_each_allocation(Begin begin, AsBefore as_before) {
         for (int fails_after = 0;; ++fails_after) {
-            Outcome<T> outcome;
-            successes = fails_after;
-            try {
-                begin(outcome);
-                const bool had_all = std::exchange(successes, -1) >= 0;
-                EXPECT_TRUE(had_all) << "a failure was swallowed";
-                EXPECT_GT(fails_after, 0) << "no allocation can fail";
-                return outcome.get();
-            } catch (const std::bad_alloc&) {
-                successes = -1;
+            for (const bool for_good : {true, false}) {
+                Outcome<T> outcome;
+                if (returns(fails_after, for_good, [&] { begin(outcome); })) {
+                    EXPECT_FALSE(Failing::has_failed()) << "a failure was swallowed";
+                    EXPECT_GT(fails_after, 0) << "no allocation can fail";
+                    return outcome.get();
+                }
+                EXPECT_TRUE(as_before()) << "allocation " << fails_after;
+                EXPECT_FALSE(outcome.is_there());
             }
-            EXPECT_TRUE(as_before()) << "allocation " << fails_after;
-            EXPECT_FALSE(outcome.is_there());
+        }
+    }
+
+    /// The same for a client's first asynchronous call, which `begin(lock, held, outcome, executor)` makes. It may say
+    /// that it has got no thread instead. `held`: of another lock, and already there.
+    template <class T, class Begin>
+    void fail_each_allocation_of_a_first_call(Begin begin) {
+        for (const bool for_good : {true, false}) {
+            Client client{patient(server_.uri())};
+            Lock<Reentrant> lock{client, "a name that no string has room for within itself"};
+            Lock<Reentrant> other{client, "another name that is as long as that of the other one"};
+            Held held = other.acquire({.owner = Owner::hold}).value();
+            Loop loop;
+            int refused = 0;
+            for (int fails_after = 0;; ++fails_after) {
+                Outcome<T> outcome;
+                if (!returns(fails_after, for_good, [&] { begin(lock, held, outcome, loop); }))
+                    continue;
+                const bool failed = Failing::has_failed();
+                ASSERT_TRUE(loop.run_until([&] { return outcome.is_there(); }));
+                const Result<T> result = outcome.get();
+                EXPECT_EQ(result.has_value(), !failed);
+                if (!failed) break;
+                EXPECT_EQ(code_of(result), Errc::unavailable);
+                ++refused;
+            }
+            EXPECT_GT(refused, 0);
         }
     }
 
@@ -132,11 +191,93 @@ TEST_F(OutOfMemory, what_is_held_stays_as_it_is) {
     EXPECT_GT(held.remaining(), 60s);
 }
 
+TEST_F(OutOfMemory, nothing_of_a_set_is_asked_for) {
+    LockSet<> set{client_, {"a", "b", "c"}};
+    const auto held = fail_each_allocation<HeldSet>(
+        [&](auto& outcome) { set.async_acquire({}, stop_.get_token(), outcome.callback()); },
+        [&] { return nothing_is_there(); });
+    EXPECT_TRUE(held);
+}
+
+TEST_F(OutOfMemory, nothing_of_a_set_is_extended) {
+    LockSet<> set{client_, {"a", "b", "c"}, {.lease = 60s}};
+    Outcome<HeldSet> outcome;
+    set.async_acquire({}, {}, outcome.callback());
+    HeldSet held = std::move(outcome.get()).value();
+    EXPECT_TRUE(fail_each_allocation<void>(
+        [&](auto& told) { held.async_extend(80s, told.callback()); },
+        [&] {
+            return held.held() && held.remaining() <= 60s && redis_.pttl("a") <= 60'000 &&
+                   redis_.pttl("c") <= 60'000;
+        }));
+    EXPECT_GT(held.remaining(), 60s);
+}
+
+TEST_F(OutOfMemory, nothing_is_nested) {
+    Lock<Watchdog<Reentrant>> lock{client_, "job"};
+    Held outer = take(lock);
+    std::vector<Held> inner;
+    for (std::size_t count = 1; count < 6; ++count) {
+        auto nested = fail_each_allocation<Held>(
+            [&](auto& outcome) { outer.async_nest(outcome.callback()); },
+            [&] { return outer.held() && lock.inspect().value().hold_count == count; });
+        ASSERT_TRUE(nested);
+        inner.push_back(*std::move(nested));
+    }
+    EXPECT_EQ(outer.release().value(), Release::still_held);
+    while (inner.size() > 1) {
+        EXPECT_EQ(inner.back().release().value(), Release::still_held);
+        inner.pop_back();
+    }
+    EXPECT_EQ(inner.front().release().value(), Release::released);
+}
+
+TEST_F(OutOfMemory, first_call_of_a_client_throws_or_says_that_it_got_no_thread) {
+    fail_each_allocation_of_a_first_call<Held>(
+        [&](auto& lock, Held&, auto& outcome, Executor& executor) {
+            lock.async_acquire({}, stop_.get_token(), outcome.callback(), &executor);
+        });
+    fail_each_allocation_of_a_first_call<LockInfo>(
+        [](auto& lock, Held&, auto& outcome, Executor& executor) {
+            lock.async_inspect(outcome.callback(), &executor);
+        });
+    fail_each_allocation_of_a_first_call<void>(
+        [](auto&, Held& held, auto& outcome, Executor& executor) {
+            held.async_extend(80s, outcome.callback(), &executor);
+        });
+    fail_each_allocation_of_a_first_call<Held>(
+        [](auto&, Held& held, auto& outcome, Executor& executor) {
+            held.async_nest(outcome.callback(), &executor);
+        });
+}
+
+TEST_F(OutOfMemory, call_that_is_refused_at_once_completes_with_the_next_one) {
+    Client client{patient(server_.uri())};
+    Lock<> lock{client, "job"};
+    for (int fails_after = 0;; ++fails_after) {
+        Outcome<Held> refused;
+        constexpr bool for_good = true;
+        if (!returns(fails_after, for_good,
+                     [&] { lock.async_acquire({.lease = 1ms}, {}, refused.callback()); })) {
+            continue;
+        }
+        const bool failed = Failing::has_failed();
+        if (failed) {  // there was no thread for it to complete on
+            Outcome<LockInfo> next;
+            lock.async_inspect(next.callback());
+            EXPECT_TRUE(next.get());
+        }
+        EXPECT_EQ(code_of(refused.get()), Errc::invalid_argument);
+        if (!failed) break;
+    }
+}
+
 TEST_F(OutOfMemory, what_is_awaited_needs_no_more_than_it_has) {
     Lock<> lock{client_, "job"};
     auto acquiring = lock.async_acquire({}, stop_.get_token());
     Outcome<Held> outcome;
     const auto coroutine = [](AsyncResult<Held> awaited, Outcome<Held>& told) -> Detached {
+        fails_for_good = false;
         successes = 0;
         auto held = co_await awaited;
         told.callback()(std::move(held));

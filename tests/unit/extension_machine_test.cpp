@@ -85,8 +85,7 @@ TEST_F(Extension, that_was_answered_after_the_end_of_the_hold_is_released_at_the
 
 TEST_F(Extension, is_sent_again_after_a_pause_and_counts_from_that_send) {
     machine.begin(start, valid);
-    EXPECT_EQ(as<Machine::RetryAt>(failed(refused(), start + 5ms)).time,
-              start + 5ms + retry_pause);
+    EXPECT_EQ(as<Machine::RetryAt>(failed(refused(), start + 5ms)).time, start + 5ms + retry_pause);
     as<Machine::SendExtend>(machine.begin(start + 30ms, valid));
     EXPECT_EQ(as<Machine::Confirm>(machine.answered(true)).sent, start + 30ms);
 }
@@ -122,8 +121,7 @@ TEST_F(Extension, is_sent_again_until_the_pause_would_reach_the_deadline) {
     machine.begin(start, valid);
     as<Machine::RetryAt>(failed(refused(), give_up_at - retry_pause - 1ns));
     machine.begin(give_up_at - 1ns, valid);
-    expect_done(failed(refused("down"), give_up_at - retry_pause), Errc::unavailable,
-                "down");
+    expect_done(failed(refused("down"), give_up_at - retry_pause), Errc::unavailable, "down");
 }
 
 TEST_F(Extension, that_fails_in_several_ways_tells_the_one_before_too) {

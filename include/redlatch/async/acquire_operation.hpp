@@ -37,23 +37,18 @@ class AcquireOperation : public AsyncCallFor<Held>,
                          private Operation,
                          private LockTableMonitor::Waiter {
 public:
-    /// `outer`: what to nest in; null for a lock of its own. `answer_by`: no try waits any longer.
+    /// `outer`: what to nest in; null for a lock of its own.
     AcquireOperation(const LockSpec& spec, Lease lease, Wait wait, std::stop_token stop,
-                     std::shared_ptr<Hold> outer = nullptr, TimePoint answer_by = TimePoint::max())
+                     std::shared_ptr<Hold> outer = nullptr)
         : OwnLockSpec{spec},
           AcquisitionSteps(spec.client->session(), lock, lease,
-                           {.wait = wait,
-                            .delivered_later = true,
-                            .renewed_later = true,
-                            .answer_by = answer_by}),
+                           {.wait = wait, .delivered_later = true, .renewed_later = true}),
           Operation(*session_, stop),
           stop_(std::move(stop)),
-          outer_(std::move(outer)) {}
-
-    /// One that fails for this reason.
-    AcquireOperation(const LockSpec& spec, Error refused)
-        : AcquireOperation(spec, spec.options.lease, Wait::none(), {}) {
-        result_.emplace(Unexpected{std::move(refused)});
+          outer_(std::move(outer)) {
+        if (outer_ == nullptr) return;
+        inner_.push_back(acquisition_);
+        inner_.front().watched = false;  // not before it is delivered
     }
 
     ~AcquireOperation() override { drop(); }
@@ -74,6 +69,9 @@ protected:
         if (acquisition_.watched) session_->renewal().arm(hold, hold->refreshed_at());
         return ref;
     }
+
+    /// Instead of its own wait; before it begins. `answer_by`: no try waits any longer.
+    using AcquisitionSteps::wait_for;
 
     /// For somebody else to deliver.
     Result<HoldRef> outcome() { return *std::exchange(result_, std::nullopt); }
@@ -98,20 +96,17 @@ private:
 
     void begin() noexcept override {
         complete_on_default(session_->completions(), session_->completion_threads());
-        if (result_) return finish();
-        if (!session_->engine().start()) return refuse(no_engine(*session_));
+        if (!session_->engine().start()) return refuse(no_engine(*session_, lock.key()));
         restart_clock();
         if (outer_ != nullptr) {
-            Acquisition undelivered = acquisition_;
-            undelivered.watched = false;
-            const auto count = session_->locks().nest(*outer_, undelivered);
-            if (!count) return refuse({Errc::not_held, {}, {}, {}, {}});
+            const auto count = session_->locks().nest(*outer_, std::move(inner_));
+            if (!count) return refuse(refusal(Errc::not_held, lock.key(), ""));
             count_ = *count;
         }
         listen_for(stop_);
         happens(started);
     }
-    void not_started() noexcept override { refuse(no_engine(*session_)); }
+    void not_started() noexcept override { refuse(no_engine(*session_, lock.key())); }
     void cancel() noexcept override { happens(stopped); }
     void drop() noexcept override {
         const auto result = std::exchange(result_, std::nullopt);
@@ -119,13 +114,12 @@ private:
         post_release(lock.client, **result);
     }
 
-    void refuse(Error why) {
+    void refuse(Error why) noexcept {
         if (outer_ != nullptr && count_ != 0) {
             hold_ = outer_;
             end_acquisition();
         }
         listen_no_more();
-        why.key = spec_->key();
         result_.emplace(Unexpected{std::move(why)});
         finish();
     }
@@ -352,6 +346,7 @@ private:
 
     const std::stop_token stop_;
     const std::shared_ptr<Hold> outer_;
+    Nest inner_{};  // until it has begun: its place in the outer hold
     std::optional<AcquireRequest> asked_{};
     TimePoint until_{};
     Stage stage_ = Stage::nothing;

@@ -6,6 +6,7 @@
 #include <redlatch/held.hpp>
 #include <redlatch/steps/acquire_set.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -22,6 +23,7 @@ namespace redlatch::inline v0::detail {
 class MemberOperation final : public HeldOperation {
 public:
     using HeldOperation::HeldOperation;
+    using HeldOperation::wait_for;
 
     Result<HoldRef> take_ref() { return outcome(); }
 };
@@ -40,6 +42,7 @@ public:
         : OwnLockSpecs{specs},
           SetSteps(specs.front().client->session(), locks, options.wait, options.lease) {
         stop_.add(std::move(stop));
+        first_ = member(0);
         complete_on_default(session_->completions(), session_->completion_threads());
     }
 
@@ -65,19 +68,6 @@ protected:
     }
 
 private:
-    /// Where an operation inside has completed, the set goes on.
-    template <class Then>
-    class GoOn final : public Continuation {
-    public:
-        GoOn(std::shared_ptr<AsyncCall> whole, Then then)
-            : whole_(std::move(whole)), then_(std::move(then)) {}
-        void resume(AsyncCall& call) override { then_(call); }
-
-    private:
-        std::shared_ptr<AsyncCall> whole_;
-        Then then_;
-    };
-
     // Each may run on another thread than the one before, and none beside another: what starts an operation inside does
     // nothing after that.
 
@@ -98,23 +88,24 @@ private:
         }
     }
 
-    template <class Then>
-    void run_inside(AsyncCall& call, Then then) {
-        start_inside(call, std::make_unique<GoOn<Then>>(shared_from_this(), std::move(then)));
+    /// Takes that one, once its wait is known and it is started. Its lease is one that its lock may have.
+    std::shared_ptr<MemberOperation> member(std::size_t number) {
+        const LockSpec& spec = locks[number];
+        auto made = std::make_shared<MemberOperation>(
+            spec, check_lease(spec, lease_of(spec)).value(), Wait::none(),
+            number > 0 ? stop_of_wait(stop_.token()) : stop_.token());
+        await_inside(*made, [this](AsyncCall& call) {
+            drive(ended(static_cast<MemberOperation&>(call).take_ref(), stop_.token()));
+        });
+        return made;
     }
 
     using SetSteps::carry_out;
 
     Next carry_out(const SetAcquisition::Take& take) {
-        const LockSpec& spec = locks[take.member];
-        auto lease = check_lease(spec, lease_of(spec));
-        if (!lease) return ended(Unexpected{std::move(lease).error()}, stop_.token());
-        const auto member = std::make_shared<MemberOperation>(
-            spec, *lease, take.wait, take.member > 0 ? stop_of_wait(stop_.token()) : stop_.token(),
-            nullptr, take.answer_by);
-        run_inside(*member, [this](AsyncCall& call) {
-            drive(ended(static_cast<MemberOperation&>(call).take_ref(), stop_.token()));
-        });
+        const auto taking = first_ != nullptr ? std::move(first_) : member(take.member);
+        taking->wait_for(take.wait, take.answer_by);
+        taking->start();
         return std::nullopt;
     }
 
@@ -128,7 +119,8 @@ private:
         }
         if (parts.empty()) return refreshed(stop_.token());
         const auto all = std::make_shared<JointCall<void>>(*session_, std::move(parts));
-        run_inside(*all, [this](AsyncCall&) { drive(refreshed(stop_.token())); });
+        await_inside(*all, [this](AsyncCall&) { drive(refreshed(stop_.token())); });
+        all->start();
         return std::nullopt;
     }
 
@@ -148,7 +140,8 @@ private:
         return std::nullopt;
     }
 
-    AnyStop stop_{};  // the caller's, or nobody waits any more
+    AnyStop stop_{};                            // the caller's, or nobody waits any more
+    std::shared_ptr<MemberOperation> first_{};  // until it has begun: made with this
     std::optional<Error> failed_{};
 };
 

@@ -37,7 +37,7 @@ private:
     std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
 
     void not_started() noexcept override {
-        complete(Machine::Done{Unexpected{no_engine(*session_)}});
+        complete(Unexpected{no_engine(*session_, hold_->key())});
     }
     void happened(unsigned events) noexcept override {
         if ((events & stopped) != 0) is_stopped_ = true;
@@ -77,12 +77,12 @@ private:
     }
 
     Next carry_out(const Machine::Done& done) {
-        complete(done);
+        complete(outcome(done));
         return std::nullopt;
     }
 
-    void complete(const Machine::Done& done) {
-        outcome_ = outcome(done);
+    void complete(Result<void> outcome) noexcept {
+        outcome_ = std::move(outcome);
         is_running_ = false;
         listen_no_more();
         finish();

@@ -27,9 +27,7 @@ private:
     std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
 
     void not_started() noexcept override {
-        Error error = no_engine(*session_);
-        error.key = spec_.key();
-        outcome_ = Unexpected{std::move(error)};
+        outcome_ = Unexpected{no_engine(*session_, spec_.key())};
         finish();
     }
     void time_is_over() noexcept override {}

@@ -25,11 +25,24 @@ public:
     void post(Task& task) noexcept override { task.run(); }
 };
 
-/// Starts a call inside another. The continuation runs on the engine's thread, or before this returns.
-inline void start_inside(AsyncCall& call, std::unique_ptr<AsyncCall::Continuation> continuation) {
+/// A call that goes on where one inside it completes: on the engine's thread, or before that has started. It has
+/// started by then, and so lives until it has completed itself.
+template <class Then>
+class GoOn final : public AsyncCall::Continuation {
+public:
+    explicit GoOn(Then then) : then_(std::move(then)) {}
+    void resume(AsyncCall& call) override { then_(call); }
+
+private:
+    Then then_;
+};
+
+/// What becomes of a call inside another one: `then(call)`, in place. To be called before that is started, which allocates
+/// nothing then.
+template <class Then>
+void await_inside(AsyncCall& call, Then then) {
     call.complete_on(InPlace::executor());
-    call.await(std::move(continuation));
-    call.start();
+    call.await(std::make_unique<GoOn<Then>>(std::move(then)));
 }
 
 /// What is worth telling of two outcomes.
@@ -54,6 +67,9 @@ public:
     /// There is at least one part.
     JointCall(const Session& session, Parts parts)
         : parts_(std::move(parts)), left_(parts_.size() + 1) {
+        for (const auto& part : parts_) {
+            await_inside(*part, [this](AsyncCall&) { one_less(); });
+        }
         this->complete_on_default(session.completions(), session.completion_threads());
     }
 
@@ -66,20 +82,8 @@ public:
     }
 
 private:
-    class PartCompleted final : public AsyncCall::Continuation {
-    public:
-        explicit PartCompleted(std::shared_ptr<JointCall> whole) : whole_(std::move(whole)) {}
-        void resume(AsyncCall&) override { whole_->one_less(); }
-
-    private:
-        std::shared_ptr<JointCall> whole_;
-    };
-
     void begin() noexcept override {
-        const auto whole = std::static_pointer_cast<JointCall>(this->shared_from_this());
-        for (const auto& part : parts_) {
-            start_inside(*part, std::make_unique<PartCompleted>(whole));
-        }
+        for (const auto& part : parts_) part->start();
         one_less();
     }
     void cancel() noexcept override {}

@@ -11,8 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -208,10 +210,19 @@ private:
     std::shared_ptr<const void> kept_{};
 };
 
+/// Why a call is refused as it begins, which must not throw any more: without its words where there is no memory.
+inline Error refusal(Errc code, const std::string& key, const char* why) noexcept {
+    try {
+        return {code, key, {}, why, {}};
+    } catch (const std::bad_alloc&) {
+        return {code, {}, {}, {}, {}};
+    }
+}
+
 /// Why the engine does not take an operation.
-inline Error no_engine(const Session& session) {
-    if (session.is_closed()) return {Errc::cancelled, {}, {}, cancelled_by_close, {}};
-    return {Errc::unavailable, {}, {}, "the system has no thread or descriptor to give", {}};
+inline Error no_engine(const Session& session, const std::string& key) noexcept {
+    if (session.is_closed()) return refusal(Errc::cancelled, key, cancelled_by_close);
+    return refusal(Errc::unavailable, key, "the system has no thread or descriptor to give");
 }
 
 }  // namespace redlatch::inline v0::detail

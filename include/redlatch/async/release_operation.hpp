@@ -105,7 +105,7 @@ private:
     Next ask(CommandRank rank, TimePoint answer_by, const std::shared_ptr<Hold>& hold, Make make,
              Answered answered) {
         if (!has_engine_) {
-            const Fault fault{.error = no_engine(*session_), .transient = false};
+            const Fault fault{.error = no_engine(*session_, hold_->key()), .transient = false};
             return answered(Expected<Reply, Fault>{Unexpected{fault}}, 0U, TimePoint{});
         }
         // A blocking call may have asked for the lock, over another connection.

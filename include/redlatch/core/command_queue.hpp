@@ -16,7 +16,7 @@ namespace redlatch::inline v0::detail {
 /// What goes out first.
 enum class CommandRank : std::uint8_t {
     release,    ///< first; no command of its token is left to be written behind it
-    extension,  ///< first; so are all that tell the server a hold's count, in the order of their calls
+    extension,  ///< first, as all that tells a hold's count, in the order of the calls
     usual,
 };
 

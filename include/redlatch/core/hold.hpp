@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -48,6 +49,9 @@ struct Acquisition {
     bool watched;
     bool reads = false;  ///< of a shared lock: for reading
 };
+
+/// Those of one hold. A list: who begins one brings its place along, and allocates nothing when it begins.
+using Nest = std::list<Acquisition, RecyclingAllocator<Acquisition>>;
 
 /// An acquisition that wants its hold to be renewed only until then (`max_hold`).
 struct RenewalEnd {
@@ -222,7 +226,7 @@ public:
     void tell_lost() { loss().request_stop(); }
 
     // Guarded by the lock table's mutex.
-    std::vector<Acquisition, RecyclingAllocator<Acquisition>> nest;
+    Nest nest;
 
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
     std::shared_ptr<ReaderClaim> claim;

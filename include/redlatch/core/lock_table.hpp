@@ -434,10 +434,14 @@ public:
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
     /// Nothing for a hold that is.
     std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition, TimePoint now) {
+        return nest(hold, Nest{acquisition}, now);
+    }
+    /// The same for one that is in a nest of its own so far.
+    std::optional<std::uint64_t> nest(Hold& hold, Nest&& acquisition, TimePoint now) noexcept {
         const auto name = entries_.find(hold.entry());
         if (closed_ || name == entries_.end()) return std::nullopt;
         if (name->second.current.get() != &hold || !hold.valid(now)) return std::nullopt;
-        hold.nest.push_back(acquisition);
+        hold.nest.splice(hold.nest.end(), acquisition);
         return hold.nest.size();
     }
 

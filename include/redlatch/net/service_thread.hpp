@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -33,10 +32,11 @@ public:
     // With the mutex held:
 
     /// Whether it runs. Starts it where it does not, unless the service closes.
-    bool start(std::function<void()> run) {
+    template <class Run>
+    bool start(Run&& run) {
         if (!running_ && !closing_) {
             if (thread_.joinable()) thread_.join();  // it has said `end`
-            thread_ = start_service_thread(name_, std::move(run));
+            thread_ = start_service_thread(name_, std::forward<Run>(run));
             running_ = thread_.joinable();
         }
         return running_;

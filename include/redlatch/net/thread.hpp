@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include <csignal>
-#include <functional>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,8 +14,9 @@ namespace redlatch::inline v0::detail {
 
 /// Starts a service thread that the process's signals pass by: a handler of the user's runs on the
 /// user's threads. `name`: for debuggers and `top -H`, which see 15 bytes of it. Returns one that is not
-/// joinable where the system has no thread to give.
-inline std::thread start_service_thread(const char* name, std::function<void()> run) {
+/// joinable where the system has no thread to give, or no memory for one.
+template <class Run>
+std::thread start_service_thread(const char* name, Run&& run) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -25,13 +26,14 @@ inline std::thread start_service_thread(const char* name, std::function<void()> 
         ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore{before};
     try {
-        return std::thread{[name, run = std::move(run)] {
+        return std::thread{[name, run = std::forward<Run>(run)]() mutable {
             pthread_setname_np(pthread_self(), name);
             run();
         }};
     } catch (const std::system_error&) {
-        return {};
+    } catch (const std::bad_alloc&) {
     }
+    return {};
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -225,9 +225,9 @@ public:
     }
 
     /// See `LockTable`.
-    std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition) {
+    std::optional<std::uint64_t> nest(Hold& hold, Nest&& acquisition) {
         const Section table{*this};
-        return table->nest(hold, acquisition, Clock::now());
+        return table->nest(hold, std::move(acquisition), Clock::now());
     }
     bool is_outermost(const Hold& hold, std::uint64_t id) {
         const Section table{*this};

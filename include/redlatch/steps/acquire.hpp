@@ -36,7 +36,7 @@ public:
 
     /// One more acquisition of `hold`, whoever owns it.
     Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
-        const auto count = session_->locks().nest(*hold, acquisition_);
+        const auto count = session_->locks().nest(*hold, Nest{acquisition_});
         if (!count) return told(Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
         return told(drive(begin_nesting(std::move(hold), *count)));
     }

@@ -51,6 +51,12 @@ protected:
     /// The wait begins only now. To be called where the outcome is delivered later.
     void restart_clock() { started_ = Clock::now(); }
 
+    /// Another wait than was asked for. To be called before it begins.
+    void wait_for(Wait wait, TimePoint answer_by) noexcept {
+        request_.wait = wait;
+        request_.answer_by = answer_by;
+    }
+
     /// What decides. Who waits for others of this process has none yet.
     AcquisitionMachine& machine() {
         if (machine_ == nullptr) {
@@ -522,7 +528,7 @@ protected:
     Session* session_;
     const LockSpec* spec_;
     const Lease lease_;
-    const Request request_;
+    Request request_;
     const Acquisition acquisition_;
     const HoldTerms terms_ = own_terms();
     TimePoint started_ = request_.delivered_later ? TimePoint{} : Clock::now();
