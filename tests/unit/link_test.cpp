@@ -205,6 +205,30 @@ TEST_F(ALink, gives_up_a_server_that_is_silent_and_not_before) {
     EXPECT_FALSE(link_.take_fault());
 }
 
+TEST_F(ALink, gives_up_a_server_that_freezes_at_any_byte_as_if_it_had_not_begun_that_answer) {
+    const std::string answers = ":1\r\n:22\r\n:3\r\n";
+    for (std::size_t bytes = 0; bytes < answers.size(); ++bytes) {
+        SCOPED_TRACE(bytes);
+        for (const char* name : {"a", "b", "c"}) add(name);
+        link_.write();
+        const std::size_t whole = bytes >= 9 ? 9 : bytes >= 4 ? 4 : 0;
+        answer(answers.substr(0, whole));
+        link_.read();
+        const TimePoint gone = link_.gone_at();
+        answer(answers.substr(whole, bytes - whole));
+        link_.read();
+        EXPECT_EQ(link_.gone_at(), gone) << "a part of an answer buys no time";
+        link_.pass_time(gone - 1ns);
+        EXPECT_TRUE(link_.is_connected());
+        link_.pass_time(gone);
+        EXPECT_FALSE(link_.is_connected());
+        const std::string a = whole >= 4 ? "a=1 " : "a=unclear ";
+        const std::string b = whole >= 9 ? "b=22 " : "b=unclear ";
+        EXPECT_EQ(told(), a + b + "c=unclear ");
+        connect(link_);
+    }
+}
+
 TEST_F(ALink, has_the_answer_to_what_was_abandoned_told_late) {
     Told& a = add("a");
     add("b");
