@@ -36,8 +36,8 @@ public:
     Executor& operator=(const Executor&) = delete;
     virtual ~Executor() = default;
 
-    /// Takes a task, to run it soon, in the order of their coming, and not in here. Any thread calls this; it must
-    /// not block.
+    /// Takes a task, to run it soon, in the order of their coming, and not in here. Any thread calls this, the
+    /// client's engine thread too: it must not block.
     virtual void post(Task& task) noexcept = 0;
 
     /// Takes `first` and those linked behind it by `next`, the last of which has null there: what has completed at the

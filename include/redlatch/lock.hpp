@@ -176,7 +176,7 @@ public:
     }
 
     /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one. Never
-    /// calls it before this returns; see `AsyncResult`.
+    /// calls it within this call; on another thread it may run before this returns. See `AsyncResult`.
     template <CompletionOf<Held> Done>
     void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
                        Executor* executor = nullptr) {

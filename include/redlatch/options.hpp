@@ -183,7 +183,7 @@ struct AcquireOptions {
 /// How one asynchronous acquisition differs from the `Lock`'s options. Its stop token is a parameter of its own:
 /// g++ 12 destroys the members of such an object twice where it is written in braces inside a `co_await`.
 struct AsyncOptions {
-    /// How long to wait, from the call on. Default: without limit.
+    /// How long to wait, from where the call begins: at `co_await`, or with a callback at once. Default: without limit.
     Wait wait = Wait::unlimited();
 
     /// This acquisition's lease. Default: the `Lock`'s.
@@ -211,7 +211,7 @@ struct AsyncTakeOptions {
     /// How many permits, all of them or none. Default: 1.
     std::ptrdiff_t permits = 1;
 
-    /// How long to wait, from the call on. Default: without limit.
+    /// How long to wait, from where the call begins, as with `AsyncOptions`. Default: without limit.
     Wait wait = Wait::unlimited();
 
     /// This acquisition's lease. Default: the `Semaphore`'s.
@@ -304,9 +304,10 @@ struct ClientOptions {
     /// `set_permits()` counts in one of them, and an observer gets a `warning`. Default: `redlatch:`.
     std::string key_space = "redlatch:";
 
-    /// The most connections at once for commands, at least 1; renewal has one more of its own, and
-    /// so have the messages for waiters, from the first wait for another process on.
-    /// There are never more than commands under way at once. Default: 64.
+    /// The most connections at once for the commands of blocking calls, at least 1. There are never more than commands
+    /// under way at once. Renewal has one more, and so have the messages for waiters, from the first wait for another
+    /// process on. Asynchronous calls, and blocking ones with `Connections::shared`, have one more to each master, one
+    /// for each number of `LockOptions::replicas`, and one for each policy with scripts of its own. Default: 64.
     std::size_t max_connections = 64;
 
     /// Over what blocking calls send their commands; of no consequence for asynchronous ones. Default:
