@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.25)
 
 set(allowed_headers
     # the standard library's: values, containers, memory
-    algorithm array atomic bit charconv chrono compare cstddef cstdint cstring functional iterator limits map
+    algorithm array atomic bit charconv chrono compare cstddef cstdint cstring functional iterator limits list map
     memory new optional span string string_view system_error type_traits unordered_map unordered_set utility
     vector
     stop_token  # a hold owns the token of its loss; the notifier fires it
