@@ -167,6 +167,7 @@ set(REDLATCH_HEADERS
     include/redlatch/async/async_call.hpp
     include/redlatch/async/operation.hpp
     include/redlatch/async/ready_call.hpp
+    include/redlatch/async/in_place.hpp
     include/redlatch/async/joint_call.hpp
     include/redlatch/async/release_operation.hpp
     include/redlatch/async/extend_operation.hpp

@@ -1,5 +1,6 @@
 // What completes in a turn of a thread is handed over at its end: in order, once, by that thread.
 
+#include <redlatch/async/in_place.hpp>
 #include <redlatch/async/joint_call.hpp>
 #include <redlatch/net/completion_batch.hpp>
 

@@ -2,6 +2,7 @@
 
 #include <redlatch/async/acquire_operation.hpp>
 #include <redlatch/async/extend_operation.hpp>
+#include <redlatch/async/in_place.hpp>
 #include <redlatch/async/joint_call.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/steps/acquire_set.hpp>
