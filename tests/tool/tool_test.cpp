@@ -1,7 +1,10 @@
+#include "support/authority.hpp"
+#include "support/cluster.hpp"
 #include "support/process.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/sanitizers.hpp"
+#include "support/sentinels.hpp"
 #include "support/temp_folder.hpp"
 #include "support/wait.hpp"
 #include <redlatch/redlatch.hpp>
@@ -188,6 +191,12 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"run", "--wait"},
         {"run", "--nothing", "job", "--", "true"},
         {"run", "-x", "job", "--", "true"},
+        {"run", "job", "--nothing", "--", "true"},
+        {"run", "job", "-x", "--", "true"},
+        {"run", "job", "--wait", "soon", "--", "true"},
+        {"run", "job", "--wait"},
+        {"run", "job", "sleep", "5"},
+        {"run", "--quiet=yes", "job", "--", "true"},
         {"run", "-E", "busy", "job", "--", "true"},
         {"run", "-E", "busy=256", "job", "--", "true"},
         {"run", "-E", "idle=1", "job", "--", "true"},
@@ -197,6 +206,7 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"run", "", "--", "true"},
         {"status"},
         {"status", "one", "two"},
+        {"status", "job", "--wait", "1"},
         {"break"},
         {"break", "job"},
     };
@@ -208,6 +218,49 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
     }
     EXPECT_TRUE(raw.keys().empty());
+}
+
+TEST_F(Tool, says_why_it_cannot_read_the_file_of_uris) {
+    ToolRun missing = run({"run", "--uri-file", file("uri"), "job", "--", "true"});
+    EXPECT_EQ(missing.code(), 64);
+    EXPECT_NE(missing.errors().find("No such file"), std::string::npos) << missing.errors();
+    ToolRun is_a_folder = run({"run", "--uri-file", folder.path(), "job", "--", "true"});
+    EXPECT_EQ(is_a_folder.code(), 64);
+    EXPECT_NE(is_a_folder.errors().find("directory"), std::string::npos) << is_a_folder.errors();
+}
+
+TEST_F(Tool, shows_no_value_of_an_option_that_there_is_not) {
+    for (const std::string option : {"--url", "--ur"}) {
+        ToolRun tool = run({"status", option + "=redis://:secret@here", "job"});
+        EXPECT_EQ(tool.code(), 64);
+        EXPECT_NE(tool.errors().find(option), std::string::npos) << tool.errors();
+        EXPECT_EQ(tool.errors().find("secret"), std::string::npos) << tool.errors();
+    }
+    ToolRun valued = run({"run", "--no-wait", "--quiet=yes", "job", "--", "true"});
+    EXPECT_EQ(valued.code(), 64);
+    EXPECT_NE(valued.errors().find("--quiet takes no value"), std::string::npos) << valued.errors();
+}
+
+TEST_F(Tool, reads_options_before_and_behind_the_names) {
+    raw.set("job", "somebody");
+    EXPECT_EQ(run({"run", "job", "--no-wait", "--", "true"}).code(), 75);
+    EXPECT_EQ(run({"run", "other", "job", "-w", "0", "-E", "busy=3", "--", "true"}).code(), 3);
+    ToolRun json = run({"status", "job", "--json"});
+    EXPECT_EQ(json.code(), 0);
+    EXPECT_TRUE(json.output().starts_with("{"));
+    EXPECT_EQ(run({"break", "job", "--yes"}).code(), 0);
+    EXPECT_EQ(run({"run", "gpus", "--permits", "4", "--", "ls", "--all", "--", "/"}).code(), 0);
+    EXPECT_TRUE(raw.keys().size() <= 1) << testing::PrintToString(raw.keys());
+    raw.set("--json", "somebody");
+    EXPECT_EQ(run({"status", "--", "--json"}).code(), 0);
+}
+
+TEST_F(Tool, fails_where_its_answer_cannot_be_written) {
+    for (const Words& arguments : {Words{"status", "job"}, Words{"--version"}}) {
+        ToolRun tool = run(arguments, {"sh", "-c", "exec \"$0\" \"$@\" >/dev/full"});
+        EXPECT_EQ(tool.code(), 70);
+        EXPECT_NE(tool.errors().find("No space left"), std::string::npos) << tool.errors();
+    }
 }
 
 TEST_F(Tool, has_a_code_for_a_key_that_is_no_lock) {
@@ -360,7 +413,7 @@ TEST_F(Tool, waits_without_limit_by_default_and_then_runs_the_command) {
 }
 
 TEST_F(Tool, ends_at_once_at_a_signal_while_it_waits_and_leaves_nothing_behind) {
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
         raw.set("job", "somebody");
         ToolRun tool = run_script("touch $F/ran");
         ASSERT_TRUE(waits());
@@ -437,11 +490,19 @@ TEST_F(Tool, reads_the_uri_from_a_file) {
 TEST_F(Tool, asks_several_masters_where_there_are_several_uris) {
     const RedisServer second;
     const RedisServer third;
-    // None of them has a vote yet, as each may have forgotten a lock when it started.
-    ToolRun tool = run({"run", "--wait", "0.1", "--uri", server.uri(), "--uri", second.uri(),
-                        "--uri", third.uri(), "job", "--", "true"});
-    EXPECT_EQ(tool.code(), 69);
-    EXPECT_NE(tool.errors().find("no quorum"), std::string::npos) << tool.errors();
+    std::ofstream{file("first")} << server.uri() << "\n";
+    std::ofstream{file("second")} << second.uri() << "\n";
+    for (Words arguments :
+         {Words{"--uri", server.uri(), "--uri", second.uri(), "--uri", third.uri()},
+          Words{"--uri-file", file("first"), "--uri", second.uri(), "--uri", third.uri()},
+          Words{"--uri", third.uri(), "--uri-file", file("first"), "--uri-file", file("second")}}) {
+        arguments.insert(arguments.begin(), {"run", "--wait", "0.1"});
+        arguments.insert(arguments.end(), {"job", "--", "true"});
+        // None of them has a vote yet, as each may have forgotten a lock when it started.
+        ToolRun tool = run(arguments);
+        EXPECT_EQ(tool.code(), 69);
+        EXPECT_NE(tool.errors().find("no quorum"), std::string::npos) << tool.errors();
+    }
 }
 
 TEST_F(Tool, takes_a_lock_of_several_masters_for_no_longer_than_they_remember) {
@@ -461,6 +522,43 @@ TEST_F(Tool, takes_a_lock_of_several_masters_for_no_longer_than_they_remember) {
     EXPECT_EQ(never_forget.code(), 0) << never_forget.errors();
 }
 
+#if defined(REDLATCH_TOOL_TLS)
+
+class ToolTls : public Tool {
+protected:
+    /// Runs a command under a lock of that server, with and without trust in its authority.
+    void expect_lock(const std::string& uri) {
+        const Words arguments{"run", "--uri", uri + "?connect_timeout=10000&command_timeout=10000",
+                              "job", "--",    "true"};
+        ToolRun trusting{arguments, {{"SSL_CERT_FILE", authority.file()}}};
+        EXPECT_EQ(trusting.code(), 0) << trusting.errors();
+        ToolRun doubtful{arguments, {}};
+        EXPECT_NE(doubtful.code(), 0);
+        EXPECT_NE(doubtful.errors().find("certificate is not accepted"), std::string::npos)
+            << doubtful.errors();
+    }
+
+    Authority authority;
+    const ServerTls tls{authority.issue("DNS:localhost,IP:127.0.0.1"), authority.file()};
+};
+
+TEST_F(ToolTls, speaks_tls_to_a_server) {
+    const RedisServer secure{{.tls = tls}};
+    expect_lock(secure.tls_uri());
+}
+
+TEST_F(ToolTls, speaks_tls_to_sentinels) {
+    const SentinelGroup group{{.tls = tls, .sentinels = 1}};
+    expect_lock(group.uri());
+}
+
+TEST_F(ToolTls, speaks_tls_to_a_cluster) {
+    const ClusterGroup group{{.tls = tls}};
+    expect_lock(group.uri());
+}
+
+#endif
+
 TEST_F(Tool, knows_a_scheme_in_capitals) {
     ToolRun small = run({"run", "-w", "0", "--uri", "rediss://127.0.0.1:1", "job", "--", "true"});
     ToolRun capital = run({"run", "-w", "0", "--uri", "REDISS://127.0.0.1:1", "job", "--", "true"});
@@ -475,6 +573,11 @@ TEST_F(Tool, says_nothing_where_nothing_goes_wrong_or_it_is_told_to_be_quiet) {
         run({"run", "-q", "-w", "0", "--uri", "redis://127.0.0.1:1", "job", "--", "true"});
     EXPECT_EQ(quiet.code(), 69);
     EXPECT_EQ(quiet.errors(), "");
+    std::ofstream{file("program")} << "neither a script nor a program\n";
+    ASSERT_EQ(::chmod(file("program").c_str(), 0700), 0);
+    ToolRun no_program = run({"run", "--quiet", "job", "--", file("program")});
+    EXPECT_EQ(no_program.code(), 126);
+    EXPECT_EQ(no_program.errors(), "");
     ToolRun verbose = run({"run", "-v", "job", "--", "true"});
     EXPECT_EQ(verbose.code(), 0);
     EXPECT_NE(verbose.errors(), "");
@@ -1196,12 +1299,20 @@ TEST_F(Tool, takes_no_claim_away_but_the_one_that_it_has_shown) {
 }
 
 TEST_F(Tool, has_help_and_a_version) {
-    ToolRun help = run({"--help"});
-    EXPECT_EQ(help.code(), 0);
-    EXPECT_TRUE(help.output().starts_with("Usage: redlatch run "));
-    ToolRun version = run({"--version"});
-    EXPECT_EQ(version.code(), 0);
-    EXPECT_TRUE(version.output().starts_with("redlatch 0."));
+    for (const Words& before : {Words{}, Words{"run"}, Words{"status", "job"}, Words{"break"}}) {
+        Words arguments = before;
+        arguments.emplace_back("--help");
+        ToolRun help = run(arguments);
+        EXPECT_EQ(help.code(), 0);
+        EXPECT_TRUE(help.output().starts_with("Usage: redlatch run "));
+        arguments.back() = "--version";
+        ToolRun version = run(arguments);
+        EXPECT_EQ(version.code(), 0) << version.errors();
+        EXPECT_TRUE(version.output().starts_with("redlatch 0."));
+    }
+    ToolRun commands_own = run({"run", "job", "--", "sh", "-c", "echo $0", "--version"});
+    EXPECT_EQ(commands_own.code(), 0);
+    EXPECT_EQ(commands_own.output(), "--version\n");
 }
 
 }  // namespace

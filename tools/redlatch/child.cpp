@@ -149,8 +149,10 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
     ::execv(options.path.c_str(), argv.data());
     const int error = errno;
     write_all(report.get(), "-");
-    std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),
-                 std::strerror(error));
+    if (!options.quiet) {
+        std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),
+                     std::strerror(error));
+    }
     ::_exit(error == ENOENT ? not_found : not_executable);
 }
 

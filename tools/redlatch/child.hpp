@@ -39,6 +39,7 @@ public:
         bool in_foreground = false;  ///< of the terminal on standard input, where this program is
         bool ignores_stop = false;   ///< of that terminal's stop key
         bool ignores_child = false;  ///< SIGCHLD
+        bool quiet = false;          ///< says nothing where it cannot be executed
     };
 
     /// Forks: call it while this process has one thread. Throws std::system_error.
@@ -50,8 +51,8 @@ public:
 
     ::pid_t pid() const noexcept { return pid_; }
 
-    /// Executes the command, with `variables` ("NAME=value") added to its environment. `foreground`:
-    /// first makes its group the terminal's.
+    /// Executes the command, with `variables` ("NAME=value") added to its environment. With `in_foreground`
+    /// its group gets the terminal first.
     void start(const std::vector<std::string>& variables);
 
     /// Once it is over: whether it could not be executed, or died before it was told to start.

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string_view>
@@ -36,10 +37,12 @@ struct VerbOptions {
     std::vector<::option> long_options;
 };
 
-// The leading `+` ends the options at the lock's name.
+/// What `getopt_long` returns for a word that is no option, as the leading `-` asks for.
+constexpr int is_name = 1;
+
 const VerbOptions& options_of(Verb verb) {
     static const VerbOptions of_run{
-        "+:w:nl:k:u:E:qv",
+        "-:w:nl:k:u:E:qv",
         {{"wait", required_argument, nullptr, 'w'},
          {"no-wait", no_argument, nullptr, 'n'},
          {"lease", required_argument, nullptr, 'l'},
@@ -58,7 +61,7 @@ const VerbOptions& options_of(Verb verb) {
          {"quiet", no_argument, nullptr, 'q'},
          {"verbose", no_argument, nullptr, 'v'},
          {}}};
-    static const VerbOptions of_status{"+:u:E:q",
+    static const VerbOptions of_status{"-:u:E:q",
                                        {{"uri", required_argument, nullptr, 'u'},
                                         {"uri-file", required_argument, nullptr, option_uri_file},
                                         {"key-space", required_argument, nullptr, option_key_space},
@@ -66,7 +69,7 @@ const VerbOptions& options_of(Verb verb) {
                                         {"exit-code", required_argument, nullptr, 'E'},
                                         {"quiet", no_argument, nullptr, 'q'},
                                         {}}};
-    static const VerbOptions of_break{"+:u:E:qy",
+    static const VerbOptions of_break{"-:u:E:qy",
                                       {{"uri", required_argument, nullptr, 'u'},
                                        {"uri-file", required_argument, nullptr, option_uri_file},
                                        {"key-space", required_argument, nullptr, option_key_space},
@@ -122,12 +125,15 @@ std::vector<std::string> words(std::istream&& text) {
     return found;
 }
 
-std::vector<std::string> uris_of_file(const std::string& path) {
+void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
     std::ifstream file{path};
-    if (!file) throw UsageError{"cannot read the URI file '" + path + "'"};
-    auto uris = words(std::move(file));
-    if (uris.empty()) throw UsageError{"there is no URI in the file '" + path + "'"};
-    return uris;
+    if (file) file.peek();  // a folder can be opened, and not be read
+    if (!file.is_open() || file.bad()) {
+        throw UsageError{"cannot read the URI file '" + path + "': " + std::strerror(errno)};
+    }
+    auto found = words(std::move(file));
+    if (found.empty()) throw UsageError{"there is no URI in the file '" + path + "'"};
+    uris.insert(uris.end(), found.begin(), found.end());
 }
 
 std::vector<std::string> uris_of_environment() {
@@ -156,39 +162,24 @@ std::string as_given(const char* option, int code) {
 class Reader {
 public:
     Reader(int argc, char** argv, Settings& settings)
-        : argc_(argc), argv_(argv), settings_(&settings) {}
+        : argc_(argc), argv_(argv), options_(&options_of(settings.verb)), settings_(&settings) {}
 
-    void read_options() {
-        const VerbOptions& options = options_of(settings_->verb);
+    /// The options and the locks' names and, behind `--`, the command.
+    void read_words() {
         ::opterr = 0;
         ::optind = 1;
         for (;;) {
-            const int code = ::getopt_long(argc_, argv_, options.short_options,
-                                           options.long_options.data(), nullptr);
-            if (code == -1) return;
+            const int code = ::getopt_long(argc_, argv_, options_->short_options,
+                                           options_->long_options.data(), nullptr);
+            if (code == -1) break;
             take(code);
         }
+        auto& rest = settings_->verb == Verb::run ? settings_->command : settings_->names;
+        rest.insert(rest.end(), argv_ + ::optind, argv_ + argc_);
     }
 
-    /// The locks' names and, behind `--`, the command.
-    void read_operands() {
-        std::vector<std::string>& names = settings_->names;
-        int next = ::optind;
-        const bool dashes_before = next > 1 && std::string_view{argv_[next - 1]} == "--";
-        bool command = dashes_before;
-        for (; next < argc_; ++next) {
-            const std::string word{argv_[next]};
-            if (command) {
-                settings_->command.push_back(word);
-            } else if (word == "--" && settings_->verb == Verb::run) {
-                command = true;
-            } else {
-                names.push_back(word);
-            }
-        }
-        if (dashes_before && settings_->verb != Verb::run) {
-            names = std::exchange(settings_->command, {});
-        }
+    void check_operands() const {
+        const std::vector<std::string>& names = settings_->names;
         if (names.empty()) throw UsageError{"the lock's name is missing"};
         if (names.size() > 1 && settings_->verb != Verb::run) {
             throw UsageError{"one lock's name is expected, '" + names[1] + "' is a second one"};
@@ -234,6 +225,7 @@ private:
     void take(int code) {
         const std::string argument{::optarg != nullptr ? ::optarg : ""};
         switch (code) {
+            case is_name: settings_->names.push_back(argument); break;
             case 'w': settings_->wait = seconds("--wait", argument); break;
             case 'n': settings_->wait = redlatch::Wait::none(); break;
             case 'l': settings_->lease = seconds("--lease", argument); break;
@@ -243,7 +235,7 @@ private:
             case 'q': settings_->quiet = true; break;
             case 'v': settings_->verbose = true; break;
             case 'y': settings_->yes = true; break;
-            case option_uri_file: settings_->uris = uris_of_file(argument); break;
+            case option_uri_file: add_uris_of_file(argument, settings_->uris); break;
             case option_no_fence: settings_->fenced = false; break;
             case option_stoppable: settings_->stoppable = true; break;
             case option_json: settings_->json = true; break;
@@ -256,7 +248,7 @@ private:
             case option_shared: share(Sharing::reads); break;
             case option_exclusive: share(Sharing::writes); break;
             case ':': throw UsageError{as_given(argv_[::optind - 1], ::optopt) + " needs a value"};
-            default: throw UsageError{"there is no option " + unknown_option()};
+            default: refuse_option();
         }
     }
 
@@ -267,15 +259,21 @@ private:
         settings_->sharing = how;
     }
 
-    /// Of a word with several short options, the one that there is not.
-    std::string unknown_option() const {
-        const bool is_short = ::optopt != 0 && ::optopt < 256;
-        return is_short ? std::string{"-"} + static_cast<char>(::optopt)
-                        : std::string{argv_[::optind - 1]};
+    [[noreturn]] void refuse_option() const {
+        // Without the value: it may be a URI with a password.
+        const std::string_view word{argv_[::optind - 1]};
+        const std::string option{word.substr(0, word.find('='))};
+        const auto is_it = [](const ::option& known) { return known.val == ::optopt; };
+        if (::optopt != 0 && std::ranges::any_of(options_->long_options, is_it)) {
+            throw UsageError{option + " takes no value"};
+        }
+        if (::optopt != 0) throw UsageError{"there is no option " + as_given("", ::optopt)};
+        throw UsageError{"there is no option " + option + ", or it is short for more than one"};
     }
 
     int argc_;
     char** argv_;
+    const VerbOptions* options_;
     Settings* settings_;
 };
 
@@ -288,14 +286,14 @@ void read_command_line(int argc, char** argv, Settings& settings) {
     for (int i = 2; i < argc; ++i) {
         const std::string_view word{argv[i]};
         if (word == "--") break;
-        if (word == "--help") {
-            settings.verb = Verb::help;
+        if (word == "--help" || word == "--version") {
+            settings.verb = verb_of(word);
             return;
         }
     }
     Reader reader{argc - 1, argv + 1, settings};
-    reader.read_options();
-    reader.read_operands();
+    reader.read_words();
+    reader.check_operands();
     reader.check_kind();
     reader.complete_uris();
 }
@@ -312,7 +310,7 @@ break   takes the lock away from its present holders
 
 Which Redis:
   -u, --uri URI          the server; several times: several masters, a majority decides
-      --uri-file FILE    the file that has the URIs, one a line
+      --uri-file FILE    a file that has such URIs, one a line
                          Without both: the environment's REDLATCH_URI, else redis://127.0.0.1:6379
       --key-space PREFIX what the keys beside the lock's own begin with; default redlatch:
 Options of run (times in seconds, fractions too):
@@ -336,7 +334,7 @@ Options of all:
   -E, --exit-code NAME=CODE[,...]
                          change an exit code: usage (64), type (65), server (69), internal (70),
                          busy (75), denied (77), lost (79)
-  -q, --quiet            say nothing on standard error
+  -q, --quiet            say nothing on standard error; break still asks
       --help, --version
 
 COMMAND sees REDLATCH_NAME, REDLATCH_TOKEN and REDLATCH_FENCE; of several names REDLATCH_NAMES and

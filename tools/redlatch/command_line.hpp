@@ -45,9 +45,9 @@ struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Reads the arguments into `settings`, those before a mistake too. The URIs come from the arguments, else
-/// from the file that they name, else from the environment's REDLATCH_URI, else `redis://127.0.0.1:6379`.
-/// Throws `UsageError`.
+/// Reads the arguments into `settings`, those before a mistake too. The URIs come from the arguments and the
+/// files that they name, in that order, else from the environment's REDLATCH_URI, else they are
+/// `redis://127.0.0.1:6379`. Throws `UsageError`.
 void read_command_line(int argc, char** argv, Settings& settings);
 
 /// The text of `--help`.

@@ -19,9 +19,9 @@ _redlatch() {
     else
         case ${COMP_WORDS[1]} in
             run) words='--wait --no-wait --lease --kill-after --at-least --longest-lease --shared --exclusive --permits
-                --uri --uri-file --key-space --no-fence --stoppable --exit-code --quiet --verbose --help --' ;;
-            status) words='--json --uri --uri-file --key-space --exit-code --quiet --help' ;;
-            break) words='--yes --uri --uri-file --key-space --exit-code --quiet --help' ;;
+                --uri --uri-file --key-space --no-fence --stoppable --exit-code --quiet --verbose --help --version --' ;;
+            status) words='--json --uri --uri-file --key-space --exit-code --quiet --help --version' ;;
+            break) words='--yes --uri --uri-file --key-space --exit-code --quiet --help --version' ;;
             *) return ;;
         esac
     fi

@@ -9,9 +9,11 @@
 #endif
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 
 namespace tool {
 
@@ -20,12 +22,16 @@ redlatch::Client make_client(const Settings& settings) {
     options.uris.assign(settings.uris.begin(), settings.uris.end());
     if (settings.longest_lease) options.longest_lease = *settings.longest_lease;
     if (settings.key_space) options.key_space = *settings.key_space;
-#if defined(REDLATCH_TOOL_TLS)
     const auto is_tls = [](const std::string& uri) {
-        return ::strncasecmp(uri.c_str(), "rediss:", 7) == 0;  // as any scheme, in capitals too
+        return ::strncasecmp(uri.c_str(), "rediss", 6) == 0;  // as any scheme, in capitals too
     };
-    if (std::ranges::any_of(settings.uris, is_tls)) options.tls = redlatch::tls({});
+    if (std::ranges::any_of(settings.uris, is_tls)) {
+#if defined(REDLATCH_TOOL_TLS)
+        options.tls = redlatch::tls({});
+#else
+        throw UsageError{"this redlatch was built without OpenSSL, which rediss:// wants"};
 #endif
+    }
     return redlatch::Client{options};
 }
 
@@ -61,6 +67,11 @@ int carry_out(const tool::Settings& settings) {
     return 0;
 }
 
+void flush_output() {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+    throw std::system_error{errno, std::system_category(), "the output cannot be written"};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,7 +80,9 @@ int main(int argc, char** argv) {
     tool::Settings settings;
     try {
         tool::read_command_line(argc, argv, settings);
-        return carry_out(settings);
+        const int code = carry_out(settings);
+        flush_output();
+        return code;
     } catch (const tool::UsageError& error) {
         tool::complain(settings, std::string{error.what()} + "; see redlatch --help");
         return settings.codes.of(Failure::usage);

@@ -191,7 +191,8 @@ Child::Options child_options(const Settings& settings, std::string path, const S
             .signals = signals.original(),
             .in_foreground = foreground,
             .ignores_stop = foreground && !settings.stoppable,
-            .ignores_child = signals.ignored_child()};
+            .ignores_child = signals.ignored_child(),
+            .quiet = settings.quiet};
 }
 
 /// One run: from the wait for the lock to the end of the command.
