@@ -110,11 +110,12 @@ protected:
     }
 
     /// A shell whose terminal is `input`; the script runs the tool as "$0", and sees the folder as $F.
-    ToolRun run_in_shell(const std::string& script, int input, const TempFolder& its) {
-        return {{},
-                {{"REDLATCH_URI", uri()}, {"F", its.path()}},
-                {"setsid", "--ctty", "sh", "-c", script},
-                input};
+    ToolRun run_in_shell(const std::string& script, int input, const TempFolder& its,
+                         const Words& shell = {"sh"}) {
+        Words before{"setsid", "--ctty"};
+        before.insert(before.end(), shell.begin(), shell.end());
+        before.insert(before.end(), {"-c", script});
+        return {{}, {{"REDLATCH_URI", uri()}, {"F", its.path()}}, before, input};
     }
 
     /// With time for answers that a busy machine keeps back.
@@ -883,6 +884,21 @@ TEST_F(Tool, gives_the_code_of_a_command_that_ended_while_the_server_was_silent)
     EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
 }
 
+TEST_F(Tool, waits_no_second_time_for_a_silent_server_when_the_command_has_ended) {
+    const auto silent = [&](const std::string& timeout) {
+        return server.uri() + "?connect_timeout=" + timeout + "&command_timeout=" + timeout;
+    };
+    ToolRun tool = run_script("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 5",
+                              {"--uri", silent("6000"), "--lease", "300"});
+    ASSERT_TRUE(made("up"));
+    server.freeze();
+    std::ofstream{file("go")};
+    ASSERT_TRUE(eventually([&] { return tool.errors().ends_with('\n'); }));  // of the release
+    ToolRun half = run({"status", "--uri", silent("3000"), "job"});
+    EXPECT_EQ(tool.code(), 5) << tool.errors();
+    EXPECT_TRUE(half.process().running()) << "which waits for half of that time";
+}
+
 /// One thread of a process stands still, as after a debugger's break, while the others go on.
 class StoppedThread {
 public:
@@ -985,6 +1001,7 @@ TEST_F(Tool, lets_the_interrupt_key_end_its_own_wait) {
     const Terminal terminal;
     ToolRun tool = run_script("exit 0", {}, with_terminal, terminal.input());
     ASSERT_TRUE(waits());
+    terminal.type(stop_key);  // of no effect where there is no shell to bring it back
     terminal.type(interrupt_key);
     EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
 }
@@ -1111,7 +1128,10 @@ TEST_F(Tool, leaves_the_terminal_to_a_shell_that_sends_it_to_the_background) {
 }
 
 TEST_F(Tool, gives_the_command_the_terminal_when_a_shell_brings_it_to_the_foreground) {
-    for (const std::string how : {"", "--stoppable "}) {
+    // bash sends no SIGCONT to a job that has not stopped, as without --stoppable.
+    const Words bash{"bash", "--norc", "-i"};
+    for (const auto& [shell, how] : std::vector<std::pair<Words, std::string>>{
+             {{"sh"}, ""}, {{"sh"}, "--stoppable "}, {bash, ""}, {bash, "--stoppable "}}) {
         const TempFolder own;
         const Terminal terminal;
         ToolRun tool =
@@ -1119,16 +1139,106 @@ TEST_F(Tool, gives_the_command_the_terminal_when_a_shell_brings_it_to_the_foregr
                              "--lease 30 job -- sh -c "
                              "'echo $$ >$F/up; read line; echo $line >$F/line; exit 3' & "
                              "while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code",
-                         terminal.input(), own);
+                         terminal.input(), own, shell);
         ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
         const auto command = static_cast<pid_t>(std::stol(content(own.file("up"))));
         ASSERT_TRUE(eventually([&] { return is_stopped(command); })) << "as it reads";
+        if (how.empty()) {
+            EXPECT_TRUE(eventually([&] {
+                return tool.errors().find("the command is stopped") != std::string::npos;
+            })) << "it is to say so, as the shell cannot";
+        }
         std::ofstream{own.file("fg")};
         terminal.type("typed\n");
         EXPECT_EQ(tool.code(), 0) << tool.errors();
         EXPECT_EQ(content(own.file("line")), "typed\n");
         EXPECT_EQ(content(own.file("code")), "3\n");
     }
+}
+
+TEST_F(Tool, gives_the_command_the_terminal_though_it_began_to_wait_in_the_background) {
+    raw.set("job", "somebody");
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run job -- sh -c 'touch $F/up; read line; echo $line >$F/line; exit 3' & "
+        "echo $! >$F/tool; while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code",
+        terminal.input(), folder);
+    ASSERT_TRUE(waits());
+    std::ofstream{file("fg")};
+    const pid_t itself = id_in("tool");
+    ASSERT_TRUE(eventually([&] { return terminal.foreground() == itself; }));
+    raw.del("job");
+    ASSERT_TRUE(made("up"));
+    terminal.type(stop_key);
+    terminal.type("typed\n");
+    EXPECT_EQ(id_in("code"), 3) << "the stop key is of no effect, as for one begun in front";
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(content(file("line")), "typed\n");
+}
+
+TEST_F(Tool, leaves_the_terminal_to_a_shell_that_sent_it_to_the_background_while_it_waited) {
+    raw.set("job", "somebody");
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run job -- sh -c "
+        "'touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3'; echo $? >$F/stopped; "
+        "bg; read line; echo $line >$F/line; wait %1; echo $? >$F/code",
+        terminal.input(), folder);
+    const pid_t shell = tool.process().pid();
+    ASSERT_TRUE(waits());
+    terminal.type(stop_key);
+    EXPECT_GT(id_in("stopped"), 128);
+    raw.del("job");
+    ASSERT_TRUE(made("up"));
+    EXPECT_EQ(terminal.foreground(), shell);
+    terminal.type("typed\n");
+    EXPECT_TRUE(eventually([&] { return content(file("line")) == "typed\n"; }));
+    std::ofstream{file("go")};
+    EXPECT_EQ(id_in("code"), 3);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, goes_on_renewing_at_the_stop_key_where_its_input_is_no_terminal) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run job -- sh -c "
+        "'echo $PPID >$F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' </dev/null; "
+        "echo $? >$F/code",
+        terminal.input(), folder);
+    const pid_t itself = id_in("up");
+    terminal.type(stop_key);
+    ::kill(itself, SIGUSR1);  // which the command gets, unless this one has stopped
+    EXPECT_EQ(id_in("code"), 128 + SIGUSR1);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, stops_a_stoppable_command_whose_input_is_no_terminal) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run --stoppable --lease 300 job -- sh -c "
+        "'echo $$ >$F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' </dev/null; "
+        "echo $? >$F/stopped; "
+        "while [ ! -e $F/go ]; do sleep 0.02; done; fg; echo $? >$F/code",
+        terminal.input(), folder);
+    const pid_t command = id_in("up");
+    terminal.type(stop_key);
+    EXPECT_TRUE(eventually([&] { return is_stopped(command); }));
+    EXPECT_GT(id_in("stopped"), 128);
+    std::ofstream{file("go")};
+    EXPECT_EQ(id_in("code"), 3);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, ends_a_command_at_a_terminal_that_stops_those_who_write_from_the_background) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; stty tostop; \"$0\" run --lease 3 job -- sh -c 'touch $F/up; exec sleep 1000' "
+        "2>/dev/tty; echo $? >$F/code",
+        terminal.input(), folder);
+    ASSERT_TRUE(made("up"));
+    raw.del("job");
+    EXPECT_EQ(id_in("code"), 79);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
 }
 
 // ---- status and break

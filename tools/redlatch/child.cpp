@@ -61,18 +61,6 @@ std::string read_all(int fd) {
     }
 }
 
-/// The terminal's foreground group is `group` from now on. Done from a group in the background, which
-/// would be stopped for it.
-void set_foreground(::pid_t group) noexcept {
-    sigset_t stop;
-    sigset_t before;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTTOU);
-    sigprocmask(SIG_BLOCK, &stop, &before);
-    ::tcsetpgrp(STDIN_FILENO, group);
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-}
-
 }  // namespace
 
 int Descriptor::release() noexcept {
@@ -84,7 +72,7 @@ void Descriptor::reset(int fd) noexcept {
     fd_ = fd;
 }
 
-Child::Child(const Options& options) : in_foreground_(options.in_foreground) {
+Child::Child(const Options& options) {
     Pipe word = make_pipe();
     Pipe report = make_pipe();
     Pipe alive = make_pipe();
@@ -174,7 +162,6 @@ void Child::watch(int pipe) {
 }
 
 void Child::start(const std::vector<std::string>& variables) {
-    if (in_foreground_) give_terminal();
     std::string word(1, word_to_start);
     for (const std::string& variable : variables) word.append(variable).append(1, '\0');
     write_all(word_.get(), word);
@@ -196,11 +183,11 @@ void Child::detach_group() noexcept {
 }
 
 void Child::take_terminal() const noexcept {
-    if (::tcgetpgrp(STDIN_FILENO) == pid_) set_foreground(::getpgrp());
+    if (::tcgetpgrp(STDIN_FILENO) == pid_) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
 }
 
 void Child::give_terminal() const noexcept {
-    set_foreground(pid_);
+    ::tcsetpgrp(STDIN_FILENO, pid_);
 }
 
 std::string find_program(const std::string& name, int& code) {

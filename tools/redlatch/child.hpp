@@ -36,8 +36,7 @@ public:
         std::vector<std::string> command;
         std::string path;            ///< of the program
         sigset_t signals;            ///< the mask that it starts with
-        bool in_foreground = false;  ///< of the terminal on standard input, where this program is
-        bool ignores_stop = false;   ///< of that terminal's stop key
+        bool ignores_stop = false;   ///< the terminal's stop key
         bool ignores_child = false;  ///< SIGCHLD
         bool quiet = false;          ///< says nothing where it cannot be executed
     };
@@ -51,8 +50,7 @@ public:
 
     ::pid_t pid() const noexcept { return pid_; }
 
-    /// Executes the command, with `variables` ("NAME=value") added to its environment. With `in_foreground`
-    /// its group gets the terminal first.
+    /// Executes the command, with `variables` ("NAME=value") added to its environment.
     void start(const std::vector<std::string>& variables);
 
     /// Once it is over: whether it could not be executed, or died before it was told to start.
@@ -64,7 +62,8 @@ public:
     /// The command is over, and what it has left behind may go on.
     void detach_group() noexcept;
 
-    /// This program's group gets its terminal back, or the command's gets it again.
+    /// This program's group gets its terminal back, or the command's gets it. The caller has blocked SIGTTOU,
+    /// which would stop the one that does this from the background.
     void take_terminal() const noexcept;
     void give_terminal() const noexcept;
 
@@ -75,7 +74,6 @@ private:
 
     ::pid_t pid_ = -1;
     ::pid_t watcher_ = -1;
-    bool in_foreground_ = false;
     Descriptor word_;    // to the command: start, and with which variables
     Descriptor report_;  // from it: that it begins to be executed, and that it could not be
     Descriptor alive_;   // to the watcher: closed when this process ends

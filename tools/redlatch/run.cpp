@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -185,12 +187,11 @@ bool is_in_foreground() {
 }
 
 Child::Options child_options(const Settings& settings, std::string path, const Signals& signals) {
-    const bool foreground = is_in_foreground();
+    const bool has_terminal = ::isatty(STDIN_FILENO) == 1;
     return {.command = settings.command,
             .path = std::move(path),
             .signals = signals.original(),
-            .in_foreground = foreground,
-            .ignores_stop = foreground && !settings.stoppable,
+            .ignores_stop = has_terminal && !settings.stoppable,
             .ignores_child = signals.ignored_child(),
             .quiet = settings.quiet};
 }
@@ -208,6 +209,7 @@ public:
         std::stop_callback on_loss{held.lost(), [this] { lost_.set(); }};
         if (!held.held()) return lost_before_start();
         say(is_fenced() ? "acquired, fence " + fences(held, ", ") : "acquired");
+        if (is_in_foreground()) child_.give_terminal();
         child_.start(variables(held));
         const int status = supervise();
         child_.take_terminal();
@@ -223,6 +225,7 @@ private:
         for (bool over = false; !over;) {
             wait_for(acquisition_->descriptor(), SteadyClock::duration::max());
             while (const auto signal = signals_.next()) {
+                if (*signal == SIGTSTP) Signals::stop();
                 if (!Signals::is_forwarded(*signal)) continue;
                 ended_by = ended_by.value_or(*signal);
                 acquisition_->cancel();
@@ -273,8 +276,9 @@ private:
         for (;;) {
             // First, as it may have been killed while the lock was waited for.
             if (const auto status = reap()) return *status;
-            wait_for(lost_.descriptor(), time_until_kill());
+            wait_for(lost_.descriptor(), time_to_wait());
             if (lost_.take()) lose();
+            if (wants_terminal_ && is_in_foreground()) go_on_in_foreground();
             if (kill_at_ && SteadyClock::now() >= *kill_at_) {
                 child_.send(SIGKILL);
                 kill_at_.reset();
@@ -292,29 +296,42 @@ private:
     }
 
     void forward(int signal) {
-        if (signal == SIGCONT) {
-            // A shell may have brought this program to the foreground, or to the background.
-            if (is_in_foreground()) child_.give_terminal();
-        } else if (!Signals::is_forwarded(signal)) {
-            return;
-        }
-        child_.send(signal);
+        // A shell may have brought this program to the foreground, or to the background.
+        if (signal == SIGCONT && is_in_foreground()) return go_on_in_foreground();
+        const bool stops = signal == SIGTSTP && settings_->stoppable;
+        if (signal == SIGCONT || stops || Signals::is_forwarded(signal)) child_.send(signal);
+    }
+
+    void go_on_in_foreground() {
+        wants_terminal_ = false;
+        child_.give_terminal();
+        child_.send(SIGCONT);
     }
 
     std::optional<int> reap() {
         int status = 0;
-        const int how = WNOHANG | (settings_->stoppable ? WUNTRACED : 0);
-        const ::pid_t pid = ::waitpid(child_.pid(), &status, how);
+        const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED);
         if (pid != child_.pid()) return std::nullopt;
         if (!WIFSTOPPED(status)) return status;
-        // The shell that started this program is to see that it has stopped.
-        child_.take_terminal();
-        ::raise(SIGSTOP);
+        if (settings_->stoppable) {
+            // The shell that started this program is to see that it has stopped.
+            child_.take_terminal();
+            ::raise(SIGSTOP);
+        } else if (!is_lost_ && (WSTOPSIG(status) == SIGTTIN || WSTOPSIG(status) == SIGTTOU)) {
+            wants_terminal_ = true;
+            complain(*settings_,
+                     "the command is stopped until it is in the foreground of its terminal; it "
+                     "holds the lock");
+        }
         return std::nullopt;
     }
 
-    SteadyClock::duration time_until_kill() const {
-        return kill_at_ ? *kill_at_ - SteadyClock::now() : SteadyClock::duration::max();
+    SteadyClock::duration time_to_wait() const {
+        // A shell whose job has not stopped itself brings it to the foreground without a signal.
+        constexpr std::chrono::milliseconds look_at_terminal{100};
+        const SteadyClock::duration most =
+            wants_terminal_ ? look_at_terminal : SteadyClock::duration::max();
+        return kill_at_ ? std::min(most, *kill_at_ - SteadyClock::now()) : most;
     }
 
     // ---- Afterwards
@@ -337,6 +354,8 @@ private:
             return settings_->codes.of(Failure::lost);
         }
         child_.detach_group();
+        // The client's destructor would wait once more for a server that has not answered.
+        if (!released) std::_Exit(code_of(status));
         return code_of(status);
     }
 
@@ -375,6 +394,7 @@ private:
     std::unique_ptr<Acquisition> acquisition_;
     std::optional<SteadyClock::time_point> kill_at_;
     bool is_lost_ = false;
+    bool wants_terminal_ = false;  // the command, which is stopped in the background
 };
 
 }  // namespace

@@ -35,11 +35,13 @@ Signals::Signals() : ignored_child_(is_ignored(SIGCHLD)) {
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);
     sigaddset(&wanted, SIGCONT);
+    if (!is_ignored(SIGTSTP)) sigaddset(&wanted, SIGTSTP);
     for (const int signal : forwarded) {
         if (!is_ignored(signal)) sigaddset(&wanted, signal);
     }
     descriptor_ = checked(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
     sigaddset(&wanted, SIGPIPE);  // a command that died before it started
+    sigaddset(&wanted, SIGTTOU);  // a message from the background, which must not stop this program
     sigprocmask(SIG_BLOCK, &wanted, &original_);
 }
 
@@ -47,6 +49,15 @@ std::optional<int> Signals::next() noexcept {
     signalfd_siginfo info{};
     if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
     return static_cast<int>(info.ssi_signo);
+}
+
+void Signals::stop() noexcept {
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    ::raise(SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
+    pthread_sigmask(SIG_BLOCK, &stop, nullptr);
 }
 
 bool Signals::is_forwarded(int signal) noexcept {

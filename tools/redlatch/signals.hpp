@@ -28,6 +28,9 @@ public:
     /// The next signal that has come; nothing where none has.
     std::optional<int> next() noexcept;
 
+    /// Stops this process as SIGTSTP does by default: not where there is no shell to bring it back.
+    static void stop() noexcept;
+
     /// Whether `signal` is one that a command gets too.
     static bool is_forwarded(int signal) noexcept;
 
