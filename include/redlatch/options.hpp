@@ -183,7 +183,8 @@ struct AcquireOptions {
 /// How one asynchronous acquisition differs from the `Lock`'s options. Its stop token is a parameter of its own:
 /// g++ 12 destroys the members of such an object twice where it is written in braces inside a `co_await`.
 struct AsyncOptions {
-    /// How long to wait, from where the call begins: at `co_await`, or with a callback at once. Default: without limit.
+    /// How long to wait from where the call begins: at `co_await`, with a callback at once. Default: without
+    /// limit.
     Wait wait = Wait::unlimited();
 
     /// This acquisition's lease. Default: the `Lock`'s.
@@ -304,10 +305,11 @@ struct ClientOptions {
     /// `set_permits()` counts in one of them, and an observer gets a `warning`. Default: `redlatch:`.
     std::string key_space = "redlatch:";
 
-    /// The most connections at once for the commands of blocking calls, at least 1. There are never more than commands
-    /// under way at once. Renewal has one more, and so have the messages for waiters, from the first wait for another
-    /// process on. Asynchronous calls, and blocking ones with `Connections::shared`, have one more to each master, one
-    /// for each number of `LockOptions::replicas`, and one for each policy with scripts of its own. Default: 64.
+    /// The most connections at once for the commands of blocking calls, at least 1. There are never more than
+    /// commands under way at once. Renewal has one more, and so have the messages for waiters, from the first
+    /// wait for another process on. Asynchronous calls, and blocking ones with `Connections::shared`, have one
+    /// more to each master, for each number of `LockOptions::replicas`, and for each policy with scripts of its
+    /// own. Default: 64.
     std::size_t max_connections = 64;
 
     /// Over what blocking calls send their commands; of no consequence for asynchronous ones. Default:

@@ -122,8 +122,8 @@ protected:
         }
     }
 
-    /// The same for a client's first asynchronous call, which `begin(lock, held, outcome, executor)` makes. It may say
-    /// that it has got no thread instead. `held`: of another lock, and already there.
+    /// The same for a client's first asynchronous call, which `begin(lock, held, outcome, executor)` makes. It
+    /// may say that it has got no thread instead. `held`: of another lock, and already there.
     template <class T, class Begin>
     void fail_each_allocation_of_a_first_call(Begin begin) {
         for (const bool for_good : {true, false}) {

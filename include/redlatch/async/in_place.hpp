@@ -19,8 +19,8 @@ public:
     void post(Task& task) noexcept override { task.run(); }
 };
 
-/// A call that goes on where one inside it completes: on the engine's thread, or before that has started. It has
-/// started by then, and so lives until it has completed itself.
+/// A call goes on where one inside it completes: on the engine's thread, or while that one starts. It has
+/// started itself by then, and so lives until it has completed.
 template <class Then>
 class GoOn final : public AsyncCall::Continuation {
 public:

@@ -210,7 +210,7 @@ private:
     std::shared_ptr<const void> kept_{};
 };
 
-/// Why a call is refused as it begins, which must not throw any more: without its words where there is no memory.
+/// Why a call is refused as it begins. It must not throw any more: without memory the words are left out.
 inline Error refusal(Errc code, const std::string& key, const char* why) noexcept {
     try {
         return {code, key, {}, why, {}};

@@ -73,7 +73,8 @@ public:
         return lost("it ended before the answer", ServerKeeps::lock);
     }
 
-    /// `is_released`: the holder has ended the hold meanwhile. Its release takes an extension out that is not written.
+    /// `is_released`: the holder has ended the hold meanwhile. Its release takes out an extension that is not
+    /// written.
     Action failed(Fault fault, TimePoint now, bool is_released) {
         is_released_ = is_released;
         const TimePoint retry_at = saturating_add(now, retry_pause);

@@ -114,6 +114,8 @@ public:
     TimePoint valid_until() const noexcept {
         return TimePoint{Clock::duration{valid_until_.load(std::memory_order_acquire)}};
     }
+    /// The holder has ended it: it is neither held nor lost.
+    bool is_given_up() const noexcept { return !in(Phase::held) && !in(Phase::lost); }
     bool valid(TimePoint now) const noexcept { return in(Phase::held) && now < valid_until(); }
 
     /// When the hold ends whatever happens (`max_hold`).

@@ -15,11 +15,6 @@
 
 namespace redlatch::inline v0::detail {
 
-/// As opposed to one that is held or lost.
-inline bool is_released(const Hold& hold) noexcept {
-    return !hold.in(Phase::held) && !hold.in(Phase::lost);
-}
-
 /// What is the same for a thread and for an operation that set a hold's lease anew: all that waits for
 /// nothing.
 class ExtensionSteps {
@@ -79,7 +74,7 @@ protected:
     Action failed(Fault fault) {
         fault.error.key = hold_->key();
         if (fault.error.code != Errc::cancelled) session_->events().error(fault.error);
-        return machine_.failed(std::move(fault), Clock::now(), is_released(*hold_));
+        return machine_.failed(std::move(fault), Clock::now(), hold_->is_given_up());
     }
 
 private:

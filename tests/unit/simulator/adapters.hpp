@@ -1159,7 +1159,7 @@ private:
                      [this](const Expected<Reply, Fault>& reply, const MasterSets&) {
                          if (!reply) {
                              return act("failed", machine_.failed(reply.error(), client_->now(),
-                                                                  detail::is_released(*hold_)));
+                                                                  hold_->is_given_up()));
                          }
                          server_ = reply->server;
                          const bool ours = reply->view().integer() == 1;
