@@ -263,8 +263,10 @@ TEST_F(AnEngineForSeveralMasters, needs_no_answer_of_one_and_hears_it_late) {
     EXPECT_EQ(answer(session_, second), "1");
     EXPECT_EQ(second->wait().masters.late, 2U);
     EXPECT_TRUE(second->late().empty());
+    const detail::TimePoint passed = Clock::now();
     proxies_[1].pass();
     ASSERT_TRUE(eventually([&] { return second->late().size() == 1; }));
+    EXPECT_LT(second->late().front().sent, passed);
     EXPECT_EQ(second->late().front().value, "1");
     EXPECT_TRUE(eventually([&] { return second.use_count() == 1; }));
 }
@@ -310,6 +312,17 @@ TEST_F(AnEngineForSeveralMasters, closes_with_orders_under_way) {
     EXPECT_EQ(second->wait().fault.error.code, Errc::cancelled);
     EXPECT_EQ(second->times_told(), 1);
     EXPECT_EQ(second.use_count(), 1);
+}
+
+TEST_F(AnEngineForSeveralMasters,
+       does_not_know_what_became_of_an_order_that_no_majority_has_answered) {
+    reach_all();
+    for (Proxy& proxy : proxies_) proxy.hold_replies();
+    const OrderPtr second = set("b");
+    submit(session_, second);
+    ASSERT_TRUE(eventually([&] { return count("b") == 3; }));
+    session_.engine().close();
+    EXPECT_TRUE(second->wait().fault.maybe_executed);
 }
 
 }  // namespace

@@ -6,6 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -254,10 +258,19 @@ private:
     std::vector<Task*> tasks_;
 };
 
+/// One that has shut down.
+class GoneExecutor final : public Executor {
+public:
+    void post(Task& task) noexcept override { task.discard(); }
+};
+
 struct Counts {
+    int begun = 0;
+    int cancelled = 0;
     int taken = 0;
     int dropped = 0;
     int destroyed = 0;
+    bool operator==(const Counts&) const = default;
 };
 
 /// Completes where the test says so.
@@ -271,10 +284,11 @@ public:
         return {};
     }
     void complete() { finish(); }
+    using AsyncCall::complete_on_default;
 
 private:
-    void begin() noexcept override {}
-    void cancel() noexcept override {}
+    void begin() noexcept override { ++counts_->begun; }
+    void cancel() noexcept override { ++counts_->cancelled; }
     void drop() noexcept override { ++counts_->dropped; }
 
     Counts* counts_;
@@ -344,6 +358,56 @@ TEST_F(CallInATurn, that_completes_when_nobody_waits_any_more_is_dropped_and_not
     EXPECT_EQ(executor_.size(), 0U);
     EXPECT_EQ(counts_.dropped, 1);
     EXPECT_EQ(counts_.destroyed, 1);
+}
+
+TEST_F(CallInATurn, begins_once) {
+    TestCall& call = begun();
+    call.start();
+    EXPECT_EQ(counts_.begun, 1);
+    call.complete();
+    executor_.run_all();
+}
+
+TEST_F(CallInATurn, whose_executor_has_gone_is_discarded_once_and_not_by_who_posts) {
+    GoneExecutor gone;
+    const auto threads = std::make_shared<LaterExecutor>();
+    const auto users = std::make_shared<int>();
+    const auto call = std::make_shared<TestCall>(counts_);
+    call->complete_on(gone);
+    call->complete_on_default(threads, threads);
+    using Done = std::function<void(const Result<void>&)>;
+    call->await(std::make_unique<detail::CallWith<void, Done>>([users](const auto&) {}));
+    call->start();
+    call->complete();
+    EXPECT_EQ(users.use_count(), 2) << "its callback is there";
+    ASSERT_EQ(threads->size(), 1U);
+    threads->run_all();
+    EXPECT_EQ(users.use_count(), 1);
+    EXPECT_EQ(counts_.taken, 0);
+    EXPECT_EQ(counts_.dropped, 1);
+    EXPECT_EQ(threads->size(), 0U);
+}
+
+TEST_F(CallInATurn, of_the_parent_does_nothing_in_a_forked_child) {
+    TestCall& posted = begun();
+    posted.complete();
+    TestCall& waiting = begun();
+    const auto made = std::make_shared<TestCall>(counts_);
+    const Counts before = counts_;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        executor_.run_all();
+        posted.discard();
+        waiting.abandon();
+        made->start();
+        ::_exit(counts_ == before ? EXIT_SUCCESS : EXIT_FAILURE);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    waiting.complete();
+    executor_.run_all();
+    EXPECT_EQ(counts_.taken, 2) << "in the parent both complete";
 }
 
 TEST_F(CallInATurn, inside_another_call_goes_on_within_the_turn) {

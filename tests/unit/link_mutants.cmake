@@ -1,4 +1,5 @@
-# The rules of the engine and its link, each broken once, and the test that finds it: for the programs named …_mutants.
+# The rules of the engine, of its link and of the calls that complete, each broken once, and the test that finds it: for
+# the programs named …_mutants.
 #
 #   cmake -D FROM=include -D TO=build/…/mutated_link -P link_mutants.cmake
 #
@@ -105,6 +106,82 @@ found_by(engine AnEngine.takes_out_what_another_link_has_not_written_of_a_token_
 mutate(link_shared_with_a_users_policy service/engine.hpp
     "key{&node, replicas.count(), own};" "own" "static_cast<const void*>(nullptr)")
 found_by(engine AnEngine.takes_out_what_another_link_has_not_written_of_a_token_that_is_released)
+
+# ---- The way of an order to several masters
+
+mutate(late_master_unheard service/quorum_route.hpp
+    "order->answered_late(answer, leg_sent);" "order->answered_late(answer, leg_sent)" "void(order)")
+found_by(engine AnEngineForSeveralMasters.needs_no_answer_of_one_and_hears_it_late)
+mutate(late_master_counted_from_its_answer service/quorum_route.hpp
+    "leg_sent = leg.sent();" "leg.sent()" "Clock::now()")
+found_by(engine AnEngineForSeveralMasters.needs_no_answer_of_one_and_hears_it_late)
+mutate(masters_did_nothing service/quorum_route.hpp
+    "fault.maybe_executed = machine_->maybe_executed();" "machine_->maybe_executed()" "false")
+found_by(engine AnEngineForSeveralMasters.does_not_know_what_became_of_an_order_that_no_majority_has_answered)
+
+# ---- A call, on its way to whoever made it
+
+mutate(child_starts async/async_call.hpp
+    "if (!is_ours() || (state_" "!is_ours()" "false")
+found_by(completion_batch CallInATurn.of_the_parent_does_nothing_in_a_forked_child)
+mutate(child_abandons async/async_call.hpp
+    "if (!is_ours()) return;\n        const unsigned before" "!is_ours()" "false")
+found_by(completion_batch CallInATurn.of_the_parent_does_nothing_in_a_forked_child)
+mutate(child_completes async/async_call.hpp
+    "if (!is_ours()) return;\n        if ((state_ & " "!is_ours()" "false")
+found_by(completion_batch CallInATurn.of_the_parent_does_nothing_in_a_forked_child)
+mutate(child_discards async/async_call.hpp
+    "if (!is_ours()) return;\n        if (continuation_" "!is_ours()" "false")
+found_by(completion_batch CallInATurn.of_the_parent_does_nothing_in_a_forked_child)
+mutate(begins_twice async/async_call.hpp
+    "(state_.fetch_or(has_started) & has_started) != 0)" "(state_.fetch_or(has_started) & has_started) != 0"
+    "false")
+found_by(completion_batch CallInATurn.begins_once)
+mutate(completes_where_its_outcome_arises async/async_call.hpp
+    "executor->post_chain(*this);" "executor->post_chain(*this)" "run()")
+found_by(completion_batch CallInATurn.is_posted_at_once_on_a_thread_without_turns)
+mutate(turn_is_not_waited_for async/async_call.hpp
+    "if (batch != nullptr) return batch->add(*this);" "batch != nullptr" "false")
+found_by(completion_batch CallInATurn.is_posted_at_its_end_and_completes_once)
+mutate(abandoned_completes async/async_call.hpp
+    "end((state_ & is_abandoned) != 0 ? &AsyncCall::drop" "(state_ & is_abandoned) != 0" "false")
+found_by(completion_batch CallInATurn.that_is_abandoned_before_its_end_is_dropped_once)
+mutate(abandoned_is_dropped_elsewhere async/async_call.hpp
+    "else if ((before & is_awaited) == 0)" "(before & is_awaited) == 0" "true")
+found_by(completion_batch CallInATurn.that_is_abandoned_before_its_end_is_dropped_once)
+mutate(abandoned_is_posted async/async_call.hpp
+    "if ((before & is_abandoned) != 0) {" "(before & is_abandoned) != 0" "false")
+found_by(completion_batch CallInATurn.that_completes_when_nobody_waits_any_more_is_dropped_and_not_posted)
+mutate(callback_is_destroyed_by_who_posts async/async_call.hpp
+    "if (continuation_ != nullptr && is_posting)" "continuation_ != nullptr && is_posting" "false")
+found_by(completion_batch CallInATurn.whose_executor_has_gone_is_discarded_once_and_not_by_who_posts)
+mutate(discarded_completes async/async_call.hpp
+    "if ((state_ & is_discarded) != 0) return discard();" "(state_ & is_discarded) != 0" "false")
+found_by(completion_batch CallInATurn.whose_executor_has_gone_is_discarded_once_and_not_by_who_posts)
+
+# ---- The queue of an event loop
+
+mutate(child_posts_to_the_parent completion_queue.hpp
+    "if (is_ours()) {" "is_ours()" "true")
+found_by(completion_queue CompletionQueue.inherited_one_runs_nothing_and_discards_what_is_posted)
+mutate(child_runs_the_parents completion_queue.hpp
+    "if (!state_->is_ours()) return 0;" "!state_->is_ours()" "false")
+found_by(completion_queue CompletionQueue.inherited_one_runs_nothing_and_discards_what_is_posted)
+mutate(child_destroys_the_parents completion_queue.hpp
+    "if (!state_->is_ours()) return;" "!state_->is_ours()" "false")
+found_by(completion_queue CompletionQueue.inherited_one_runs_nothing_and_discards_what_is_posted)
+mutate(gone_queue_keeps_what_comes completion_queue.hpp
+    "if (!closed_) {" "!closed_" "true")
+found_by(completion_queue CompletionQueue.discards_what_comes_when_it_is_gone)
+mutate(gone_queue_keeps_what_was_there completion_queue.hpp
+    "closed_ = true;\n        tasks.append(tasks_);" "tasks.append(tasks_)" "void()")
+found_by(completion_queue CompletionQueue.destructor_discards_what_is_pending)
+mutate(loop_is_not_woken completion_queue.hpp
+    "if (tasks_.empty()) ready_.ring();" "tasks_.empty()" "false")
+found_by(completion_queue CompletionQueue.descriptor_is_readable_while_something_waits)
+mutate(loop_is_woken_for_ever completion_queue.hpp
+    "ready_.reset();" "ready_.reset()" "void()")
+found_by(completion_queue CompletionQueue.descriptor_is_readable_while_something_waits)
 
 if(CMAKE_SCRIPT_MODE_FILE)
     write_mutants("link_mutants" "#include <mutant_by_name.hpp>")
