@@ -172,6 +172,7 @@ int main(int argc, char** argv) {
     add("own_names", simple, {Names::own, raw}, {1, 16, 64, 256, 1024});
     add("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
     add_far("own_names", simple, {Names::own, bulk}, {1, 16, 64, 256, 1024});
+    add_far("own_names", simple, {Names::own, raw}, {1, 16, 64, 256, 1024});
     add_far("own_names", simple, {Names::own, threads}, {16, 64, 256, 1024});
     add("own_names", simple, {Names::own, thread}, {1});
     add("watchdog", beside<Watchdog<Simple>>, {Names::own, bulk}, {64, 256});
