@@ -15,6 +15,7 @@ set(REDLATCH_HEADERS
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
     # what a kind of lock is: its keys, its key type
+    include/redlatch/core/silence.hpp
     include/redlatch/core/slot.hpp
     include/redlatch/core/key_space.hpp
     include/redlatch/policy/lock_keys.hpp

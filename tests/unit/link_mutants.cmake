@@ -34,13 +34,12 @@ found_by(command_queue ACommandQueue.keeps_what_is_abandoned_once_it_was_written
 mutate(abandoned_is_written core/command_queue.hpp
     "take(command);\n        if (command.command.unclear()) put" "take(command)" "void()")
 found_by(command_queue ACommandQueue.forgets_what_is_abandoned_before_it_was_written)
-mutate(answers_buy_no_time core/command_queue.hpp
-    "silent_since = std::max(answered_at_, oldest->written_at_)"
-    "std::max(answered_at_, oldest->written_at_)" "oldest->written_at_")
+mutate(answers_buy_no_time core/silence.hpp
+    "silent_since = std::max(answered_at_, oldest)" "std::max(answered_at_, oldest)" "oldest")
 found_by(command_queue ACommandQueue.gives_the_connection_up_after_so_long_without_an_answer)
-mutate(trickle_without_limit core/command_queue.hpp
-    "saturating_add(oldest->written_at_, 3 * limits_.command_timeout)"
-    "saturating_add(oldest->written_at_, 3 * limits_.command_timeout)" "TimePoint::max()")
+mutate(trickle_without_limit core/silence.hpp
+    "saturating_add(oldest, 3 * command_timeout_)"
+    "saturating_add(oldest, 3 * command_timeout_)" "TimePoint::max()")
 found_by(command_queue ACommandQueue.gives_the_connection_up_where_answers_trickle_in)
 mutate(unwritten_lost_with_the_connection core/command_queue.hpp
     "Stage::written}) fail(stage, failure);" "fail(stage, failure)"

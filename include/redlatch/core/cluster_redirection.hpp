@@ -99,10 +99,7 @@ private:
 
     Action give_up() {
         Fault fault = *std::move(fault_);
-        if (to_) {  // the time is over, or the map never settles
-            fault.error.code = Errc::unavailable;
-            fault.transient = true;
-        }
+        if (to_) disagree(fault);  // the time is over, or the map never settles
         const bool in_doubt = fault.error.code == Errc::unavailable;
         return GiveUp{std::move(fault), in_doubt};
     }

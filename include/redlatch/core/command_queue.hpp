@@ -3,6 +3,7 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/command.hpp>
 #include <redlatch/core/intrusive_list.hpp>
+#include <redlatch/core/silence.hpp>
 
 #include <algorithm>
 #include <array>
@@ -75,7 +76,8 @@ public:
         std::size_t bytes = std::size_t{128} * 1024;  ///< written at a time
     };
 
-    explicit CommandQueue(const Limits& limits) : limits_(limits) {}
+    explicit CommandQueue(const Limits& limits)
+        : limits_(limits), silence_(limits.command_timeout) {}
 
     /// `token`: for which it speaks; borrowed. A release has `take_failed` give back what is unwritten of
     /// its token.
@@ -114,8 +116,7 @@ public:
     /// An answer has come: whose it is. Null where none is due.
     QueuedCommand* answered(TimePoint now) noexcept {
         QueuedCommand* const command = take_front(Stage::written);
-        answered_at_ = now;
-        reused_ = !has_written();
+        silence_.answered(now, !has_written());
         return command;
     }
 
@@ -136,24 +137,18 @@ public:
         return command.command.unclear();
     }
 
-    /// When the connection is given up, unless an answer comes. Also where answers trickle in, slower than
-    /// commands are added.
+    /// As `Silence` has them:
+
     TimePoint gone_at() const noexcept {
         const QueuedCommand* const oldest = lists_[index(Stage::written)].front();
-        if (oldest == nullptr) return TimePoint::max();
-        const TimePoint silent_since = std::max(answered_at_, oldest->written_at_);
-        return std::min(saturating_add(silent_since, limits_.command_timeout),
-                        saturating_add(oldest->written_at_, 3 * limits_.command_timeout));
+        return silence_.gone_at(oldest == nullptr ? TimePoint::max() : oldest->written_at_);
     }
-
-    /// Nothing has been heard from the server since its last answer, after which nothing was asked: it may
-    /// have gone meanwhile.
-    bool is_reused() const noexcept { return reused_; }
+    bool is_reused() const noexcept { return silence_.is_reused(); }
 
     /// There is no connection any more: those written get no answer. Each is written over the next one, or
     /// given back by `take_failed`.
     void disconnected(ConnectionFailure failure) noexcept {
-        reused_ = false;
+        silence_.disconnected();
         for (const Stage stage : {Stage::held, Stage::written}) fail(stage, failure);
     }
 
@@ -237,11 +232,10 @@ private:
     }
 
     const Limits limits_;
+    Silence silence_;
     std::array<IntrusiveList<QueuedCommand>, 6> lists_;  // for each stage but `outside`
     std::array<IntrusiveList<QueuedCommand::Unwritten>, 1024> unwritten_by_hash_;
     std::size_t written_count_ = 0;
-    TimePoint answered_at_ = TimePoint::min();
-    bool reused_ = false;
 };
 
 }  // namespace redlatch::inline v0::detail

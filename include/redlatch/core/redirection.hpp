@@ -55,6 +55,12 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     return to;
 }
 
+/// Servers send a command from one to the other for too long: they do not agree yet where its key is.
+inline void disagree(Fault& fault) {
+    fault.error.code = Errc::unavailable;
+    fault.transient = true;
+}
+
 /// Whether a lock's keys are in two places just now, as their slot moves: no server can run the command.
 inline bool is_between_servers(const Fault& fault) {
     return fault.error.message.starts_with("TRYAGAIN");

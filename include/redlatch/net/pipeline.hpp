@@ -5,7 +5,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -35,12 +34,6 @@ public:
     /// No answer is expected.
     bool idle() const noexcept { return expected_.empty(); }
 
-    /// When the last answer came, or else when it was connected.
-    TimePoint answered_at() const noexcept { return answered_at_; }
-
-    /// Since when it has been silent although answers are expected.
-    TimePoint silent_since() const noexcept { return std::max(answered_at_, busy_since_); }
-
     /// When the command was added whose answer is next; for ever where none is expected.
     TimePoint oldest() const noexcept {
         return idle() ? TimePoint::max() : expected_.front().added;
@@ -48,10 +41,8 @@ public:
 
     /// Adds one command to what `flush` writes.
     void add(std::string_view command, Order order) {
-        const TimePoint now = Clock::now();
-        if (idle()) busy_since_ = now;
         unwritten_ += command;
-        expected_.push_back({std::move(order), now});
+        expected_.push_back({std::move(order), Clock::now()});
     }
 
     /// Writes what the connection takes without waiting. After a fault it is closed.
@@ -76,7 +67,6 @@ public:
         auto reply = connection_.receive_if_there();
         if (!reply && !connection_.alive()) return Unexpected{std::move(reply).error()};
         if (reply && !*reply) return std::optional<Answered>{};
-        answered_at_ = Clock::now();
         Order order = std::move(expected_.front().order);
         expected_.pop_front();
         if (!reply) return std::optional{Answered{std::move(order), Unexpected{reply.error()}}};
@@ -108,8 +98,6 @@ private:
     std::string writing_;  // stays as it is until all of it is written: TLS wants that
     std::size_t written_ = 0;
     std::string unwritten_;  // behind `writing_`
-    TimePoint answered_at_ = Clock::now();
-    TimePoint busy_since_ = TimePoint::min();
 };
 
 }  // namespace redlatch::inline v0::detail

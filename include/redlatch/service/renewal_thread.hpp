@@ -5,6 +5,7 @@
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/renewal.hpp>
+#include <redlatch/core/silence.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/pipeline.hpp>
 #include <redlatch/net/service_thread.hpp>
@@ -109,15 +110,17 @@ private:
 
     /// The way to one server.
     struct Link {
-        Link(Node& at, MasterIndex number) : node(&at), index(number) {}
+        Link(Node& at, MasterIndex number, Clock::duration command_timeout)
+            : node(&at), index(number), silence(command_timeout) {}
 
         Node* node;
         MasterIndex index;
         std::optional<Pipeline<Order>> pipe;
-        bool was_idle = false;       // the connection, before what is under way
+        Silence silence;
         std::vector<Order> waiting;  // for a connection
         BackgroundConnect connect;   // the next one
-        TimePoint replaceable_at = TimePoint::min();
+
+        TimePoint gone_at() const noexcept { return silence.gone_at(pipe->oldest()); }
     };
 
     /// The machine, and the mutex for as long as this lives.
@@ -190,7 +193,7 @@ private:
     Link& link_to(Node& node, const Hold& hold) {
         const std::pair key{&node, lua::users_own(hold.scripts())};
         const auto [at, is_new] = indexes_.try_emplace(key, links_.size());
-        if (is_new) links_.emplace_back(node, at->second);
+        if (is_new) links_.emplace_back(node, at->second, command_timeout_);
         return links_[at->second];
     }
 
@@ -233,7 +236,7 @@ private:
     /// For the first time over this connection.
     void write(Link& link, Order order) {
         order.command.connected(traits_of(call_of(*order.attempt), link.pipe->connection(),
-                                          link.was_idle, link.node->key_access()));
+                                          link.silence.is_reused(), link.node->key_access()));
         write_again(link, std::move(order));
     }
 
@@ -261,9 +264,7 @@ private:
             flush(link);
             read(link);
             flush(link);
-            const bool silent =
-                link.pipe && !link.pipe->idle() && Clock::now() >= gone_at(*link.pipe);
-            if (silent) break_off(link, no_answer());
+            if (link.pipe && Clock::now() >= link.gone_at()) break_off(link, no_answer());
         }
     }
 
@@ -277,15 +278,9 @@ private:
             auto answered = link.pipe->next_answer();
             if (!answered) return break_off(link, std::move(answered).error());
             if (!*answered) break;
+            link.silence.answered(Clock::now(), link.pipe->idle());
             if ((*answered)->order.attempt) take(link, **std::move(answered));
         }
-        if (link.pipe && link.pipe->idle()) link.was_idle = true;
-    }
-
-    /// Also where answers trickle in, slower than commands are added.
-    TimePoint gone_at(const Pipeline<Order>& pipe) const {
-        return std::min(saturating_add(pipe.silent_since(), command_timeout_),
-                        saturating_add(pipe.oldest(), 3 * Clock::duration{command_timeout_}));
     }
 
     static Fault no_answer() {
@@ -297,16 +292,17 @@ private:
     /// A connection was made, or could not be.
     void take_up(Link& link, BackgroundConnect::Outcome connected) {
         if (link.pipe) {
-            link.replaceable_at = saturating_add(Clock::now(), command_timeout_);
-            const bool silent = link.pipe->answered_at() < link.connect.begun();
-            if (!connected || link.pipe->idle() || !silent) return;
+            if (!link.silence.gives_way(connected.has_value(), !link.pipe->idle(),
+                                        link.connect.begun(), Clock::now())) {
+                return;
+            }
             for (Order& order : take_unanswered(link)) write_later(link, std::move(order));
         }
         std::vector<Order> waiting = std::exchange(link.waiting, {});
         std::erase_if(waiting, [](const Order& order) { return order.attempt->is_over(); });
         if (connected) {
             link.pipe.emplace(*std::move(connected));
-            link.was_idle = false;
+            link.silence.connected(Clock::now(), waiting.empty());
             for (Order& order : waiting) write(link, std::move(order));
         } else if (!waiting.empty()) {
             tell(link, connected.error());
@@ -318,6 +314,7 @@ private:
     static std::vector<Order> take_unanswered(Link& link) {
         std::vector<Order> orders = link.pipe->take_unanswered();
         link.pipe.reset();
+        link.silence.disconnected();
         std::erase_if(orders, [](const Order& order) { return order.attempt == nullptr; });
         return orders;
     }
@@ -373,9 +370,7 @@ private:
     void take_error(const Link& link, CommandStep step, const Order& order, Fault fault) {
         if (step.next == CommandStep::Next::redirect && topology_->voters() == 1) {
             if (redirect(link, order, fault)) return;
-            // The servers do not agree where the key is.
-            fault.error.code = Errc::unavailable;
-            fault.transient = true;
+            disagree(fault);
         }
         renewal()->refused(*order.attempt, link.index, fault, Clock::now());
         Error error = std::move(fault).error;
@@ -403,11 +398,8 @@ private:
         events_.failed(error);
     }
 
-    /// A connection on which nothing has come since `sent` may be dead, where a new one is not. The
-    /// old one counts until there is a new one.
     void look_for_replacement(Link& link, TimePoint sent) {
-        if (!link.pipe || link.pipe->answered_at() > sent) return;
-        if (Clock::now() < link.replaceable_at) return;
+        if (!link.pipe || !link.silence.wants_replacement(sent, Clock::now())) return;
         const bool several = topology_->voters() > 1;
         connect(link, several ? std::nullopt : std::optional{no_answer()});
     }
@@ -431,7 +423,7 @@ private:
         for (const Link& link : links_) {
             if (!link.pipe || link.pipe->idle()) continue;
             entries.push_back(link.pipe->more_to_come());
-            until = std::min(until, gone_at(*link.pipe));
+            until = std::min(until, link.gone_at());
         }
         Limit limit{until};
         if (until != TimePoint::max()) limit = limit.within(longest_service_sleep);

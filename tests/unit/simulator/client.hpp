@@ -13,8 +13,10 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/core/sentinel_lookup.hpp>
+#include <redlatch/core/silence.hpp>
 #include <redlatch/core/slot_map.hpp>
 #include <redlatch/core/slot_map_refresh.hpp>
+#include <redlatch/net/exchange.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/policy/permits.hpp>
 #include <redlatch/policy/reentrant.hpp>
@@ -179,7 +181,9 @@ struct MasterLink {
 class RenewalDriver {
 public:
     explicit RenewalDriver(Client& client, const detail::Renewal::Terms& terms)
-        : client_(&client), renewal_(terms) {}
+        : client_(&client), renewal_(terms) {
+        for (Link& link : links_) link.silence.emplace(terms.command_timeout);
+    }
 
     detail::Renewal& machine() { return renewal_; }
 
@@ -191,41 +195,62 @@ private:
     using Renewal = detail::Renewal;
     using Try = Renewal::Try;
 
-    /// How a command is written.
-    struct Form {
-        bool whole = false;
-        bool asking = false;
-    };
-    struct Waiting {
+    /// The command of a try, at one master.
+    struct Order {
         std::shared_ptr<Try> attempt;
         bool asking = false;
+        detail::Command command{detail::ReplyUse::awaited};
+        bool is_first = false;  // to be written over its connection
+        std::uint64_t number = 0;
+        TimePoint written_at{};
     };
     struct Link {
         std::shared_ptr<Connection> connection{};
+        std::optional<detail::Silence> silence{};
+        std::vector<Order> written{};
+        std::vector<Order> waiting{};
         bool connecting = false;
-        TimePoint answered_at = TimePoint::min();
-        std::vector<Waiting> waiting{};
-        std::vector<std::shared_ptr<Try>> pending{};
+        bool is_watched = false;
+
+        TimePoint gone_at() const {
+            return silence->gone_at(written.empty() ? TimePoint::max()
+                                                    : written.front().written_at);
+        }
     };
 
     void run();
     std::vector<detail::MasterIndex> masters();
-    void post(int master, Waiting what);
+    void post(int master, Order order);
     void perform_actions();
     void perform(const Renewal::Send& send);
     void perform(const Renewal::Renewed& renewed);
     void perform(const Renewal::Lost& lost);
     void perform(const Renewal::Silent& silent);
-    void connect(int master);
+    void connect(int master, const std::optional<Fault>& after = {});
     void look_around(const Fault& fault);
-    void connected(int master, std::shared_ptr<Connection> made);
-    void write(int master, const std::shared_ptr<Try>& attempt, const Form& form);
-    void arrived(int master, const std::shared_ptr<Connection>& connection,
-                 const std::shared_ptr<Try>& attempt, const Form& form, Arrived arrived);
-    bool redirect(int master, const std::shared_ptr<Try>& attempt, const Fault& fault);
-    void break_off(int master);
-    void look_for_silence(int master, const std::shared_ptr<Connection>& connection,
-                          TimePoint since);
+    void take_up(int master, TimePoint begun, std::shared_ptr<Connection> made);
+    Call call_of(const Try& attempt) const;
+    void write(int master, Order order);
+    void write_again(int master, Order order);
+    void arrived(int master, const std::shared_ptr<Connection>& connection, std::uint64_t number,
+                 Arrived arrived);
+    void take(int master, Order order, const ModelRedis::Value& value);
+    bool redirect(int master, const Order& order, const Fault& fault);
+    static std::vector<Order> take_unanswered(Link& link);
+    void break_off(int master, const Fault& fault);
+    void write_later(Link& link, Order order);
+    void unanswered(int master, const Order& order);
+    void look_for_silence(int master);
+
+    static Fault connection_ended(bool maybe_executed) {
+        return {.error = {Errc::unavailable, {}, {}, "the connection has ended", {}},
+                .maybe_executed = maybe_executed,
+                .disconnected = true};
+    }
+    static Fault no_answer() {
+        return {.error = {Errc::unavailable, {}, {}, "no answer in time", {}},
+                .maybe_executed = true};
+    }
 
     static Coverage::Machine& coverage() {
         static Coverage::Machine machine{"Renewal",
@@ -237,11 +262,16 @@ private:
         static Coverage::Machine machine{"Renewal", {"sent on", "given up"}};
         return machine;
     }
+    static Coverage::Machine& replacements() {
+        static Coverage::Machine machine{"Silence", {"old one gives way", "old one stays"}};
+        return machine;
+    }
     static constexpr milliseconds time_to_look_around{200};
 
     Client* client_;
     Renewal renewal_;
     std::array<Link, most_masters> links_{};
+    std::uint64_t writings_ = 0;
     TimePoint wakes_at_ = TimePoint::max();
     const char* event_ = "due";
     bool closed_ = false;
@@ -1186,32 +1216,31 @@ inline void RenewalDriver::perform_actions() {
 }
 
 inline void RenewalDriver::perform(const Renewal::Send& send) {
-    post(static_cast<int>(send.master), {send.attempt});
+    post(static_cast<int>(send.master), {.attempt = send.attempt});
 }
 
-inline void RenewalDriver::post(int master, Waiting what) {
+inline void RenewalDriver::post(int master, Order order) {
     Link& link = links_[static_cast<std::size_t>(master)];
     const bool current = link.connection != nullptr && client_->is_current(*link.connection);
-    if (link.connection != nullptr && !current) break_off(master);
-    if (current && link.connection->alive) {
-        return write(master, what.attempt, {.asking = what.asking});
+    if (link.connection != nullptr && !(current && link.connection->alive)) {
+        break_off(master, connection_ended(false));
     }
-    link.waiting.push_back(std::move(what));
+    if (link.connection != nullptr) return write(master, std::move(order));
+    link.waiting.push_back(std::move(order));
     connect(master);
 }
 
 /// Another server has what this one was asked for.
-inline bool RenewalDriver::redirect(int master, const std::shared_ptr<Try>& attempt,
-                                    const Fault& fault) {
+inline bool RenewalDriver::redirect(int master, const Order& order, const Fault& fault) {
     const auto to = detail::redirection_of(fault);
     if (!to) return false;
     client_->map().note_move(fault);
     const int next = to->once ? node_at({to->host, to->port}) : client_->map().master().node;
     if (next == master) return false;
-    const bool sent_on = renewal_.redirect(*attempt, static_cast<detail::MasterIndex>(master),
+    const bool sent_on = renewal_.redirect(*order.attempt, static_cast<detail::MasterIndex>(master),
                                            static_cast<detail::MasterIndex>(next));
     redirections().took("redirect", sent_on ? 0 : 1);
-    if (sent_on) post(next, {attempt, to->once});
+    if (sent_on) post(next, {.attempt = order.attempt, .asking = to->once});
     return sent_on;
 }
 
@@ -1226,23 +1255,25 @@ inline void RenewalDriver::perform(const Renewal::Lost& lost) {
     client_->declare_lost(lost.hold, lost.server);
 }
 
-/// A connection on which nothing has come since may be dead, where a new one is not.
 inline void RenewalDriver::perform(const Renewal::Silent& silent) {
     Link& link = links_[silent.master];
-    if (link.connection == nullptr || link.answered_at > silent.since) return;
-    connect(static_cast<int>(silent.master));
+    if (link.connection == nullptr ||
+        !link.silence->wants_replacement(silent.since, client_->now())) {
+        return;
+    }
+    connect(static_cast<int>(silent.master), no_answer());
 }
 
-inline void RenewalDriver::connect(int master) {
+inline void RenewalDriver::connect(int master, const std::optional<Fault>& after) {
     Link& link = links_[static_cast<std::size_t>(master)];
     if (std::exchange(link.connecting, true)) return;
-    const TimePoint deadline = client_->now() + client_->command_timeout();
+    if (after) look_around(*after);
+    const TimePoint begun = client_->now();
     client_->dial(
-        master, deadline, [this] { return !closed_; },
-        [this, master](Expected<std::shared_ptr<Connection>, Fault> made) {
-            links_[static_cast<std::size_t>(master)].connecting = false;
+        master, begun + client_->command_timeout(), [this] { return !closed_; },
+        [this, master, begun](Expected<std::shared_ptr<Connection>, Fault> made) {
             if (!made) look_around(made.error());
-            connected(master, made ? *std::move(made) : nullptr);
+            take_up(master, begun, made ? *std::move(made) : nullptr);
         });
 }
 
@@ -1252,106 +1283,155 @@ inline void RenewalDriver::look_around(const Fault& fault) {
     client_->map().failed(fault, client_->now() + time_to_look_around);
 }
 
-inline void RenewalDriver::connected(int master, std::shared_ptr<Connection> made) {
-    Link& here = links_[static_cast<std::size_t>(master)];
-    auto waiting = std::exchange(here.waiting, {});
-    std::erase_if(waiting, [](const Waiting& one) { return one.attempt->is_over(); });
+inline void RenewalDriver::take_up(int master, TimePoint begun, std::shared_ptr<Connection> made) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    const TimePoint now = client_->now();
+    link.connecting = false;
+    if (link.connection != nullptr) {
+        const bool gives_way =
+            link.silence->gives_way(made != nullptr, !link.written.empty(), begun, now);
+        replacements().took("new connection", gives_way ? 0 : 1);
+        if (!gives_way) {
+            if (made != nullptr) made->close();
+            return;
+        }
+        for (Order& order : take_unanswered(link)) write_later(link, std::move(order));
+    }
+    auto waiting = std::exchange(link.waiting, {});
+    std::erase_if(waiting, [](const Order& order) { return order.attempt->is_over(); });
     if (made == nullptr) {
         event_ = "no connection";
-        for (const auto& [attempt, asking] : waiting) {
-            renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
-        }
+        for (const Order& order : waiting) unanswered(master, order);
     } else {
-        if (here.connection != nullptr) {
-            here.connection->close();
-            for (auto& attempt : std::exchange(here.pending, {})) {
-                if (attempt->is_over()) continue;
-                renewal_.connection_replaced(*attempt);
-                waiting.push_back({std::move(attempt)});
-            }
-        }
-        here.connection = std::move(made);
-        for (const auto& [attempt, asking] : waiting) write(master, attempt, {.asking = asking});
+        link.connection = std::move(made);
+        link.silence->connected(now, waiting.empty());
+        for (Order& order : waiting) write(master, std::move(order));
     }
     perform_actions();
     wake_in_time();
 }
 
-inline void RenewalDriver::write(int master, const std::shared_ptr<Try>& attempt,
-                                 const Form& form) {
+inline Call RenewalDriver::call_of(const Try& attempt) const {
+    const auto lease = attempt.lease();
+    if (!lease) return detail::release_call(attempt.hold(), client_->now());
+    return detail::extend_call(attempt.hold(), *lease, attempt.lock_alone());
+}
+
+/// For the first time over this connection.
+inline void RenewalDriver::write(int master, Order order) {
     Link& link = links_[static_cast<std::size_t>(master)];
-    const auto index = static_cast<std::size_t>(master);
-    if (!renewal_.send(*attempt, index, client_->now())) return;
-    const auto lease = attempt->lease();
-    if (lease && !form.whole) client_->world().checker->prolongs(attempt->hold());
-    if (lease && !form.whole) client_->world().checker->renews(attempt->hold());
-    const Call call = lease ? detail::extend_call(attempt->hold(), *lease, attempt->lock_alone())
-                            : detail::release_call(attempt->hold(), client_->now());
-    detail::EncodeOptions options{.form = {.whole = form.whole}};
+    link.connection->reused = link.silence->is_reused();
+    order.command.connected(traits_of(*client_, call_of(*order.attempt), *link.connection));
+    order.is_first = true;
+    write_again(master, std::move(order));
+}
+
+inline void RenewalDriver::write_again(int master, Order order) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    const Try& attempt = *order.attempt;
+    if (!renewal_.send(*order.attempt, static_cast<std::size_t>(master), client_->now())) return;
+    if (attempt.lease() && order.is_first) {
+        client_->world().checker->prolongs(attempt.hold());
+        client_->world().checker->renews(attempt.hold());
+    }
+    order.is_first = false;
+    order.number = ++writings_;
+    order.written_at = client_->now();
+    const Call call = call_of(attempt);
+    detail::EncodeOptions options{.form = order.command.form()};
     options.server = *link.connection->server;
-    link.pending.push_back(attempt);
-    Network& network = *client_->world().network;
-    network.send(
+    link.written.push_back(order);
+    client_->world().network->send(
         client_->host(), client_->noise(), link.connection, call, options, client_->number(),
         Moment::max(),
-        [this, master, connection = link.connection, attempt, form](Arrived what) {
-            this->arrived(master, connection, attempt, form, std::move(what));
+        [this, master, connection = link.connection, number = order.number](Arrived what) {
+            arrived(master, connection, number, std::move(what));
         },
-        form.asking);
-    look_for_silence(master, link.connection, client_->now());
+        order.asking);
+    look_for_silence(master);
 }
 
 inline void RenewalDriver::arrived(int master, const std::shared_ptr<Connection>& connection,
-                                   const std::shared_ptr<Try>& attempt, const Form& form,
-                                   Arrived arrived) {
+                                   std::uint64_t number, Arrived arrived) {
     Link& link = links_[static_cast<std::size_t>(master)];
     if (link.connection != connection || closed_) return;
-    if (!arrived.value) return break_off(master);
-    link.answered_at = client_->now();
-    const auto pending = std::ranges::find(link.pending, attempt);
-    if (pending != link.pending.end()) link.pending.erase(pending);
+    if (!arrived.value) return break_off(master, connection_ended(arrived.maybe_executed));
+    const auto answered = std::ranges::find(link.written, number, &Order::number);
+    Order order = std::move(*answered);
+    link.written.erase(answered);
+    link.silence->answered(client_->now(), link.written.empty());
+    take(master, std::move(order), *arrived.value);
+    perform_actions();
+    run();
+}
+
+inline void RenewalDriver::take(int master, Order order, const ModelRedis::Value& value) {
+    Connection& connection = *links_[static_cast<std::size_t>(master)].connection;
+    auto reply = decode(*client_, call_of(*order.attempt), connection, order.written_at, value);
+    const detail::CommandStep step = judge(order.command, reply);
+    if (step.leave_server) client_->leave(connection);
+    if (step.next == detail::CommandStep::Next::send) return write_again(master, std::move(order));
     const auto index = static_cast<std::size_t>(master);
-    if (arrived.value->is_error()) {
-        const auto meaning = detail::classify_server_error(arrived.value->text);
-        const Fault fault{.error = {meaning.code, {}, {}, arrived.value->text, {}},
-                          .transient = meaning.transient};
-        const detail::ReplyKind kind = detail::kind_of(fault);
-        if (kind == detail::ReplyKind::unknown_script && !form.whole)
-            return write(master, attempt, {.whole = true, .asking = form.asking});
-        if (kind == detail::ReplyKind::not_master) client_->leave(*connection);
-        if (kind == detail::ReplyKind::redirected && redirect(master, attempt, fault)) {
-            return perform_actions();
-        }
-        event_ = "refused";
-        renewal_.refused(*attempt, index, fault, client_->now());
-    } else {
-        event_ = attempt->lease() ? "renewal answered" : "clean-up answered";
-        renewal_.answered(*attempt, index, arrived.value->integer, client_->now());
+    if (reply) {
+        event_ = order.attempt->lease() ? "renewal answered" : "clean-up answered";
+        const auto answer = reply->view().integer();
+        return renewal_.answered(*order.attempt, index, *answer, client_->now());
     }
-    perform_actions();
-    run();
+    Fault fault = std::move(reply).error();
+    if (step.next == detail::CommandStep::Next::redirect) {
+        if (redirect(master, order, fault)) return;
+        detail::disagree(fault);
+    }
+    event_ = "refused";
+    renewal_.refused(*order.attempt, index, fault, client_->now());
 }
 
-inline void RenewalDriver::break_off(int master) {
+/// Ends the connection.
+inline std::vector<RenewalDriver::Order> RenewalDriver::take_unanswered(Link& link) {
+    std::exchange(link.connection, nullptr)->close();
+    link.silence->disconnected();
+    return std::exchange(link.written, {});
+}
+
+inline void RenewalDriver::break_off(int master, const Fault& fault) {
     Link& link = links_[static_cast<std::size_t>(master)];
-    if (link.connection != nullptr) link.connection->close();
-    link.connection = nullptr;
-    look_around(Client::refused());
     event_ = "connection ended";
-    for (const auto& attempt : std::exchange(link.pending, {})) {
-        renewal_.unanswered(*attempt, static_cast<std::size_t>(master), client_->now());
+    bool failed = false;
+    for (Order& order : take_unanswered(link)) {
+        if (order.attempt->is_over()) order.command.leave();
+        const detail::CommandStep step = order.command.failed(detail::failure_of(fault));
+        command_coverage().took("failed", static_cast<std::size_t>(step.next));
+        if (step.next == detail::CommandStep::Next::reconnect) {
+            write_later(link, std::move(order));
+        } else {
+            failed = true;
+            unanswered(master, order);
+        }
     }
+    if (failed) connect(master, fault);
+    if (!link.waiting.empty()) connect(master);
     perform_actions();
     run();
 }
 
-inline void RenewalDriver::look_for_silence(int master,
-                                            const std::shared_ptr<Connection>& connection,
-                                            TimePoint since) {
-    client_->host().soon(client_->command_timeout(), [this, master, connection, since] {
-        Link& link = links_[static_cast<std::size_t>(master)];
-        if (closed_ || link.connection != connection || link.pending.empty()) return;
-        if (link.answered_at <= since) break_off(master);
+inline void RenewalDriver::write_later(Link& link, Order order) {
+    renewal_.connection_replaced(*order.attempt);
+    link.waiting.push_back(std::move(order));
+}
+
+inline void RenewalDriver::unanswered(int master, const Order& order) {
+    renewal_.unanswered(*order.attempt, static_cast<std::size_t>(master), client_->now());
+}
+
+inline void RenewalDriver::look_for_silence(int master) {
+    Link& link = links_[static_cast<std::size_t>(master)];
+    if (std::exchange(link.is_watched, true)) return;
+    Host& host = client_->host();
+    host.later(host.moment_of(link.gone_at()), [this, master, &link] {
+        link.is_watched = false;
+        if (closed_ || link.written.empty()) return;
+        if (client_->now() >= link.gone_at()) return break_off(master, no_answer());
+        look_for_silence(master);
     });
 }
 

@@ -244,6 +244,8 @@ inline constexpr const char* usual_transitions[] = {
     "SetAcquisition: taken -> GiveBack",
     "SetAcquisition: taken -> Refresh",
     "SetAcquisition: taken -> Take",
+    "Silence: new connection -> old one gives way",
+    "Silence: new connection -> old one stays",
     "SlotMapInquiry: ended -> cut_short",
     "SlotMapInquiry: ended -> learned",
     "SlotMapInquiry: ended -> nobody_knows",
