@@ -155,6 +155,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/releasing.hpp
     include/redlatch/steps/thread_serial.hpp
     include/redlatch/steps/reading.hpp
+    include/redlatch/steps/acquire_answer.hpp
     include/redlatch/steps/acquisition_steps.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp

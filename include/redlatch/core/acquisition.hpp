@@ -53,6 +53,9 @@ struct AcquireAnswer {
         unusable,        ///< an answer of another shape
     };
 
+    /// Others have the lock, or wait for it.
+    bool is_refusal() const noexcept { return kind == Kind::not_ours || kind == Kind::no; }
+
     Kind kind = Kind::unusable;
     TimePoint sent{};           ///< when the first byte of the try went out
     bool repeated = false;      ///< an earlier sending of the try may be carried out too
@@ -122,7 +125,7 @@ struct PassPlaceOn {
     bool unclear;
     TriesOfToken tries{};
 };
-/// The lock is ours: hand the hold to the lock table.
+/// The lock is ours: `keep_hold`, and hand the hold to the lock table.
 struct KeepHold {
     TimePoint since;  ///< from when on its validity counts
     std::uint64_t fence;
@@ -130,6 +133,10 @@ struct KeepHold {
     bool others_wait;
     bool prolonged;  ///< the server keeps it for longer, as an earlier waiter with the token wanted
 };
+inline void keep_hold(Hold& hold, const KeepHold& keep, const Acquisition& acquisition) {
+    if (keep.prolonged) hold.may_be_prolonged = true;
+    hold.begin(acquisition, keep.since, keep.fence, keep.unclear);
+}
 /// It was acquired.
 struct AcquisitionDone {
     bool watch_over;  ///< nothing looks after the hold yet

@@ -144,6 +144,15 @@ public:
         phase_.store(Phase::held, std::memory_order_release);
     }
 
+    /// The server gave it the lock, as its first acquisition has it. Before it is shared. `unclear`: a
+    /// command that asks for it may be carried out yet.
+    void begin(const Acquisition& first, TimePoint sent, std::uint64_t its_fence, bool unclear) {
+        open_tries.unclear = unclear;
+        nest.push_back(first);
+        fence = its_fence;
+        taken(sent);
+    }
+
     /// Somebody has the hold from `now` on: for `min_hold` nobody is to get the lock after it.
     void begin_min_hold(TimePoint now) noexcept {
         if (terms_.min_hold <= std::chrono::milliseconds::zero()) return;

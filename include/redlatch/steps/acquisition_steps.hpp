@@ -4,13 +4,13 @@
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/recycled_memory.hpp>
 #include <redlatch/service/hold_calls.hpp>
+#include <redlatch/steps/acquire_answer.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/releasing.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -226,11 +226,7 @@ protected:
     }
 
     Next carry_out(const KeepHold& keep) {
-        hold_->open_tries.unclear = keep.unclear;
-        if (keep.prolonged) hold_->may_be_prolonged = true;
-        hold_->nest.push_back(acquisition_);
-        hold_->fence = keep.fence;
-        hold_->taken(keep.since);
+        keep_hold(*hold_, keep, acquisition_);
         if (hold_->terms().min_hold > std::chrono::milliseconds::zero()) {
             hold_->begin_min_hold(Clock::now());
         }
@@ -276,7 +272,8 @@ protected:
                                    TimePoint sent) {
         const TimePoint now = Clock::now();
         if (!reply) return machine().failed(reply.error(), masters, now);
-        AcquireAnswer answer = decode(*reply, now);
+        AcquireAnswer answer = acquire_answer(*reply);
+        complete(answer, now);
         answer.sent = sent;
         answer.masters = masters;
         return machine().answered(std::move(answer), now);
@@ -393,50 +390,18 @@ protected:
         };
     }
 
-    AcquireAnswer decode(const Reply& reply, TimePoint now) {
+    /// What this client knows besides.
+    void complete(AcquireAnswer& answer, TimePoint now) {
         using Kind = AcquireAnswer::Kind;
-        const ReplyView view = reply.view();
-        AcquireAnswer answer{.repeated = reply.repeated};
-        if (reply.replicas < reply.replicas_wanted) {
-            answer.kind = Kind::not_replicated;
-            answer.replicas = reply.replicas;
-            answer.replicas_wanted = reply.replicas_wanted;
+        if (answer.is_refusal()) session_->contention().note(spec_->key(), now);
+        if (answer.kind == Kind::not_replicated) {
             answer.node = session_->master_of(spec_->key()).name();
-        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
-            answer.kind = Kind::ours;
-        } else if (view.is_taken(ReplyShape::acquired)) {
-            answer.kind = Kind::ours;
-            answer.ttl = std::chrono::milliseconds{*view[1].integer()};
-            answer.others_wait = view.size() > 2U && view[2].integer() > 0;
-            answer.fence = view.size() == 5U ? number(view[4]) : 0;
-        } else if (view.is_nil()) {
-            answer.kind = Kind::no;
-            session_->contention().note(spec_->key(), now);
-        } else if (view.fits(ReplyShape::acquired) && view[0].integer() == 0) {
-            answer.kind = Kind::not_ours;
-            decode_refusal(reply, answer);
-            session_->contention().note(spec_->key(), now);
         }
-        return answer;
-    }
-
-    void decode_refusal(const Reply& reply, AcquireAnswer& answer) {
-        const ReplyView view = reply.view();
-        answer.refusal.ttl = std::chrono::milliseconds{*view[1].integer()};
-        if (view.size() == 6U) {
-            answer.refusal.owner = *view[5].string();
+        if (!answer.refusal.owner.empty()) {
             session_->note_owner(spec_->key(), answer.refusal.owner);
         }
-        if (view.size() < 5U || *view[2].integer() < 0) return;
-        answer.place = *view[2].integer();
-        answer.time = view.time(ReplyShape::acquired).value_or(std::chrono::microseconds::zero());
-        answer.server = reply.server;
         answer.will_be_told =
-            view[4].integer() == 1 && session_->subscription(spec_->key()).is_listening();
-    }
-
-    static std::uint64_t number(const ReplyView& reply) {
-        return static_cast<std::uint64_t>(std::max<std::int64_t>(*reply.integer(), 0));
+            answer.will_be_told && session_->subscription(spec_->key()).is_listening();
     }
 
     /// Nobody but this process counts the holds of a claim.

@@ -203,10 +203,7 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
         return give_up(failed->to, failed->error);
     }
     const auto& moved = get<TransferMachine::Moved>(end);
-    hold->open_tries.unclear = moved.unclear;
-    hold->nest.push_back(acquisition);
-    hold->fence = moved.fence;
-    hold->taken(moved.since);
+    hold->begin(acquisition, moved.since, moved.fence, moved.unclear);
     if (acquisition.watched) session.renewal().arm(hold, moved.since);
     if (session.events().wanted()) session.watch_clock(hold);
     LockTable::Adopted adopted = session.locks().adopt(hold, moved.others_wait);

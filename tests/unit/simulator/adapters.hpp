@@ -5,6 +5,7 @@
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/core/release.hpp>
+#include <redlatch/steps/acquire_answer.hpp>
 #include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
@@ -700,10 +701,7 @@ private:
     }
 
     void carry_out(const detail::KeepHold& keep) {
-        hold_->open_tries.unclear = keep.unclear;
-        hold_->nest.push_back(acquisition_);
-        hold_->fence = keep.fence;
-        hold_->taken(keep.since);
+        detail::keep_hold(*hold_, keep, acquisition_);
         world_->checker->takes(*hold_);
         hold_->begin_min_hold(now());
         if (is_delivered_later()) hold_->deliver_later();
@@ -1000,38 +998,14 @@ private:
     // ---- Replies
 
     detail::AcquireAnswer decode(const Reply& reply) {
-        using Kind = detail::AcquireAnswer::Kind;
-        const detail::ReplyView view = reply.view();
-        detail::AcquireAnswer answer{.repeated = reply.repeated};
-        will_be_told_ = false;
-        if (reply.replicas < reply.replicas_wanted) {
-            answer.kind = Kind::not_replicated;
-            answer.replicas = reply.replicas;
-            answer.replicas_wanted = reply.replicas_wanted;
-        } else if (view.is_taken(ReplyShape::ok_or_nil)) {
-            answer.kind = Kind::ours;
-        } else if (view.is_taken(ReplyShape::acquired)) {
-            answer.kind = Kind::ours;
-            answer.others_wait = *view[2].integer() > 0;
-            answer.fence = static_cast<std::uint64_t>(*view[4].integer());
-        } else if (view.is_nil()) {
-            answer.kind = Kind::no;
-            client_->contention().note(terms_.keys->lock, now());
-        } else if (view.fits(ReplyShape::acquired)) {
-            answer.kind = Kind::not_ours;
-            client_->contention().note(terms_.keys->lock, now());
-            answer.refusal.ttl = milliseconds{*view[1].integer()};
-            if (view.size() == 6U) answer.refusal.owner = *view[5].string();
-            if (view.size() < 5U || *view[2].integer() < 0) return answer;
-            answer.place = *view[2].integer();
-            answer.time = view.time(ReplyShape::acquired).value_or(0us);
-            answer.server = reply.server;
-            answer.will_be_told = view[4].integer() == 1 && client_->listening();
-            will_be_told_ = answer.will_be_told;
-            last_time_ = answer.time;
-            last_server_ = answer.server;
-            if (world_->has(Mutant::late_grant_believed)) answer.time = 1us;
-        }
+        detail::AcquireAnswer answer = detail::acquire_answer(reply);
+        if (answer.is_refusal()) client_->contention().note(terms_.keys->lock, now());
+        answer.will_be_told = answer.will_be_told && client_->listening();
+        will_be_told_ = answer.will_be_told;
+        if (answer.place < 0) return answer;
+        last_time_ = answer.time;
+        last_server_ = answer.server;
+        if (world_->has(Mutant::late_grant_believed)) answer.time = 1us;
         return answer;
     }
 

@@ -73,7 +73,8 @@ public:
     }
 
     /// A release of the token is planned, the last one for `last`.
-    void cleans_up(std::string_view name, Moment last) {
+    void cleans_up(std::string_view name, bool at_once, Moment last) {
+        if (at_once) token_of(name).waits_for_release = false;
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
@@ -137,6 +138,7 @@ public:
             fail("the fencing token is not its own: " + name);
         }
         token.first_end = token.end = hold->valid_until();
+        if (!handed) note_longer_lease(token, lock, *hold);
         token.began = timeline_->now();
         token.moved_to = false;
         Moment& kept_until = here.kept_until[static_cast<std::size_t>(process_of(name))];
@@ -286,6 +288,8 @@ public:
         if (watched && runs_out && has_time && !was_forced && plan_->is_calm())
             fail("a watched hold was not renewed");
         if (!has_other_readers(hold, lock)) {
+            Token& token = token_of(hold.token().bytes);
+            token.waits_for_release = !closing && lasts_after(token, timeline_->now());
             dies(hold.token().bytes);
             if (plan_->has_claims() && !closing) look_for_remains(hold, lock);
         }
@@ -474,7 +478,10 @@ public:
             leave_order(here, command.token());
         }
         for (const Server::Owner& owner : owners) {
-            if (!has(at.before, owner.token)) changed_hands(here, command, owner.token, owners);
+            if (!has(at.before, owner.token)) {
+                token_of(owner.token).given_for = owner.end - timeline_->now();
+                changed_hands(here, command, owner.token, owners);
+            }
             if (owner.end == Moment::max()) fail("a lock that never expires");
             if (is_left_to_its_lease(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
             if (!replica_took_over_) continue;
@@ -485,7 +492,11 @@ public:
         const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
         if (command.verb == Verb::acquire && !refused) {
-            token_of(command.token()).acknowledged_by = 0;  // what they have by then ends sooner
+            Token& token = token_of(command.token());
+            token.acknowledged_by = 0;  // what they have by then ends sooner
+            if (value.elements[0].integer == 1) {
+                token.given_for = milliseconds{value.elements[1].integer};
+            }
             note_asked(here, command, value);
         }
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
@@ -584,7 +595,7 @@ public:
             if (token.outlasts_holds && !has_stopped(name))
                 fail("nobody releases what lasts longer than who has had it: " + name);
             if (token.granted_in_vain) fail("nobody gives back what nobody wants: " + name);
-            if (lasts_on(token) && !has_stopped(name))
+            if ((lasts_on(token) || token.waits_for_release) && !has_stopped(name))
                 fail("nobody releases what lasts on after a loss: " + name);
             // A command that runs twice may move what its client was told had not moved.
             const bool may_move_twice = plan_->has_nodes() && plan_->rates.doubled > 0;
@@ -650,8 +661,10 @@ private:
         unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
         bool was_forced = false;  ///< by any of them: nothing is promised any more
         Moment forced_since{0};
-        Moment began{0};              ///< its hold
-        Moment prolonged_until{-1h};  ///< by a command without an answer so far
+        Moment began{0};                 ///< its hold
+        bool waits_for_release = false;  ///< at once, as it lasts on after a loss
+        Moment given_for{0};          ///< by the server, when it gave the lock or was asked again
+        Moment prolonged_until{-1h};  ///< by what its holder does not rely on
 
         void not_moved() noexcept {
             moved_to = false;
@@ -742,6 +755,14 @@ private:
         });
     }
 
+    /// An earlier waiter with its token may have asked for more than its holder knows of.
+    void note_longer_lease(Token& token, int lock, const detail::Hold& hold) {
+        const milliseconds asked{hold.server_ttl(hold.terms().lease)};
+        const Server::Owner its = Server::find(server(0).owners(lock), hold.token().bytes);
+        const bool has_more = !its.token.empty() && token.given_for > asked + 2ms;
+        if (has_more) token.prolonged_until = its.end;
+    }
+
     /// The server keeps a claim for as long as the last one relies on it, and for the drift and a round trip more: of
     /// a grant nobody knows when it began.
     void look_for_remains(const detail::Hold& hold, int lock) {
@@ -782,10 +803,14 @@ private:
     /// Its client was told of a loss, and has neither heard that the server was asked for a longer lease before, nor
     /// released what that has left. None is planned.
     bool lasts_on(const Token& token) const {
-        const bool may_be_doubled = plan_->rates.doubled > 0 || plan_->rates.repeated > 0;
-        if (token.lost_at < 0ns || several() || plan_->denies_any() || may_be_doubled) return false;
         if (token.to_be_released != 0) return false;  // that never came through
-        return token.prolonged_until > token.lost_at + 20ms + 10 * plan_->latency;
+        return token.lost_at >= 0ns && lasts_after(token, token.lost_at);
+    }
+    /// The server keeps it for longer than its client knew when it was lost.
+    bool lasts_after(const Token& token, Moment loss) const {
+        const bool may_be_doubled = plan_->rates.doubled > 0 || plan_->rates.repeated > 0;
+        if (several() || plan_->denies_any() || may_be_doubled) return false;
+        return token.prolonged_until > loss + 20ms + 10 * plan_->latency;
     }
     /// Then nobody there releases anything any more.
     bool has_stopped(std::string_view token) const {

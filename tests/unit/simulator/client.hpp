@@ -640,7 +640,8 @@ public:
     void clean_up(const HoldPtr& hold, CleanUp what) {
         if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
         const Moment pause = what.once_more ? Moment{late_window()} : 0ns;
-        world_->checker->cleans_up(hold->token().bytes, world_->timeline->now() + pause);
+        world_->checker->cleans_up(hold->token().bytes, what.at_once,
+                                   world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
         if (!renewal_.closed()) {
             renewal_.machine().clean_up(hold, what, now());

@@ -215,10 +215,7 @@ private:
         checker.returned(client_->number(), started_, moving_->give_up_at(), "adopt");
         if (const auto* failed = get_if<Machine::Failed>(&end)) return give_up(failed->to);
         const auto& moved = get<Machine::Moved>(end);
-        hold_->open_tries.unclear = moved.unclear;
-        hold_->nest.push_back(acquisition_);
-        hold_->fence = moved.fence;
-        hold_->taken(moved.since);
+        hold_->begin(acquisition_, moved.since, moved.fence, moved.unclear);
         checker.takes(*hold_);
         if (acquisition_.watched) {
             client_->renewal().machine().arm(hold_, moved.since);

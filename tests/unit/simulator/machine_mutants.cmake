@@ -30,6 +30,8 @@ mutate(kept_by_a_closed_client core/acquisition.hpp
     "if (kept) return AcquisitionDone" "kept" "true")
 mutate(open_try_not_told core/acquisition.hpp
     ".unclear = token_.unclear()" "token_.unclear()" "false")
+mutate(longer_lease_forgotten core/acquisition.hpp
+    "if (keep.prolonged) hold" "keep.prolonged" "false")
 mutate(votes_returned_past_the_deadline core/acquisition.hpp
     "ReturnVotes{sleep_ ? std::min" "sleep_" "decltype(sleep_){}")
 
