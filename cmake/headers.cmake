@@ -45,6 +45,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/event_pair.hpp
     include/redlatch/core/claim_terms.hpp
     include/redlatch/core/hold.hpp
+    include/redlatch/core/own_claim.hpp
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/reader_claim.hpp
@@ -62,6 +63,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/set_acquisition.hpp
     include/redlatch/core/transfer.hpp
     include/redlatch/core/forced_release.hpp
+    include/redlatch/core/downgrade.hpp
     include/redlatch/core/permits_setting.hpp
     include/redlatch/core/quorum_call.hpp
     # net: talking to one server

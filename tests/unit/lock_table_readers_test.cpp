@@ -15,6 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using detail::ClaimTerms;
+using detail::CleanUp;
 using detail::Hold;
 using detail::LockOwner;
 using detail::LockTable;
@@ -72,8 +73,9 @@ protected:
     LockTable::Joining join(std::uint64_t number) { return join(reading(number)); }
 
     LockTable::Joining answered(const std::shared_ptr<detail::ReaderClaim>& claim, bool others) {
-        return joined(locks_.table.join_asked(asker_->turn(), asker_->request, claim, others,
-                                              locks_.now, locks_.now));
+        return joined(locks_.table.join_asked(asker_->turn(), asker_->request, claim,
+                                              {.is_there = true, .others_wait = others}, locks_.now,
+                                              locks_.now));
     }
 
     /// The one that has not joined does not contend either.
@@ -226,7 +228,8 @@ TEST_F(ReadersAtLockTable, join_no_claim_that_was_released_while_they_asked) {
     EXPECT_EQ(end(*first), Kind::last);
     const auto joining = answered(asks.to_ask, !others_wait);
     EXPECT_EQ(joining.hold, nullptr);
-    EXPECT_TRUE(joining.is_over) << "the question may have prolonged it for nobody";
+    EXPECT_EQ(joining.clean_up, (CleanUp{.at_once = true}))
+        << "the question may have prolonged it for nobody";
 }
 
 TEST_F(ReadersAtLockTable, that_are_lost_leave_the_claim_to_the_others) {
@@ -265,10 +268,20 @@ TEST_F(ReadersAtLockTable, know_at_last_of_a_question_without_an_answer) {
     const HoldPtr first = take(1);
     locks_.now += 5ms;
     const auto claim = join(2).to_ask;
-    EXPECT_TRUE(LockTable::not_answered(*claim));
+    constexpr bool maybe_executed = true;
+    const auto unsent = LockTable::join_unanswered(*claim, !maybe_executed);
+    EXPECT_TRUE(unsent.failed);
+    EXPECT_FALSE(unsent.clean_up.needed());
+    const auto sent = LockTable::join_unanswered(*claim, maybe_executed);
+    EXPECT_TRUE(sent.failed);
+    EXPECT_FALSE(sent.clean_up.needed()) << "somebody goes on with it";
     lose(first);
     EXPECT_TRUE(first->may_be_prolonged);
-    EXPECT_FALSE(LockTable::not_answered(*claim)) << "nobody goes on with it";
+    EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed).clean_up,
+              (CleanUp{.at_once = true, .once_more = true}))
+        << "nobody goes on with it";
+    EXPECT_FALSE(LockTable::join_unanswered(*claim, !maybe_executed).failed)
+        << "its release has taken the question out";
 }
 
 TEST_F(ReadersAtLockTable, know_at_last_of_an_extension_that_may_be_under_way) {
@@ -286,6 +299,17 @@ TEST_F(ReadersAtLockTable, alone_have_nothing_to_see_to) {
     only->begin_extension(locks_.now);
     lose(only);
     EXPECT_FALSE(only->may_be_prolonged);
+}
+
+TEST_F(ReadersAtLockTable, all_lose_a_claim_that_the_server_does_not_know_any_more) {
+    const HoldPtr first = take(1);
+    locks_.now += 5ms;
+    const auto claim = join(2).to_ask;
+    const auto joining = locks_.table.join_asked(asker_->turn(), asker_->request, claim,
+                                                 {.is_there = false}, locks_.now, locks_.now);
+    EXPECT_EQ(joining.lost, std::vector{first});
+    EXPECT_EQ(joining.hold, nullptr);
+    EXPECT_FALSE(joining.failed);
 }
 
 TEST_F(ReadersAtLockTable, all_lose_a_claim_that_was_removed) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
@@ -298,7 +299,16 @@ public:
         std::shared_ptr<Hold>
             first{};  ///< the hold of the one that is, or was, alone with the claim
         std::shared_ptr<ReaderClaim> to_ask{};  ///< first it asks the server whether anybody waits
-        bool is_over = false;  ///< nobody goes on with what the question has prolonged
+
+        // Where it has asked:
+        std::vector<std::shared_ptr<Hold>> lost{};  ///< these, as the server has the claim no more
+        CleanUp clean_up{};   ///< of the claim's token: nobody goes on with what is prolonged
+        bool failed = false;  ///< there was no answer, and that ends this attempt
+    };
+    /// What the server says to the question.
+    struct ClaimNews {
+        bool is_there = false;
+        bool others_wait = false;
     };
 
     /// Within some moments after the server has said that nobody waits, readers join without a command. Nothing:
@@ -317,18 +327,21 @@ public:
 
     /// The server has been asked, by a command that was sent then: it has extended the claim, or others wait.
     Joining join_asked(Turn turn, const AcquireRequest& request,
-                       const std::shared_ptr<ReaderClaim>& claim, bool others_wait, TimePoint sent,
-                       TimePoint now) {
-        if (claim->is_over()) return {.is_over = true};
-        claim->answered(sent, others_wait);
-        if (others_wait || claim != claim_for(request, now)) return {};
+                       const std::shared_ptr<ReaderClaim>& claim, const ClaimNews& news,
+                       TimePoint sent, TimePoint now) {
+        if (!news.is_there) return {.lost = close_claim(*claim)};
+        if (claim->is_over()) return {.clean_up = after_abandoned_try(true, false)};
+        claim->answered(sent, news.others_wait);
+        if (news.others_wait || claim != claim_for(request, now)) return {};
         return join(turn, request, claim, now);
     }
 
-    /// The question got no answer. False where nobody goes on with the claim, which it may have prolonged.
-    static bool not_answered(ReaderClaim& claim) noexcept {
+    /// The question got no answer. Of a connection that is shared, the release of its token takes it out:
+    /// then the claim is over.
+    static Joining join_unanswered(ReaderClaim& claim, bool maybe_executed) {
+        if (!maybe_executed) return {.failed = !claim.is_over()};
         claim.may_be_prolonged();
-        return !claim.is_over();
+        return {.clean_up = after_abandoned_try(claim.is_over(), true), .failed = true};
     }
 
     /// The server has the claim no more: who went on with it has lost it.

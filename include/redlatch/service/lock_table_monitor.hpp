@@ -142,11 +142,10 @@ public:
             return joined(table->join(turn_, request, Clock::now()));
         }
         LockTable::Joining join_asked(const AcquireRequest& request,
-                                      const std::shared_ptr<ReaderClaim>& claim, bool others_wait,
-                                      TimePoint sent) {
+                                      const std::shared_ptr<ReaderClaim>& claim,
+                                      const LockTable::ClaimNews& news, TimePoint sent) {
             const Section table{*monitor_};
-            return joined(
-                table->join_asked(turn_, request, claim, others_wait, sent, Clock::now()));
+            return joined(table->join_asked(turn_, request, claim, news, sent, Clock::now()));
         }
         LockTable::Finished finish(std::shared_ptr<Hold> hold, bool others_wait = false) {
             Section table{*std::exchange(monitor_, nullptr)};
@@ -265,17 +264,9 @@ public:
         const Section table{*this};
         return table->adopt(std::move(hold), others_wait, Clock::now());
     }
-    bool is_over(const ReaderClaim& claim) {
+    LockTable::Joining join_unanswered(ReaderClaim& claim, bool maybe_executed) {
         const Section table{*this};
-        return claim.is_over();
-    }
-    bool not_answered(ReaderClaim& claim) {
-        const Section table{*this};
-        return LockTable::not_answered(claim);
-    }
-    std::vector<std::shared_ptr<Hold>> close_claim(ReaderClaim& claim) {
-        const Section table{*this};
-        return LockTable::close_claim(claim);
+        return LockTable::join_unanswered(claim, maybe_executed);
     }
     std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
         const Section table{*this};

@@ -47,4 +47,10 @@ inline AcquireAnswer acquire_answer(const Reply& reply) {
     return answer;
 }
 
+/// What it says to the question whether readers may go on with a claim.
+inline LockTable::ClaimNews claim_news(const Reply& reply) {
+    const ReplyView view = reply.view();
+    return {.is_there = view[0].integer() != 0, .others_wait = view[1].integer() > 0};
+}
+
 }  // namespace redlatch::inline v0::detail

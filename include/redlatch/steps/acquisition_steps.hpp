@@ -167,22 +167,12 @@ protected:
     AcquisitionAction join_asked(const std::shared_ptr<Hold>& with,
                                  const Expected<Reply, Fault>& reply, TimePoint sent) {
         const auto claim = std::exchange(asked_claim_, nullptr);
-        if (!reply) {
-            if (!reply.error().maybe_executed) {
-                // Of a link that is shared, the release of the token takes the question out.
-                if (session_->locks().is_over(*claim)) return machine().not_joined();
-            } else if (!session_->locks().not_answered(*claim)) {
-                session_->clean_up(with, after_abandoned_try(true, true));
-            }
-            return machine().ask_failed(reply.error(), Clock::now());
-        }
-        if (reply->view()[0].integer() == 0) {
-            session_->declare_lost(session_->locks().close_claim(*claim));
-            return machine().not_joined();
-        }
-        const bool others_wait = *reply->view()[1].integer() > 0;
-        auto joining = turn_->join_asked(ask(), claim, others_wait, sent);
-        if (joining.is_over) session_->clean_up(with, after_abandoned_try(true, false));
+        auto joining =
+            reply ? turn_->join_asked(ask(), claim, claim_news(*reply), sent)
+                  : session_->locks().join_unanswered(*claim, reply.error().maybe_executed);
+        session_->declare_lost(joining.lost);
+        session_->clean_up(with, joining.clean_up);
+        if (joining.failed) return machine().ask_failed(reply.error(), Clock::now());
         auto joined = join(std::move(joining));
         return joined ? *joined : machine().not_joined();
     }
@@ -454,25 +444,15 @@ private:
                 .weight = spec_->claim.weight};
     }
 
-    /// Permits and readers exclude nobody here: each acquisition contends for its own claim. A thread that writes
-    /// reads within that, and one that reads has one claim.
     HoldTerms own_terms() const {
         HoldTerms terms = terms_of(*spec_, lease_);
         if (spec_->traits.key_type != KeyType::sorted_set) return terms;
-        if (spec_->traits.shared && (!acquisition_.reads || writes_here())) return terms;
-        const bool of_thread = spec_->traits.shared && request_.owner == Owner::thread;
-        terms.own_entry = of_thread ? reader_entry(spec_->key(), request_.caller)
-                                    : claim_entry("redlatch:claim:", acquisition_.id, spec_->key());
-        terms.joins = of_thread && may_join();
+        stand_apart(terms, {.acquisition = acquisition_.id,
+                            .caller = request_.caller,
+                            .owns_itself = request_.owner != Owner::thread,
+                            .writes_here = acquisition_.reads && writes_here(),
+                            .others_poll = acquisition_.reads && handoff_limit().others_poll});
         return terms;
-    }
-
-    /// Where the server does not know who waits, nobody passes them. Replicas have to be asked by each one, and who
-    /// has a `min_hold` keeps the lock for itself. A hold that owns itself has a token of its own.
-    bool may_join() const {
-        return spec_->options.replicas == Replicas::none() &&
-               spec_->options.min_hold == std::chrono::milliseconds::zero() &&
-               !handoff_limit().others_poll;
     }
     bool writes_here() const {
         if (request_.caller == LockOwner{}) return false;

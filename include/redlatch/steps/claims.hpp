@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/downgrade.hpp>
 #include <redlatch/core/permits_setting.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/lock_calls.hpp>
@@ -30,25 +31,20 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
     return info;
 }
 
-/// A writer's hold is a reader's from now on, whether the server's answer comes or not: until its next renewal
-/// or release the server may have it as a writer's.
+/// A writer's hold is a reader's from now on: carries out what `DowngradeEnd` says.
 inline Result<void> downgrade_hold(Session& session, const std::shared_ptr<Hold>& hold) {
-    const auto failed = [&hold](Error error) {
-        error.key = hold->key();
-        return Unexpected{std::move(error)};
+    const auto ends = [&](DowngradeEnd end) {
+        if (end.removed) session.declare_lost(hold, ServerKeeps::removed);
+        if (!end.outcome) end.outcome.error().key = hold->key();
+        return std::move(end.outcome);
     };
     if (!session.locks().downgrade(*hold)) {
-        const bool lost = hold->state(Clock::now()) == HoldState::lost;
-        return failed({lost ? Errc::lost : Errc::not_held, {}, {}, {}, {}});
+        return ends(DowngradeEnd::not_begun(hold->state(Clock::now())));
     }
     auto reply = session.run(downgrade_call(*hold), Limit::in(session.command_timeout()));
-    if (!reply) {
-        session.events().error(reply.error().error);
-        return failed(std::move(reply).error().error);
-    }
-    if (reply->view().integer() == 1) return {};
-    session.declare_lost(hold, ServerKeeps::removed);
-    return failed({Errc::lost, {}, {}, "somebody removed it", {}});
+    if (reply) return ends(DowngradeEnd::answered(reply->view().integer().value_or(0)));
+    session.events().error(reply.error().error);
+    return ends(DowngradeEnd::failed(std::move(reply).error().error));
 }
 
 /// Carries out a `PermitsSetting`.

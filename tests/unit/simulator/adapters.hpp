@@ -2,6 +2,7 @@
 
 #include "quorum_asking.hpp"
 #include <redlatch/core/acquisition.hpp>
+#include <redlatch/core/downgrade.hpp>
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/core/release.hpp>
@@ -323,17 +324,21 @@ private:
         detail::PolicyTraits traits = Client::traits_of(plan);
         traits.fenced = wanted_->fenced;
         traits.watched = wanted_->watched;
-        return {.keys = Names::get().of(wanted_->lock),
-                .traits = traits,
-                .lease = wanted_->lease,
-                .drift = plan.drift,
-                .lock_delay = wanted_->lock_delay,
-                .max_hold = wanted_->max_hold,
-                .replicas = wanted_->replicas,
-                .min_hold = wanted_->min_hold,
-                .claim = {wanted_->weight, claim_limit(plan)},
-                .own_entry = own_entry(),
-                .joins = may_join()};
+        detail::HoldTerms terms{.keys = Names::get().of(wanted_->lock),
+                                .traits = traits,
+                                .lease = wanted_->lease,
+                                .drift = plan.drift,
+                                .lock_delay = wanted_->lock_delay,
+                                .max_hold = wanted_->max_hold,
+                                .replicas = wanted_->replicas,
+                                .min_hold = wanted_->min_hold,
+                                .claim = {wanted_->weight, claim_limit(plan)}};
+        detail::stand_apart(terms, {.acquisition = acquisition_.id,
+                                    .caller = caller_,
+                                    .owns_itself = wanted_->owns_itself || !caller_.thread(),
+                                    .writes_here = writes_here(),
+                                    .others_poll = polls()});
+        return terms;
     }
 
     static std::int64_t claim_limit(const Plan& plan) {
@@ -343,20 +348,6 @@ private:
 
     bool reads() const { return world_->plan->reads(*wanted_); }
 
-    /// As `AcquisitionSteps` has it: permits and readers exclude nobody here.
-    std::string own_entry() const {
-        const std::string& key = Names::get().of(wanted_->lock)->lock;
-        if (!world_->plan->has_claims()) return {};
-        if (world_->plan->claims == Claims::shared && (!reads() || writes_here())) return {};
-        const bool of_thread = reads() && !wanted_->owns_itself && caller_.thread();
-        return of_thread ? detail::reader_entry(key, caller_)
-                         : detail::claim_entry("redlatch:claim:", acquisition_.id, key);
-    }
-    bool may_join() const {
-        const bool of_thread = reads() && !wanted_->owns_itself && caller_.thread();
-        return of_thread && !own_entry().empty() && !polls() &&
-               wanted_->replicas == Replicas::none() && wanted_->min_hold == 0ms;
-    }
     bool writes_here() const {
         const auto hold = client_->table().find(Names::get().of(wanted_->lock)->lock, caller_);
         return hold != nullptr && hold->valid(now());
@@ -765,24 +756,17 @@ private:
 
     void asked(const HoldPtr& with, const Expected<Reply, Fault>& reply) {
         const auto claim = std::exchange(asked_claim_, nullptr);
-        if (!reply) {
-            if (!reply.error().maybe_executed) {
-                if (claim->is_over()) return act("asked: not joined", machine_.not_joined());
-            } else if (!LockTable::not_answered(*claim)) {
-                client_->clean_up(with, detail::after_abandoned_try(true, true));
-            }
-            return act("asked: failed", machine_.ask_failed(reply.error(), now()));
-        }
-        if (reply->view()[0].integer() == 0) {
-            client_->declare_lost(LockTable::close_claim(*claim));
-            return act("asked: gone", machine_.not_joined());
-        }
-        const bool others_wait = *reply->view()[1].integer() > 0;
         auto joining = client_->with_table([&](LockTable& table) {
-            return table.join_asked(turn_, *request_, claim, others_wait, sent_, now());
+            if (!reply) return LockTable::join_unanswered(*claim, reply.error().maybe_executed);
+            return table.join_asked(turn_, *request_, claim, detail::claim_news(*reply), sent_,
+                                    now());
         });
-        if (joining.is_over) client_->clean_up(with, detail::after_abandoned_try(true, false));
-        if (!join(std::move(joining), sent_)) act("asked: not joined", machine_.not_joined());
+        const bool is_gone = !joining.lost.empty();
+        client_->declare_lost(joining.lost);
+        client_->clean_up(with, joining.clean_up);
+        if (joining.failed) return act("asked: failed", machine_.ask_failed(reply.error(), now()));
+        if (join(std::move(joining), sent_)) return;
+        act(is_gone ? "asked: gone" : "asked: not joined", machine_.not_joined());
     }
 
     void carry_out(const detail::LetGo& let_go) {
@@ -1087,9 +1071,8 @@ inline void downgrade(Client& client, const HoldPtr& hold) {
     client.ask(hold, call, call, client.now() + client.command_timeout(),
                [&client, hold](const Expected<Reply, Fault>& reply, const MasterSets&) {
                    if (!reply) return;
-                   if (reply->view().integer() != 1) {
-                       return client.declare_lost(hold, detail::ServerKeeps::removed);
-                   }
+                   const auto end = detail::DowngradeEnd::answered(*reply->view().integer());
+                   if (end.removed) return client.declare_lost(hold, detail::ServerKeeps::removed);
                    client.world().checker->downgraded(*hold, Client::lock_of(*hold));
                });
 }

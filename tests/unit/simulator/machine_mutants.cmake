@@ -150,7 +150,7 @@ mutate(waiting_writer_passed core/lock_table.hpp
 mutate(never_asked core/lock_table.hpp
     "if (!claim->has_news(now))" "!claim->has_news(now)" "false")
 mutate(answer_not_heeded core/lock_table.hpp
-    "if (others_wait || claim != claim_for" "others_wait" "false")
+    "if (news.others_wait || claim != claim_for" "news.others_wait" "false")
 mutate(own_writer_passed core/lock_table.hpp
     "return has_writer(key) ? nullptr" "has_writer(key)" "false")
 mutate(let_in_past_a_writer core/lock_table.hpp
@@ -158,7 +158,7 @@ mutate(let_in_past_a_writer core/lock_table.hpp
 mutate(passed_place_lost core/lock_table.hpp
     "hand_turn_on(*turn.name_, passes);" "passes" "false")
 mutate(prolonged_for_nobody core/lock_table.hpp
-    "if (claim->is_over()) return {.is_over = true};" "claim->is_over()" "false")
+    "if (claim->is_over()) return {.clean_up" "claim->is_over()" "false")
 mutate(whole_lease_for_who_joins core/reader_claim.hpp
     "hold->taken(now, refreshed_);" "refreshed_" "now")
 mutate(extension_of_one_who_left_forgotten core/reader_claim.hpp
