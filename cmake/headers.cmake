@@ -45,6 +45,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/event_pair.hpp
     include/redlatch/core/claim_terms.hpp
     include/redlatch/core/hold.hpp
+    include/redlatch/core/loss.hpp
     include/redlatch/core/own_claim.hpp
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp

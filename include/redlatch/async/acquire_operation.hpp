@@ -248,7 +248,8 @@ private:
             const auto grant = late_grant(hold, {.sent = sent, .number = number}, *reply);
             if (!grant || session->locks().deliver(*grant)) return;
             auto asking = operation.lock();
-            if (asking == nullptr || !asking->contends_with(hold)) session->release_unowned(hold);
+            if (asking == nullptr || !asking->contends_with(hold))
+                release_unowned(*session, hold.terms(), hold.token());
             // What it has of the user's is not destroyed on this thread.
             if (asking != nullptr) session->destroy_later(std::move(asking));
         }

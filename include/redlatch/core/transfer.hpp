@@ -1,13 +1,18 @@
 #pragma once
 
+#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/hold.hpp>
+#include <redlatch/core/lock_table.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/types.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,7 +35,19 @@ public:
         Drift drift{};
         TimePoint give_up_at;
         TimePoint valid_until = TimePoint::max();  ///< of the hold that is detached
-        bool unclear_try = false;  ///< a command that asked for its lock got no answer
+        bool unclear_try = false;              ///< a command that asked for its lock got no answer
+        Replicas replicas = Replicas::none();  ///< that have to know of an adoption
+
+        static Plan of(Kind kind, const Hold& from, const Hold& to, TimePoint give_up_at) {
+            const bool detach = kind == Kind::detach;
+            return {.kind = kind,
+                    .lease = to.terms().lease,
+                    .drift = to.terms().drift,
+                    .give_up_at = give_up_at,
+                    .valid_until = detach ? from.valid_until() : TimePoint::max(),
+                    .unclear_try = from.unanswered().acquire,
+                    .replicas = detach ? Replicas::none() : to.terms().replicas};
+        }
     };
 
     /// The server's answer.
@@ -47,6 +64,7 @@ public:
     /// Then `answered()` or `failed()`.
     struct SendMove {
         TimePoint answer_by;
+        Replicas replicas;
     };
     /// Then `pause_over()`.
     struct RetryAt {
@@ -69,6 +87,22 @@ public:
     using Action = OneOf<SendMove, RetryAt, Moved, Failed>;
 
     explicit TransferMachine(const Plan& plan) : plan_(plan) {}
+
+    /// Why a hold that has left the lock table so is not moved; nothing where it is. One that is lost may
+    /// have been displaced.
+    static std::optional<Errc> not_moved(LockTable::Ending::Kind left) noexcept {
+        using Kind = LockTable::Ending::Kind;
+        if (left == Kind::last) return std::nullopt;
+        return left == Kind::nothing ? Errc::not_held : Errc::lost;
+    }
+
+    /// What the lock of a hold moves to. Nobody gets it before the hold's `min_hold` is over.
+    static std::shared_ptr<Hold> ticket_of(const Hold& hold, std::string token) {
+        auto ticket = std::make_shared<Hold>(
+            hold.terms(), Token{std::move(token).append(ticket_mark)}, LockOwner{});
+        ticket->keep_like(hold);
+        return ticket;
+    }
 
     Action begin(TimePoint now) {
         if (now < plan_.valid_until) return send(now);
@@ -106,6 +140,9 @@ public:
 
     Action pause_over(TimePoint now) { return begin(now); }
 
+    /// It was adopted, and the client was closed meanwhile.
+    Failed not_kept() const { return fail({Errc::cancelled, {}, {}, cancelled_by_close, {}}); }
+
 private:
     bool is_detached() const noexcept { return plan_.kind == Kind::detach; }
 
@@ -115,11 +152,11 @@ private:
 
     Action send(TimePoint now) {
         sent_ = now;
-        return SendMove{plan_.give_up_at};
+        return SendMove{plan_.give_up_at, plan_.replicas};
     }
 
     /// The token that is moved to is released if the server may have it; the hold's own in any case.
-    Action fail(Error why) {
+    Failed fail(Error why) const {
         const bool may_have = (unclear_ && !gone_) || moved_;
         Failed failed{.error = std::move(why),
                       .from = {},

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
+#include <redlatch/core/loss.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/awaited_order.hpp>
@@ -157,21 +158,19 @@ public:
     }
 
     /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
-    /// to know is told. The first of several calls counts. Does nothing where the hold was released
-    /// or passed on: its token belongs to somebody else by now, or to nobody. What somebody has removed is
-    /// lost to all readers that went on with it.
+    /// to know is told. See `lose`, and for what follows.
     void declare_lost(const std::shared_ptr<Hold>& hold,
                       ServerKeeps server = ServerKeeps::nothing) {
-        const bool first = hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) return;
-        if (server == ServerKeeps::removed) declare_lost(locks_.close_claim_of(*hold));
-        if (first) locks_.leave_claim(*hold);
-        if (first) dismiss(*hold);
-        clean_up(hold, after_loss({.first = first,
-                                   .server = server,
-                                   .several_masters = several(),
-                                   .unanswered = hold->unanswered()}));
-        if (!first) return;
+        lose(*this, hold, server);
+    }
+    std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
+        return locks_.close_claim_of(hold);
+    }
+    void leave(Hold& hold) {
+        locks_.leave_claim(hold);
+        dismiss(hold);
+    }
+    void tell_lost(const std::shared_ptr<Hold>& hold) {
         locks_.lost(hold);
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
@@ -191,12 +190,10 @@ public:
     }
 
     /// Releases what a hold's token may have at the server, in the background: the one way there is.
-    /// Once the client has closed, a hold that it never had is released here, once; what it had,
-    /// `close()` has seen to.
     void clean_up(const std::shared_ptr<Hold>& hold, CleanUp what) {
         if (!what.needed() || !locks_.may_clean_up(*hold)) return;
-        if (renewal_.clean_up(hold, what) || !what.at_once) return;
-        if (!hold->in(Phase::lost) && !hold->in(Phase::released)) release_now(*hold);
+        if (renewal_.clean_up(hold, what)) return;
+        if (is_released_when_closed(*hold, what)) release_now(*hold);
     }
 
     /// Nobody uses a place in the queue any more.
@@ -208,16 +205,8 @@ public:
             what);
     }
 
-    /// A command that was carried out late has taken the lock for a token that nobody goes by. `asked`: what it
-    /// was made with.
-    void release_unowned(const Hold& asked) {
-        auto hold = renewal_.cleaned_up(asked.token().bytes);  // may know of a `min_hold`
-        if (hold == nullptr) {
-            hold = std::make_shared<Hold>(asked.terms(), asked.token(), LockOwner{});
-            hold->drop_min_hold();
-        }
-        clean_up(hold, after_abandoned_try(true, false));
-    }
+    /// The hold of that token if its clean-up is to come or under way; else null.
+    std::shared_ptr<Hold> cleaned_up(std::string_view token) { return renewal_.cleaned_up(token); }
 
     /// Tries once, for `command_timeout` at most. Not over a link: the engine's thread may be the one that calls.
     void release_now(const Hold& hold) {
@@ -283,18 +272,14 @@ private:
     /// often: the master of the lock counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
-        // A hold whose release has failed knows of its `min_hold`, the message does not.
-        if (const auto hold = renewal_.cleaned_up(grant.token)) {
-            return clean_up(hold, after_abandoned_try(true, false));
-        }
-        HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
-                        .traits = traits_of(grant),
-                        .lease = grant.ttl,
-                        .drift = {},
-                        .lock_delay = {},
-                        .max_hold = {},
-                        .claim = {.weight = grant.weight}};
-        clean_up({.token = {grant.token}, .terms = std::move(terms)});
+        const HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
+                              .traits = traits_of(grant),
+                              .lease = grant.ttl,
+                              .drift = {},
+                              .lock_delay = {},
+                              .max_hold = {},
+                              .claim = {.weight = grant.weight}};
+        release_unowned(*this, terms, {grant.token});
     }
 
     /// What is needed to release what was granted.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/transfer.hpp>
 #include <redlatch/service/client_setup.hpp>
@@ -34,8 +33,8 @@ public:
           from_(&from),
           to_(&to),
           adopts_(kind == Machine::Kind::adopt),
-          replicas_(adopts_ ? to.terms().replicas : Replicas::none()),
-          machine_(plan(session, from, to, kind)) {}
+          machine_(Machine::Plan::of(kind, from, to,
+                                     saturating_add(Clock::now(), session.command_timeout()))) {}
 
     /// The last action, `Moved` or `Failed`.
     Action run() {
@@ -50,21 +49,13 @@ public:
         return action;
     }
 
-private:
-    static Machine::Plan plan(const Session& session, const Hold& from, const Hold& to,
-                              Machine::Kind kind) {
-        const bool detach = kind == Machine::Kind::detach;
-        return {.kind = kind,
-                .lease = to.terms().lease,
-                .drift = to.terms().drift,
-                .give_up_at = saturating_add(Clock::now(), session.command_timeout()),
-                .valid_until = detach ? from.valid_until() : TimePoint::max(),
-                .unclear_try = from.unanswered().acquire};
-    }
+    /// As the machine has it.
+    Machine::Failed not_kept() const { return machine_.not_kept(); }
 
+private:
     std::optional<Action> carry_out(const Machine::SendMove& send) {
         const std::int64_t ttl = to_->server_ttl(to_->terms().lease);
-        const Call call = move_call(*from_, to_->token(), ttl).for_replicas(replicas_);
+        const Call call = move_call(*from_, to_->token(), ttl).for_replicas(send.replicas);
         // Two may adopt one ticket: neither speaks for that.
         QuorumProgress progress{.rank = adopts_ ? CommandRank::extension : CommandRank::release,
                                 .speaks_for = (adopts_ ? to_ : from_)->token().bytes};
@@ -97,7 +88,6 @@ private:
     const Hold* from_;
     const Hold* to_;
     bool adopts_;
-    Replicas replicas_;
     TransferMachine machine_;
 };
 
@@ -129,17 +119,13 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     }
     const auto ending = session.locks().end_only(*hold, ref.id);
     if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
-    if (ending->kind == LockTable::Ending::Kind::nothing) {
-        return failed({Errc::not_held, {}, {}, {}, {}});
-    }
-    if (ending->kind != LockTable::Ending::Kind::last) {
-        session.declare_displaced(hold);
-        return failed({Errc::lost, {}, {}, {}, {}});
+    if (const auto why = TransferMachine::not_moved(ending->kind)) {
+        if (*why == Errc::lost) session.declare_displaced(hold);
+        return failed({*why, {}, {}, {}, {}});
     }
 
     session.dismiss(*hold);
-    std::string text = session.tokens().next({}).bytes.append(ticket_mark);
-    const auto ticket = std::make_shared<Hold>(hold->terms(), Token{std::move(text)}, LockOwner{});
+    const auto ticket = TransferMachine::ticket_of(*hold, session.tokens().next({}).bytes);
     const auto end = Transferring{session, *hold, *ticket, TransferMachine::Kind::detach}.run();
     hold->advance(Phase::releasing, Phase::released);
     session.locks().released(*hold);
@@ -155,7 +141,6 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     }
     const auto& lost = get<TransferMachine::Failed>(end);
     session.clean_up(hold, lost.from);
-    ticket->keep_like(*hold);
     session.clean_up(ticket, lost.to);
     tell(Unexpected{lost.error});
     return Unexpected{lost.error};
@@ -191,28 +176,23 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
             return fail(std::move(reserved).error());
         }
     }
-    const auto give_up = [&](CleanUp what, Error why) {
+    const auto give_up = [&](TransferMachine::Failed failed) {
         session.dismiss(*hold);
-        session.clean_up(hold, what);
+        session.clean_up(hold, failed.to);
         hold->advance(Phase::held, Phase::released);
-        return fail(std::move(why));
+        return fail(std::move(failed.error));
     };
     const Hold from{terms, Token{ticket.text()}, LockOwner{}};
-    const auto end = Transferring{session, from, *hold, TransferMachine::Kind::adopt}.run();
-    if (const auto* failed = get_if<TransferMachine::Failed>(&end)) {
-        return give_up(failed->to, failed->error);
-    }
+    Transferring transfer{session, from, *hold, TransferMachine::Kind::adopt};
+    const auto end = transfer.run();
+    if (const auto* failed = get_if<TransferMachine::Failed>(&end)) return give_up(*failed);
     const auto& moved = get<TransferMachine::Moved>(end);
     hold->begin(acquisition, moved.since, moved.fence, moved.unclear);
     if (acquisition.watched) session.renewal().arm(hold, moved.since);
     if (session.events().wanted()) session.watch_clock(hold);
     LockTable::Adopted adopted = session.locks().adopt(hold, moved.others_wait);
     if (adopted.place) session.clean_up(*std::move(adopted.place));
-    if (!adopted.kept) {
-        constexpr bool may_have = true;
-        return give_up(after_abandoned_try(may_have, moved.unclear),
-                       {Errc::cancelled, {}, {}, cancelled_by_close, {}});
-    }
+    if (!adopted.kept) return give_up(transfer.not_kept());
     session.events().hold_began(hold);
     session.events().tell([key = spec.key(), took = Clock::now() - started](Observer& observer) {
         observer.acquired({key, took, 1});

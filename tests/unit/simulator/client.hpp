@@ -10,6 +10,7 @@
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/loss.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/core/sentinel_lookup.hpp>
@@ -608,20 +609,18 @@ public:
     }
 
     void declare_lost(const HoldPtr& hold, detail::ServerKeeps server, bool closing = false) {
-        const bool first = hold->in(Phase::held);
-        if (first) world_->checker->lost(*hold, lock_of(*hold), closing);
-        if (first) hold->advance(Phase::held, Phase::lost);
-        if (!hold->in(Phase::lost)) return;
-        if (server == detail::ServerKeeps::removed) {
-            declare_lost(LockTable::close_claim_of(*hold));
-        }
-        if (first) table_.leave_claim(*hold);
-        if (first) dismiss(*hold);
-        clean_up(hold, detail::after_loss({.first = first,
-                                           .server = server,
-                                           .several_masters = world_->plan->masters > 1,
-                                           .unanswered = hold->unanswered()}));
-        if (!first) return;
+        if (hold->in(Phase::held)) world_->checker->lost(*hold, lock_of(*hold), closing);
+        detail::lose(*this, hold, server);
+    }
+    bool several() const { return world_->plan->masters > 1; }
+    static std::vector<HoldPtr> close_claim_of(const Hold& hold) {
+        return LockTable::close_claim_of(hold);
+    }
+    void leave(Hold& hold) {
+        table_.leave_claim(hold);
+        dismiss(hold);
+    }
+    void tell_lost(const HoldPtr& hold) {
         with_table([&](LockTable& table) { table.lost(hold); });
         const Moment pause = world_->has(Mutant::loss_told_late) ? Moment{1s} : start_up();
         if (hold->loss_is_awaited()) host_.soon(pause, [hold] { hold->tell_lost(); });
@@ -648,7 +647,7 @@ public:
             return renewal_.wake_in_time();
         }
         world_->checker->clean_up_failed();
-        if (!what.at_once || hold->in(Phase::lost) || hold->in(Phase::released)) return;
+        if (!detail::is_released_when_closed(*hold, what)) return;
         const Call call = detail::release_call(*hold, now());
         ask(hold, call, call, now() + command_timeout(), [](const auto&, const auto&) {});
     }
@@ -721,10 +720,7 @@ public:
         if (delivered) return;
         world_->checker->granted_in_vain(grant->token);
         if (world_->has(Mutant::unknown_grant_ignored)) return;
-        if (const auto hold = renewal_.machine().cleaned_up(grant->token)) {
-            return clean_up(hold, detail::after_abandoned_try(true, false));
-        }
-        clean_up({.token = {grant->token}, .terms = terms_of(*grant)});
+        detail::release_unowned(*this, terms_of(*grant), {grant->token});
     }
 
     /// Somebody sleeps who contends with that token, or has gone on.
@@ -747,18 +743,10 @@ public:
         table_coverage().took("deliver late", delivered ? 0 : 1);
         if (delivered || contending_.contains(grant->token)) return;
         world_->checker->answered_in_vain(grant->token);
-        if (!world_->has(Mutant::late_answer_of_nobody_ignored)) release_unowned(asked);
+        if (world_->has(Mutant::late_answer_of_nobody_ignored)) return;
+        detail::release_unowned(*this, asked.terms(), asked.token());
     }
-
-    /// As a session has it.
-    void release_unowned(const Hold& asked) {
-        auto hold = renewal_.machine().cleaned_up(asked.token().bytes);
-        if (hold == nullptr) {
-            hold = std::make_shared<Hold>(asked.terms(), asked.token(), detail::LockOwner{});
-            hold->drop_min_hold();
-        }
-        clean_up(hold, detail::after_abandoned_try(true, false));
-    }
+    HoldPtr cleaned_up(std::string_view token) { return renewal_.machine().cleaned_up(token); }
 
     /// Somebody asks with that token, and with another one from now on, or none.
     void contends(std::string& with, std::string now) {

@@ -24,26 +24,16 @@ public:
         : client_(&client),
           from_(std::move(from)),
           to_(std::move(to)),
-          replicas_(kind == Machine::Kind::adopt ? to_->terms().replicas : Replicas::none()),
           give_up_at_(client.now() + client.command_timeout()),
-          machine_(plan(kind)),
+          machine_(Machine::Plan::of(kind, *from_, *to_, give_up_at_)),
           done_(std::move(done)) {}
 
     void start() { act("begin", machine_.begin(client_->now())); }
 
     TimePoint give_up_at() const { return give_up_at_; }
+    Machine::Failed not_kept() const { return machine_.not_kept(); }
 
 private:
-    Machine::Plan plan(Machine::Kind kind) const {
-        const bool detach = kind == Machine::Kind::detach;
-        return {.kind = kind,
-                .lease = to_->terms().lease,
-                .drift = to_->terms().drift,
-                .give_up_at = give_up_at_,
-                .valid_until = detach ? from_->valid_until() : TimePoint::max(),
-                .unclear_try = from_->unanswered().acquire};
-    }
-
     void act(const char* event, const Machine::Action& action) {
         coverage().took(event, action.index());
         visit([this](const auto& wanted) { carry_out(wanted); }, action);
@@ -51,7 +41,7 @@ private:
 
     void carry_out(const Machine::SendMove& send) {
         const std::int64_t ttl = to_->server_ttl(to_->terms().lease);
-        const Call call = detail::move_call(*from_, to_->token(), ttl).for_replicas(replicas_);
+        const Call call = detail::move_call(*from_, to_->token(), ttl).for_replicas(send.replicas);
         client_->ask(to_, call, call, send.answer_by,
                      [this](const Expected<Reply, Fault>& reply, const MasterSets&) {
                          if (!reply) {
@@ -92,7 +82,6 @@ private:
     Client* client_;
     HoldPtr from_;
     HoldPtr to_;
-    Replicas replicas_;
     TimePoint give_up_at_;
     Machine machine_;
     Done done_;
@@ -110,21 +99,20 @@ public:
 
     /// False where it is held more than once: nothing has been done then.
     bool start() {
-        using Kind = LockTable::Ending::Kind;
         const HoldPtr& hold = got_.hold;
         const auto ending =
             client_->with_table([&](LockTable& table) { return table.end_only(*hold, got_.id); });
         if (!ending) return false;
         endings().took("detach", static_cast<std::size_t>(ending->kind));
-        if (ending->kind != Kind::last) {
-            client_->declare_displaced(hold);
+        if (const auto why = Machine::not_moved(ending->kind)) {
+            if (*why == Errc::lost) client_->declare_displaced(hold);
             done_({});
             return true;
         }
         client_->dismiss(*hold);
-        const std::string name = client_->new_token({}).bytes.append(detail::ticket_mark);
-        ticket_ = std::make_shared<Hold>(hold->terms(), detail::Token{name}, LockOwner{});
-        (*client_->world().trace)("detaches ", tail(hold->token().bytes), " to ", tail(name));
+        ticket_ = Machine::ticket_of(*hold, client_->new_token({}).bytes);
+        (*client_->world().trace)("detaches ", tail(hold->token().bytes), " to ",
+                                  tail(ticket_->token().bytes));
         started_ = client_->world().timeline->now();
         moving_ = std::make_unique<Moving>(*client_, hold, ticket_, Machine::Kind::detach,
                                            [this](const Machine::Action& end) { ended(end); });
@@ -146,7 +134,6 @@ private:
         }
         const auto& failed = get<Machine::Failed>(end);
         client_->clean_up(hold, failed.from);
-        ticket_->keep_like(*hold);
         checker.keeps(ticket_->token().bytes, *hold);
         client_->clean_up(ticket_, failed.to);
         done_({});
@@ -228,7 +215,7 @@ private:
         adoptions().took(adopted.place ? "adopt in front of a place" : "adopt",
                          adopted.kept ? 0 : 1);
         if (adopted.place) client_->clean_up(*std::move(adopted.place));
-        if (!adopted.kept) return give_up(detail::after_abandoned_try(true, moved.unclear));
+        if (!adopted.kept) return give_up(moving_->not_kept().to);
         constexpr bool handed = false;
         checker.begins(hold_, wanted_->lock, handed, wanted_->local_handoffs);
         checker.owns_itself(*hold_, true);

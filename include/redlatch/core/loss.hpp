@@ -1,0 +1,41 @@
+#pragma once
+
+#include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/hold.hpp>
+
+#include <memory>
+
+namespace redlatch::inline v0::detail {
+
+/// What a client does when a hold is over without a release, in this order. The first of several calls
+/// counts. Nothing, where the hold was released or passed on: its token belongs to somebody else by now, or
+/// to nobody. What somebody has removed is lost to all readers that went on with it.
+template <class Client>
+void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server) {
+    const bool first = hold->advance(Phase::held, Phase::lost);
+    if (!hold->in(Phase::lost)) return;
+    if (server == ServerKeeps::removed) client.declare_lost(client.close_claim_of(*hold));
+    if (first) client.leave(*hold);
+    client.clean_up(hold, after_loss({.first = first,
+                                      .server = server,
+                                      .several_masters = client.several(),
+                                      .unanswered = hold->unanswered()}));
+    if (first) client.tell_lost(hold);
+}
+
+/// Whether a token is still released, once, that is to be cleaned up when its client has closed. What the
+/// client had, its closing has seen to.
+inline bool is_released_when_closed(const Hold& hold, CleanUp what) noexcept {
+    return what.at_once && !hold.in(Phase::lost) && !hold.in(Phase::released);
+}
+
+/// A command that was carried out late, or for a waiter that has left, has taken the lock for a token that
+/// nobody goes by. What is known of that token may tell of a `min_hold`.
+template <class Client>
+void release_unowned(Client& client, const HoldTerms& terms, const Token& token) {
+    std::shared_ptr<Hold> hold = client.cleaned_up(token.bytes);
+    if (hold == nullptr) hold = std::make_shared<Hold>(terms, token, LockOwner{});
+    client.clean_up(hold, after_abandoned_try(true, false));
+}
+
+}  // namespace redlatch::inline v0::detail
