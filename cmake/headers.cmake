@@ -67,6 +67,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/downgrade.hpp
     include/redlatch/core/permits_setting.hpp
     include/redlatch/core/quorum_call.hpp
+    include/redlatch/core/master_reach.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
     include/redlatch/net/per_process.hpp

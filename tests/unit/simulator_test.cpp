@@ -1,7 +1,7 @@
 // The library's machines, by chance: processes with threads and asynchronous owners contend for locks of
 // model servers that run the library's scripts, over a model network that loses, delays, repeats and
-// reorders, and after each step what a lock promises is looked at. The machines are those that ship, in
-// adapters that only carry out what they say.
+// reorders, and after each step what a lock promises is looked at. The machines are those that ship. The
+// adapters that carry out what they say are the simulator's own.
 //
 // REDLATCH_SCHEDULES says how many schedules, REDLATCH_SEED which is the first. A failure prints its seed,
 // the smallest plan that still fails, and what happened: REDLATCH_SEED=n REDLATCH_SCHEDULES=1 plays it

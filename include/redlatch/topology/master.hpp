@@ -1,13 +1,12 @@
 #pragma once
 
-#include <redlatch/core/quorum_call.hpp>
+#include <redlatch/core/master_reach.hpp>
 #include <redlatch/net/node.hpp>
 #include <redlatch/net/service_thread.hpp>
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,25 +34,19 @@ public:
     /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
     ConnectStatus request(int wake) {
         const auto lock = thread_.lock();
-        const bool idle = !connecting_ && !wanted_;
         if (thread_.is_closing()) {
             return {ConnectStatus::Kind::none, io_fault("the client was closed")};
         }
         if (!thread_.start([this] { run(); })) {
             return {ConnectStatus::Kind::none, io_fault("cannot start a thread to connect")};
         }
-        if (idle && last_fault_ && Clock::now() < retry_at_) {
-            return {ConnectStatus::Kind::none, *last_fault_};
-        }
-        if (idle && node_.has_room()) {
-            wanted_ = true;
-            wanted_since_ = Clock::now();
-            thread_.wake();
-        }
+        const bool connected = reach_.connects();
+        ConnectStatus status = reach_.request(connected || node_.has_room(), Clock::now());
+        if (!connected && reach_.connects()) thread_.wake();
+        if (status.kind == ConnectStatus::Kind::none) return status;
         const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
         if (wake >= 0 && !known) waiting_.push_back(wake);
-        if (last_fault_) return {ConnectStatus::Kind::doubtful, *last_fault_};
-        return {ConnectStatus::Kind::coming, {}, wanted_since_};
+        return status;
     }
 
     /// `wake` is not written to any more.
@@ -62,24 +55,18 @@ public:
         std::erase(waiting_, wake);
     }
 
-    /// Whether the last command, or attempt to connect, failed.
+    /// As `MasterReach` has it.
     bool is_doubtful() {
         const auto lock = thread_.lock();
-        return last_fault_.has_value();
+        return reach_.is_doubtful();
     }
 
-    /// A command to it met a fault: it has to be reached anew before it is asked again.
+    /// A command to it met a fault.
     void failed(const Fault& fault) {
-        if (fault.error.code != Errc::unavailable) return;
-        {
-            const auto lock = thread_.lock();
-            const bool known = last_fault_.has_value();
-            last_fault_ = fault;
-            last_fault_->maybe_executed = false;
-            if (known) return;
-            retry_at_ = TimePoint::min();
-        }
-        node_.drop_idle();
+        auto lock = thread_.lock();
+        const bool drops_idle = reach_.failed(fault);
+        lock.unlock();
+        if (drops_idle) node_.drop_idle();
     }
 
     /// Nothing is connected any more. Returns at once.
@@ -96,16 +83,11 @@ public:
     }
 
 private:
-    /// A server that is not there is asked for no more often than that.
-    static constexpr std::chrono::milliseconds retry_pause{100};
-
     void run() {
         auto lock = thread_.lock();
         for (;;) {
-            thread_.wait(lock, [this] { return wanted_; });
+            thread_.wait(lock, [this] { return reach_.connects(); });
             if (thread_.is_closing()) return;
-            wanted_ = false;
-            connecting_ = true;
             lock.unlock();
             auto connection = node_.connect({TimePoint::max(), stop_.get_token()});
             std::optional<Fault> fault;
@@ -115,9 +97,7 @@ private:
                 fault = std::move(connection).error();
             }
             lock.lock();
-            connecting_ = false;
-            last_fault_ = std::move(fault);
-            retry_at_ = saturating_add(Clock::now(), retry_pause);
+            reach_.connected(std::move(fault), Clock::now());
             for (const int wake : std::exchange(waiting_, {})) tell(wake);
         }
     }
@@ -132,11 +112,7 @@ private:
     ServiceThread thread_{"redlatch conn"};
     // Guarded by its mutex:
     std::vector<int> waiting_;
-    std::optional<Fault> last_fault_;
-    TimePoint retry_at_ = TimePoint::min();
-    TimePoint wanted_since_ = TimePoint::min();
-    bool wanted_ = false;
-    bool connecting_ = false;
+    MasterReach reach_;
 };
 
 }  // namespace redlatch::inline v0::detail

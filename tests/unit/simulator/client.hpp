@@ -11,6 +11,7 @@
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/lock_table.hpp>
 #include <redlatch/core/loss.hpp>
+#include <redlatch/core/master_reach.hpp>
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/core/sentinel_lookup.hpp>
@@ -169,11 +170,7 @@ inline Coverage::Machine& command_coverage() {
 
 /// How one of several masters can be reached, as `Master` has it.
 struct MasterLink {
-    bool connecting = false;
-    bool reached = false;  ///< since it was out of reach
-    std::optional<Fault> last_fault{};
-    TimePoint retry_at = TimePoint::min();
-    TimePoint wanted_since = TimePoint::min();
+    detail::MasterReach reach{};
     std::vector<std::function<void()>> waiting{};
 };
 
@@ -514,29 +511,21 @@ public:
 
     /// Has a connection made, and calls `wake` when there is news.
     detail::ConnectStatus request(int master, std::function<void()> wake) {
-        using Kind = detail::ConnectStatus::Kind;
         MasterLink& there = link(master);
-        if (!there.connecting) {
-            if (there.last_fault && now() < there.retry_at) return {Kind::none, *there.last_fault};
-            there.connecting = true;
-            there.wanted_since = now();
+        const bool connected = there.reach.connects();
+        constexpr bool has_room = true;
+        detail::ConnectStatus status = there.reach.request(has_room, now());
+        if (status.kind == detail::ConnectStatus::Kind::none) return status;
+        if (!connected) {
             host_.soon(2 * world_->network->latency(noise_), [this, master] { connect(master); });
         }
         there.waiting.push_back(std::move(wake));
-        if (there.last_fault) return {Kind::doubtful, *there.last_fault};
-        return {Kind::coming, {}, there.reached ? TimePoint::min() : there.wanted_since};
+        return status;
     }
 
-    /// A command to it met a fault: it has to be reached anew before it is asked again.
+    /// A command to it met a fault.
     void master_failed(int master, const Fault& fault) {
-        if (fault.error.code != Errc::unavailable) return;
-        MasterLink& there = link(master);
-        const bool known = there.last_fault.has_value();
-        there.last_fault = fault;
-        there.last_fault->maybe_executed = false;
-        if (known) return;
-        there.retry_at = TimePoint::min();
-        there.reached = false;
+        if (!link(master).reach.failed(fault)) return;
         for (const auto& idle : std::exchange(idle_[static_cast<std::size_t>(master)], {})) {
             idle->close();
         }
@@ -826,14 +815,8 @@ private:
     void connect(int master) {
         MasterLink& there = link(master);
         auto made = world_->network->connect(host_, noise_, master);
-        there.connecting = false;
-        there.reached = made != nullptr;
-        there.retry_at = now() + connect_pause;
-        there.last_fault.reset();
-        if (made == nullptr) {
-            there.last_fault.emplace(
-                Fault{.error = {Errc::unavailable, {}, {}, "connection refused", {}}});
-        } else {
+        there.reach.connected(made == nullptr ? std::optional{refused()} : std::nullopt, now());
+        if (made != nullptr) {
             made->fresh = true;
             give_back(std::move(made));
         }
@@ -899,7 +882,6 @@ private:
     Host host_;
     LockTable table_;
     detail::Contention contention_{};
-    static constexpr milliseconds connect_pause{100};  // `Master::retry_pause`
     static constexpr Moment resubscribe_pause = 100ms;
 
     std::array<std::vector<std::shared_ptr<Connection>>, most_masters> idle_{};

@@ -94,7 +94,7 @@ private:
 
     void connect(std::size_t i) {
         const int master = static_cast<int>(i);
-        auto idle = client_->link(master).last_fault ? nullptr : borrow(master);
+        auto idle = client_->link(master).reach.is_doubtful() ? nullptr : borrow(master);
         if (idle == nullptr) {
             auto wake = [self = shared_from_this()] { self->go_on(); };
             return machine_.not_connected(i, client_->request(master, std::move(wake)));
