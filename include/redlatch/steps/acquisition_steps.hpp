@@ -447,11 +447,12 @@ private:
     HoldTerms own_terms() const {
         HoldTerms terms = terms_of(*spec_, lease_);
         if (spec_->traits.key_type != KeyType::sorted_set) return terms;
+        const bool of_thread = acquisition_.reads && request_.owner == Owner::thread;
         stand_apart(terms, {.acquisition = acquisition_.id,
                             .caller = request_.caller,
                             .owns_itself = request_.owner != Owner::thread,
                             .writes_here = acquisition_.reads && writes_here(),
-                            .others_poll = acquisition_.reads && handoff_limit().others_poll});
+                            .others_poll = of_thread && handoff_limit().others_poll});
         return terms;
     }
     bool writes_here() const {
