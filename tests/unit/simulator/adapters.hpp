@@ -593,6 +593,10 @@ private:
         if (!reply) {
             return act("failed", machine_.failed(std::move(reply).error(), masters, now()));
         }
+        if (reply->view().is_taken(ReplyShape::acquired)) {
+            world_->checker->is_given(hold_->token().bytes,
+                                      milliseconds{*reply->view()[1].integer()});
+        }
         detail::AcquireAnswer answer = decode(*reply);
         answer.masters = masters;
         answer.sent = world_->has(Mutant::counted_from_arrival) ? now() : sent_;
@@ -661,6 +665,7 @@ private:
     std::optional<detail::Grant> take_grant() {
         auto grant =
             client_->with_table([this](LockTable& table) { return table.take_grant(turn_); });
+        if (grant) world_->checker->is_given(grant->token, grant->ttl);
         if (world_->has(Mutant::late_grant_believed) && grant) {
             grant->time = std::max(grant->time, last_time_ + 1us);
         }

@@ -85,6 +85,8 @@ public:
         token.outlasts_holds = false;
         token.released_at = std::max(token.released_at, last);
     }
+    /// Its client hears for how long the server gives it the lock.
+    void is_given(std::string_view name, milliseconds ttl) { token_of(name).given_for = ttl; }
     /// It has the lock, as its client hears, and too few replicas know of that.
     void held_by_few(std::string_view name) { token_of(name).held_by_few = true; }
     /// Its client hears of a grant, and nobody there wants it.
@@ -478,10 +480,7 @@ public:
             leave_order(here, command.token());
         }
         for (const Server::Owner& owner : owners) {
-            if (!has(at.before, owner.token)) {
-                token_of(owner.token).given_for = owner.end - timeline_->now();
-                changed_hands(here, command, owner.token, owners);
-            }
+            if (!has(at.before, owner.token)) changed_hands(here, command, owner.token, owners);
             if (owner.end == Moment::max()) fail("a lock that never expires");
             if (is_left_to_its_lease(owner.token)) tidy_at_ = std::max(tidy_at_, owner.end);
             if (!replica_took_over_) continue;
@@ -492,11 +491,7 @@ public:
         const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
         if (command.verb == Verb::acquire && !refused) {
-            Token& token = token_of(command.token());
-            token.acknowledged_by = 0;  // what they have by then ends sooner
-            if (value.elements[0].integer == 1) {
-                token.given_for = milliseconds{value.elements[1].integer};
-            }
+            token_of(command.token()).acknowledged_by = 0;  // what they have by then ends sooner
             note_asked(here, command, value);
         }
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
@@ -663,8 +658,8 @@ private:
         Moment forced_since{0};
         Moment began{0};                 ///< its hold
         bool waits_for_release = false;  ///< at once, as it lasts on after a loss
-        Moment given_for{0};          ///< by the server, when it gave the lock or was asked again
-        Moment prolonged_until{-1h};  ///< by what its holder does not rely on
+        Moment given_for{0};             ///< by the server, as its client has heard last
+        Moment prolonged_until{-1h};     ///< by what its holder does not rely on
 
         void not_moved() noexcept {
             moved_to = false;
