@@ -441,6 +441,21 @@ TEST(AdoptedHold, that_ran_out_displaces_nobody_whose_try_was_sent_before_it) {
     EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
 }
 
+TEST(AdoptedHold, that_ran_out_before_it_was_heard_of_displaces_nobody) {
+    Locks locks;
+    Asker& contends = locks.enter({.owner = other});
+    const auto next = locks.taken({.lease = 1h, .owner = other, .token = "next"});
+    locks.now += 1s;
+    const auto hold = locks.taken({.lease = 1s});
+    hold->nest.push_back({3, nullptr, false});
+    locks.now = hold->valid_until();
+    ASSERT_TRUE(locks.finish(contends, next));
+    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
+    EXPECT_EQ(locks.table.current("key"), next);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+    EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
+}
+
 TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
     Locks locks;
     const auto before = locks.taken();

@@ -894,8 +894,9 @@ private:
     /// who contended beside it, may come in the wrong order: the server has given the lock last to the one of them
     /// that was refreshed last, unless its validity is over.
     static void keep(Entry& here, std::shared_ptr<Hold> hold, TimePoint now) {
-        const bool is_older = here.current != nullptr && here.current->valid(now) &&
-                              hold->refreshed_at() < here.current->refreshed_at();
+        const bool is_older =
+            here.current != nullptr && here.current->valid(now) &&
+            (!hold->valid(now) || hold->refreshed_at() < here.current->refreshed_at());
         if (is_older || hold->in(Phase::lost)) {  // lost: a service was faster
             here.past.push_back(std::move(hold));
             return;

@@ -6,18 +6,21 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 
 namespace redlatch::inline v0::detail {
 
 /// Leaves alone what a forked child has inherited: its mutexes may be locked for ever, its members half
-/// changed, its threads are not here to be joined. Keeps it reachable, as it is no leak by mistake.
-inline void abandon(void* inherited) {
+/// changed, its threads are not here to be joined. Keeps it reachable, as it is no leak by mistake, where there is
+/// memory for that.
+inline void abandon(void* inherited) noexcept {
     struct Abandoned {
         void* what;
         Abandoned* next;
     };
     static std::atomic<Abandoned*> all{nullptr};
-    auto* const first = new Abandoned{inherited, all.load()};
+    auto* const first = new (std::nothrow) Abandoned{inherited, all.load()};
+    if (first == nullptr) return;
     while (!all.compare_exchange_weak(first->next, first)) {
     }
 }
