@@ -687,6 +687,17 @@ TEST_P(Queue, force_serves_the_next) {
     EXPECT_EQ(grant->server, run_id);
 }
 
+// A late try may have got the lock for a token that has a place already.
+TEST_P(Queue, force_of_an_owner_with_a_place_serves_the_one_behind_it) {
+    hold();
+    ASSERT_EQ(acquire({.token = a}).place, 0);
+    ASSERT_EQ(acquire({.token = b}).place, 1);
+    hold_by_hand(GetParam(), a);
+    EXPECT_EQ(force(), 1);
+    expect_owner(b, 60'000);
+    expect_queue({});
+}
+
 TEST_P(Queue, force_of_an_absent_lock_leaves_the_queue_alone) {
     hold();
     acquire({.token = a});

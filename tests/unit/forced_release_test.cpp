@@ -60,6 +60,20 @@ TEST(ForcedRelease, of_a_lock_that_nobody_has_tells_a_holder_of_this_process) {
     expect_told(machine, machine.seen({}), ServerKeeps::nothing, Forced::absent);
 }
 
+// Of three masters, one that has answered may know of an owner whom the others do not know.
+TEST(ForcedRelease, over_several_masters_tells_nobody_but_the_owner_that_it_has_removed) {
+    Machine machine{{.several_masters = true, .give_up_at = give_up_at}};
+    machine.begin();
+    machine.seen({{"a"}});
+    const Action removed = machine.answered({.removed = true}, start);
+    EXPECT_FALSE(as<Machine::DeclareLost>(removed).is_others_too);
+
+    Machine alone = of_anybody();
+    alone.begin();
+    alone.seen({{"a"}});
+    EXPECT_TRUE(as<Machine::DeclareLost>(alone.answered({.removed = true}, start)).is_others_too);
+}
+
 TEST(ForcedRelease, looks_again_where_the_lock_has_gone_to_the_next_one) {
     Machine machine = of_anybody();
     as<Machine::Look>(machine.begin());

@@ -22,6 +22,7 @@ public:
         /// The only one that is removed, a whole token; empty for whoever has it.
         std::string owner{};
         bool has_claims = false;  ///< the lock may have several owners
+        bool several_masters = false;
         TimePoint give_up_at;
     };
 
@@ -47,10 +48,11 @@ public:
     struct Remove {
         std::string owner;
     };
-    /// To the hold that this process had when it began to look, and to the one with the owner's token by now. Then
-    /// `declared_lost()`.
+    /// To the hold with the owner's token, and to the one that this process had when it began to look, if
+    /// `is_others_too`. Then `declared_lost()`.
     struct DeclareLost {
         ServerKeeps server;
+        bool is_others_too = false;  ///< somebody else had the lock by then, or nobody
     };
     struct Done {
         Result<Forced> outcome;
@@ -67,7 +69,7 @@ public:
     Action seen(Seen seen) {
         seen_ = std::move(seen);
         removed_ = 0;
-        if (!plan_.has_claims && seen_.owners.empty()) return DeclareLost{ServerKeeps::nothing};
+        if (!plan_.has_claims && seen_.owners.empty()) return declare_lost();
         return next();
     }
 
@@ -81,7 +83,7 @@ public:
         if (has_gone_on && now < plan_.give_up_at) return Look{};
         const bool is_about_another = !removed && !answer.repeated && !answer.was_held;
         if (has_owner() && is_about_another) return Done{outcome_};
-        return DeclareLost{ServerKeeps::nothing};
+        return declare_lost();
     }
 
     Action declared_lost() {
@@ -93,6 +95,11 @@ public:
 
 private:
     bool has_owner() const noexcept { return !plan_.owner.empty(); }
+
+    /// Of several masters, those that answered may know of somebody whom only a minority has.
+    DeclareLost declare_lost() const noexcept {
+        return {ServerKeeps::nothing, !plan_.several_masters};
+    }
 
     /// One owner after the other. Of more than the server shows, who has come by the next look is removed too.
     Action next() {

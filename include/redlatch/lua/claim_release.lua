@@ -1,6 +1,6 @@
 --R"lua(
--- Gives the token's claim back, or its place in the queue. Those who wait are let in. A place stays
--- where this is `forced` by somebody else.
+-- Gives the token's claim back, or its place in the queue. Those who wait are let in. Where this is `forced` by
+-- somebody else, the place of one that has no claim stays.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, server, weight. Where permits are `forced` back, 0 for any number of them: one, or
@@ -32,9 +32,11 @@ if ours then
 else
   -- On a replica this fails, and says nothing about whose the lock is.
   redis.call('ZREM', foreign and queue or lock, '')
-  if not forced and redis.pcall('ZREM', queue, token) == 1 then
-    redis.pcall('HDEL', waiters, token)
-  end
+end
+-- The release of a claim takes its token out below, where it stands in front.
+local leaves = (forced and ours) or not (forced or ours)
+if leaves and redis.pcall('ZREM', queue, token) == 1 then
+  redis.pcall('HDEL', waiters, token)
 end
 if foreign then
   return foreign

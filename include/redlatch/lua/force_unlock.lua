@@ -1,5 +1,6 @@
 --R"lua(
--- Takes the lock away from its owner. The first waiter gets it.
+-- Takes the lock away from its owner, and the place that a late command of it may have left in the queue. The
+-- first waiter gets the lock.
 --
 -- KEYS  lock, queue, waiters, fence. Without the last three nobody waits.
 -- ARGV  token, server. The token is the owner's.
@@ -10,6 +11,10 @@ local token, server = ARGV[1], ARGV[2]
 if not ours then
   -- #include "only_on_master.lua"
   return 0
+end
+
+if queue and redis.pcall('ZREM', queue, token) == 1 then
+  redis.pcall('HDEL', waiters, token)
 end
 
 -- A string is overwritten below, by the next one's.

@@ -25,8 +25,10 @@ public:
           spec_(&spec),
           limit_(Limit::in(session.command_timeout())),
           owner_(owner),
-          machine_(
-              {.owner = owner_, .has_claims = has_claims(spec.traits), .give_up_at = limit_.at}) {}
+          machine_({.owner = owner_,
+                    .has_claims = has_claims(spec.traits),
+                    .several_masters = session.several(),
+                    .give_up_at = limit_.at}) {}
 
     Result<Forced> run() {
         auto action = machine_.begin();
@@ -61,7 +63,9 @@ private:
     }
 
     Action carry_out(const ForcedRelease::DeclareLost& lost) {
-        if (before_ != nullptr) session_->declare_lost(before_, lost.server);
+        if (lost.is_others_too && before_ != nullptr) {
+            session_->declare_lost(before_, lost.server);
+        }
         // The token may have passed on to another thread meanwhile.
         if (const auto hold = session_->holder_of(spec_->key(), owner_)) {
             session_->declare_lost(hold, lost.server);

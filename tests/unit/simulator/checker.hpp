@@ -491,7 +491,9 @@ public:
         const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
         if (command.verb == Verb::acquire && !refused) {
-            token_of(command.token()).acknowledged_by = 0;  // what they have by then ends sooner
+            Token& token = token_of(command.token());
+            token.acknowledged_by = 0;  // what they have by then ends sooner
+            token.asked_at = server(command.master).replication().offset();
             note_asked(here, command, value);
         }
         for (const auto& hold : here.holds) check_end(command.lock, *hold, &command, &at.owners);
@@ -499,9 +501,10 @@ public:
 
     /// So many replicas are to acknowledge it, where it asks all that there are.
     void counted(std::string_view name, int replicas) { token_of(name).counted = replicas; }
-    /// As many as are asked for have acknowledged what it has written.
-    void acknowledged(std::string_view name, unsigned replicas) {
-        token_of(name).acknowledged_by = replicas;
+    /// As many as are asked for have acknowledged what was written up to there. It may be an earlier try's.
+    void acknowledged(std::string_view name, unsigned replicas, std::uint64_t offset) {
+        Token& token = token_of(name);
+        if (offset >= token.asked_at) token.acknowledged_by = replicas;
     }
 
     // ---- Its nodes
@@ -633,6 +636,7 @@ private:
         int counted = 0;                     ///< the replicas there were
         unsigned acknowledged_by = 0;        ///< the replicas that have it, a bit for each
         std::uint64_t given_at = 0;          ///< the replication offset
+        std::uint64_t asked_at = 0;          ///< the same of its last try
         int given_in = -1;                   ///< and by which server
         bool fenced = false;
         bool reads = false;  ///< it is a reader's
@@ -907,6 +911,9 @@ private:
         token.generation = generation(0);
         token.lost_by_failover = false;
         token.kept_at_most = owner.end;
+        // It may have had the lock twice, and the replica knows of the first time only.
+        const std::uint64_t fence = token.fenced ? server(0).fence(token.lock) : 0;
+        if (fence != 0) token.fence_before = std::exchange(token.fence, fence);
     }
 
     /// For so long the server takes one for alive that has left, where nobody tells it.
@@ -1101,6 +1108,7 @@ private:
         }
         const auto after = server(command.master).queue(command.lock);
         for (const std::string& waiter : here.queue_before) {
+            if (removed && waiter == name) continue;  // a late command had asked for it
             const auto known = std::ranges::find(here.order, waiter, &Queued::token);
             const bool lives =
                 known != here.order.end() && timeline_->now() + 2ms < known->present_until;

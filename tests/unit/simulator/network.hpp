@@ -317,7 +317,7 @@ private:
             if (enough || now >= wait.until) {
                 (*trace_)("master ", master.number(), ": ", count, " of ", wait.wanted,
                           " replicas have acknowledged ", tail(wait.token));
-                if (enough) checker_->acknowledged(wait.token, who);
+                if (enough) checker_->acknowledged(wait.token, who, wait.offset);
                 if (!enough) checker_->disturbed(now);
                 return wait.answered(ModelRedis::Value::of(count));
             }

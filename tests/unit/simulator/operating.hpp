@@ -68,6 +68,7 @@ public:
           owner_(std::move(owner)),
           machine_({.owner = owner_,
                     .has_claims = detail::has_claims(traits()),
+                    .several_masters = client.several(),
                     .give_up_at = give_up_at_}) {}
 
     void start() {
@@ -114,7 +115,7 @@ private:
     }
 
     void carry_out(const Machine::DeclareLost& lost) {
-        if (before_ != nullptr) client_->declare_lost(before_, lost.server);
+        if (lost.is_others_too && before_ != nullptr) client_->declare_lost(before_, lost.server);
         const auto hold = client_->table().with_token(keys().lock, owner_);
         if (hold != nullptr) client_->declare_lost(hold, lost.server);
         act("declared lost", machine_.declared_lost());
