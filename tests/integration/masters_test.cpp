@@ -817,6 +817,29 @@ TEST_F(ForgetfulMasters, let_nobody_in_beside_a_holder_they_have_forgotten) {
     EXPECT_FALSE(overlap);
 }
 
+// Its lock lies at a bare majority. The renewal finds out that one of those has forgotten it; it gives nothing back
+// that somebody else could have a majority with, before the validity is over that the holder knows of.
+TEST_F(ForgetfulMasters, let_nobody_in_before_the_validity_that_a_watched_holder_knew) {
+    Client client{options()};
+    Client other{options()};
+    Lock<Watchdog<Simple>> lock{client, key, {.lease = longest}};
+    Lock<Simple> others{other, key, {.lease = longest}};
+    ASSERT_TRUE(accepted(others.acquire({.wait = generous_limit}))) << "when they are old enough";
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
+    master(2).server.freeze();
+    auto held = lock.acquire({.wait = generous_limit});
+    ASSERT_TRUE(accepted(held));
+    const Stopwatch watch;
+    const auto known = held->remaining();
+    master(2).server.thaw();
+
+    master(0).server.restart();
+    EXPECT_TRUE(eventually([&] { return held->state() != HoldState::held; }));
+    EXPECT_TRUE(eventually([&] { return others.acquire({.wait = 0s}).has_value(); }));
+    EXPECT_GE(watch.elapsed(), known);
+    EXPECT_FALSE(held->held());
+}
+
 TEST_F(ForgetfulMasters, refuse_a_lease_that_they_would_not_stay_away_for) {
     Client client{options()};
     EXPECT_THROW((Lock<Simple>{client, key, {.lease = longest + 1ms}}), LockError);

@@ -167,8 +167,8 @@ protected:
 
     bool nothing_to_send() { return commands().empty(); }
 
-    void answer(const Command& command, std::int64_t answer) {
-        machine_.answered(*command.attempt, command.master, answer, now_);
+    void answer(const Command& command, std::int64_t answer, bool may_have_forgotten = false) {
+        machine_.answered(*command.attempt, command.master, answer, may_have_forgotten, now_);
     }
     void refuse(const Command& command, const Fault& fault) {
         machine_.refused(*command.attempt, command.master, fault, now_);
@@ -258,7 +258,7 @@ TEST_F(WatchedHold, that_waited_for_a_connection_counts_from_when_it_was_written
     now_ += 300ms;
     EXPECT_TRUE(machine_.send(*due[0], 0, now_));
     now_ += 300ms;
-    machine_.answered(*due[0], 0, 1, now_);
+    machine_.answered(*due[0], 0, 1, false, now_);
     EXPECT_EQ(hold->valid_until(), start_ + 1300ms + 3s);
 }
 
@@ -1265,6 +1265,29 @@ TEST_F(RenewalOfAQuorum, is_lost_only_where_no_majority_can_have_it) {
         now_ += 1h;
         static_cast<void>(commands());
     }
+}
+
+// They let nobody else in for as long, so the holder may rely on its validity to the end.
+TEST_F(RenewalOfAQuorum, is_not_lost_where_a_master_may_have_forgotten_it) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    constexpr bool may_have_forgotten = true;
+    for (const std::size_t i : {0U, 1U}) answer(sent[i], 1);
+    answer(sent[2], 0, may_have_forgotten);
+    for (const std::size_t i : {3U, 4U}) answer(sent[i], 0);
+    EXPECT_TRUE(told<Renewal::Lost>().empty());
+    EXPECT_EQ(hold->state(now_), HoldState::uncertain);
+    EXPECT_EQ(hold->valid_until(), start_ + 3s);
+}
+
+TEST_F(RenewalOfAQuorum, is_had_also_by_a_master_that_has_restarted) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U}) answer(sent[i], 1, true);
+    EXPECT_EQ(told<Renewal::Renewed>().size(), 1U);
+    EXPECT_EQ(hold->valid_until(), start_ + 4s);
 }
 
 TEST_F(RenewalOfAQuorum, counts_an_answer_that_comes_after_the_patience) {

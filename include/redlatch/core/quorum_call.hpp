@@ -31,6 +31,12 @@ struct QuorumRules {
     /// Where a lock is wanted, a master that started less than so long ago has no vote; zero where
     /// each has one.
     std::chrono::milliseconds least_age;
+
+    /// Whether one that started at `started_by` at the latest may have forgotten who holds what.
+    bool may_have_forgotten(std::optional<TimePoint> started_by, TimePoint now) const {
+        if (least_age == std::chrono::milliseconds::zero()) return false;
+        return !started_by || saturating_sub(now, *started_by) < least_age;
+    }
 };
 
 /// Whether there will be a connection to a master.
@@ -96,10 +102,8 @@ public:
     /// There is a connection to it, and it started at `started_by` at the latest. Whether it may be
     /// asked: a master that has restarted may have forgotten who holds what.
     bool admit(std::size_t master, std::optional<TimePoint> started_by, TimePoint now) {
-        const bool any_age = rules_.subject != QuorumSubject::taking ||
-                             rules_.least_age == std::chrono::milliseconds::zero();
         const bool old_enough =
-            any_age || (started_by && saturating_sub(now, *started_by) >= rules_.least_age);
+            rules_.subject != QuorumSubject::taking || !rules_.may_have_forgotten(started_by, now);
         if (!old_enough) fail(legs_[master], started_by ? too_young() : age_unknown());
         return old_enough;
     }

@@ -280,10 +280,13 @@ public:
     /// written first may be carried out last.
     void connection_replaced(Try& attempt) { attempt.note_unanswered(); }
 
-    /// A master's answer: 1 yes, 0 not ours.
-    void answered(Try& attempt, MasterIndex master, std::int64_t answer, TimePoint now) {
+    /// A master's answer: 1 yes, 0 not ours. `may_have_forgotten`: it is one of several, and has restarted. Then it
+    /// lets nobody else in for now, and "not ours" ends no hold before its validity does.
+    void answered(Try& attempt, MasterIndex master, std::int64_t answer, bool may_have_forgotten,
+                  TimePoint now) {
         if (attempt.goes_on(answer)) return cast(attempt, master, Vote::yes, Again::yes, now);
-        const Vote vote = answer == 1 ? Vote::yes : answer == 0 ? Vote::no : Vote::none;
+        const bool says_no = answer == 0 && !may_have_forgotten;
+        const Vote vote = answer == 1 ? Vote::yes : says_no ? Vote::no : Vote::none;
         cast(attempt, master, vote, Again::no, now);
     }
 

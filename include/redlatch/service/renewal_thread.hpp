@@ -363,7 +363,11 @@ private:
         if (!answered.reply)
             return take_error(link, step, order, std::move(answered.reply).error());
         const auto answer = answered.reply->view().integer();
-        renewal()->answered(*order.attempt, link.index, *answer, Clock::now());
+        const TimePoint now = Clock::now();
+        const bool may_have_forgotten =
+            topology_->rules_for(ReplyShape::integer)
+                .may_have_forgotten(link.pipe->connection().started_by(), now);
+        renewal()->answered(*order.attempt, link.index, *answer, may_have_forgotten, now);
     }
 
     /// An error on a connection that goes on.

@@ -26,6 +26,7 @@
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/service/contention.hpp>
 #include <redlatch/service/hold_calls.hpp>
+#include <redlatch/topology/quorum_reply.hpp>
 
 #include <array>
 #include <functional>
@@ -602,6 +603,12 @@ public:
         detail::lose(*this, hold, server);
     }
     bool several() const { return world_->plan->masters > 1; }
+    /// As the product's topology has them.
+    detail::QuorumRules quorum_rules(detail::ReplyShape answer) const {
+        const Plan& plan = *world_->plan;
+        if (!several()) return {};
+        return {detail::subject_of(answer), plan.node_timeout, plan.longest_ttl()};
+    }
     static std::vector<HoldPtr> close_claim_of(const Hold& hold) {
         return LockTable::close_claim_of(hold);
     }
@@ -1346,7 +1353,11 @@ inline void RenewalDriver::take(int master, Order order, const ModelRedis::Value
     if (reply) {
         event_ = order.attempt->lease() ? "renewal answered" : "clean-up answered";
         const auto answer = reply->view().integer();
-        return renewal_.answered(*order.attempt, index, *answer, client_->now());
+        const bool may_have_forgotten =
+            client_->quorum_rules(detail::ReplyShape::integer)
+                .may_have_forgotten(connection.started_by, client_->now());
+        return renewal_.answered(*order.attempt, index, *answer, may_have_forgotten,
+                                 client_->now());
     }
     Fault fault = std::move(reply).error();
     if (step.next == detail::CommandStep::Next::redirect) {

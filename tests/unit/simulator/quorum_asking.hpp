@@ -3,7 +3,6 @@
 #include "finding.hpp"
 #include <redlatch/core/command_order.hpp>
 #include <redlatch/core/quorum_call.hpp>
-#include <redlatch/topology/quorum_reply.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -24,8 +23,8 @@ public:
           call_(call),
           again_(again),
           answer_by_(answer_by),
-          machine_(static_cast<std::size_t>(client.world().plan->masters), rules(client, call),
-                   answer_by),
+          machine_(static_cast<std::size_t>(client.world().plan->masters),
+                   client.quorum_rules(call.shape()), answer_by),
           token_(hold_->open_tries.at_masters),
           order_(owed_answers()),
           legs_(static_cast<std::size_t>(client.world().plan->masters)),
@@ -60,11 +59,6 @@ private:
 
     /// Somebody else may give a connection back, which nobody tells.
     static constexpr milliseconds look_again{10};
-
-    static detail::QuorumRules rules(const Client& client, const Call& call) {
-        const Plan& plan = *client.world().plan;
-        return {detail::subject_of(call.shape()), plan.node_timeout, plan.longest_ttl()};
-    }
 
     static Coverage::Machine& coverage() {
         static Coverage::Machine machine{"QuorumCall", {"open", "yes", "no", "unknown"}};
