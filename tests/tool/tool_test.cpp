@@ -145,6 +145,15 @@ protected:
         return eventually([&] { return raw.exists("redlatch:queue:{job}"); });
     }
 
+    /// Waits until the server has heard once more from the lock's holder.
+    [[nodiscard]] bool renews() {
+        long long left = raw.pttl("job");
+        return eventually([&] {
+            const long long before = std::exchange(left, raw.pttl("job"));
+            return left > before;
+        });
+    }
+
     RedisServer server{{.tcp = true}};
     RawRedis raw{server};
     TempFolder folder;
@@ -1238,6 +1247,115 @@ TEST_F(Tool, ends_a_command_at_a_terminal_that_stops_those_who_write_from_the_ba
     ASSERT_TRUE(made("up"));
     raw.del("job");
     EXPECT_EQ(id_in("code"), 79);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+// ---- A terminal that a command shares with a pipeline
+
+/// A shell that gives each pipeline a process group of its own, and tells of one that stops.
+const Words interactive_shell{"bash", "--norc", "-i"};
+
+/// Reads its input to the word `end`, then a line from the terminal into `$F/page`, and then to the end.
+const std::string pager{
+    "sh -c 'while read word && [ $word != end ]; do :; done; "
+    "read line </dev/tty; echo $line >$F/page; cat'"};
+
+TEST_F(Tool, goes_on_renewing_beside_a_pager_that_reads_from_the_terminal) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "\"$0\" run --lease 3 -k 0 job -- sh -c "
+        "'echo $PPID >$F/up; echo end; while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' | " +
+            pager + "; echo ${PIPESTATUS[0]} >$F/code",
+        terminal.input(), folder, interactive_shell);
+    const pid_t itself = id_in("up");
+    EXPECT_TRUE(renews() && renews()) << tool.errors();
+    EXPECT_EQ(run({"run", "--no-wait", "job", "--", "true"}).code(), 75);
+    EXPECT_FALSE(is_stopped(itself));
+    terminal.type("typed\n");
+    ASSERT_TRUE(made("page"));
+    std::ofstream{file("go")};
+    EXPECT_EQ(id_in("code"), 3);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(content(file("page")), "typed\n");
+}
+
+TEST_F(Tool, lets_a_command_with_piped_input_read_from_the_terminal) {
+    for (const std::string how : {"", "--stoppable "}) {
+        const TempFolder own;
+        const Terminal terminal;
+        ToolRun tool =
+            run_in_shell("echo data | \"$0\" run " + how +
+                             "--lease 30 job -- sh -c 'read a </dev/tty; echo got $a; cat'",
+                         terminal.input(), own, interactive_shell);
+        terminal.type("secret\n");
+        EXPECT_EQ(tool.code(), 0) << tool.errors();
+        EXPECT_EQ(tool.output(), "got secret\ndata\n");
+        EXPECT_EQ(tool.errors().find("redlatch:"), std::string::npos) << tool.errors();
+    }
+}
+
+TEST_F(Tool, lets_a_command_and_a_pager_read_from_the_terminal_by_turns) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "\"$0\" run --lease 30 job -- sh -c "
+        "'read a </dev/tty; echo $a >$F/first; echo end; "
+        "while [ ! -e $F/page ]; do sleep 0.02; done; "
+        "read a </dev/tty; echo $a >$F/last; exit 3' | " +
+            pager + "; echo ${PIPESTATUS[0]} >$F/code",
+        terminal.input(), folder, interactive_shell);
+    for (const std::string turn : {"first", "page", "last"}) {
+        terminal.type(turn + "\n");
+        ASSERT_TRUE(eventually([&] { return content(file(turn)) == turn + "\n"; })) << turn;
+    }
+    EXPECT_EQ(id_in("code"), 3);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, leaves_no_pager_stopped_that_asked_for_the_terminal_as_the_command_ended) {
+    const Terminal terminal;
+    ToolRun tool =
+        run_in_shell("\"$0\" run --lease 30 job -- sh -c 'read a </dev/tty; echo end' | " + pager +
+                         "; echo $? >$F/code",
+                     terminal.input(), folder, interactive_shell);
+    terminal.type("first\n");
+    terminal.type("second\n");
+    EXPECT_EQ(id_in("code"), 0);
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(content(file("page")), "second\n");
+}
+
+TEST_F(Tool, goes_on_beside_a_pager_that_is_stopped_in_the_background) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "\"$0\" run --lease 3 -k 0 job -- sh -c 'echo $PPID >$F/up; echo end; "
+        "while [ ! -e $F/go ]; do sleep 0.02; done; exit 3' | " +
+            pager +
+            " & echo $! >$F/pager; while [ ! -e $F/fg ]; do sleep 0.02; done; fg; "
+            "echo ${PIPESTATUS[0]} >$F/code",
+        terminal.input(), folder, interactive_shell);
+    const pid_t itself = id_in("up");
+    const pid_t its_pager = id_in("pager");
+    ASSERT_TRUE(eventually([&] { return is_stopped(its_pager); }));
+    EXPECT_TRUE(renews() && renews()) << tool.errors();
+    EXPECT_FALSE(is_stopped(itself));
+    std::ofstream{file("fg")};
+    terminal.type("typed\n");
+    EXPECT_TRUE(eventually([&] { return content(file("page")) == "typed\n"; }));
+    std::ofstream{file("go")};
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+}
+
+TEST_F(Tool, ends_a_command_at_a_signal_that_is_stopped_in_the_background) {
+    const Terminal terminal;
+    ToolRun tool = run_in_shell(
+        "set -m; \"$0\" run job -- sh -c 'echo $$ >$F/up; read line; exit 3' & echo $! >$F/tool; "
+        "wait $!; echo $? >$F/code",
+        terminal.input(), folder);
+    const pid_t command = id_in("up");
+    ASSERT_TRUE(eventually([&] { return is_stopped(command); }));
+    ASSERT_TRUE(eventually([&] { return tool.errors().find("stopped") != std::string::npos; }));
+    ::kill(id_in("tool"), SIGHUP);
+    EXPECT_EQ(id_in("code"), 128 + SIGHUP);
     EXPECT_EQ(tool.code(), 0) << tool.errors();
 }
 

@@ -72,7 +72,7 @@ void Descriptor::reset(int fd) noexcept {
     fd_ = fd;
 }
 
-Child::Child(const Options& options) {
+Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_CLOEXEC)) {
     Pipe word = make_pipe();
     Pipe report = make_pipe();
     Pipe alive = make_pipe();
@@ -95,6 +95,7 @@ Child::Child(const Options& options) {
     }
     if (watcher_ == 0) {
         ::setpgid(0, pid_);
+        terminal_.reset();
         word_.reset();
         alive.write.reset();
         watch(alive.read.get());
@@ -125,7 +126,7 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
         ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
         at += variable.size() + 1;
     }
-    if (options.ignores_stop) std::signal(SIGTSTP, SIG_IGN);
+    if (terminal_.get() >= 0 && !options.stoppable) std::signal(SIGTSTP, SIG_IGN);
     if (options.ignores_child) std::signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &options.signals, nullptr);
     std::vector<char*> argv;
@@ -182,12 +183,19 @@ void Child::detach_group() noexcept {
     watcher_ = -1;
 }
 
-void Child::take_terminal() const noexcept {
-    if (::tcgetpgrp(STDIN_FILENO) == pid_) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+bool Child::is_in_foreground() const noexcept {
+    const ::pid_t group = ::tcgetpgrp(terminal_.get());
+    return group == pid_ || group == ::getpgrp();
 }
 
 void Child::give_terminal() const noexcept {
-    ::tcsetpgrp(STDIN_FILENO, pid_);
+    ::tcsetpgrp(terminal_.get(), pid_);
+}
+
+void Child::take_terminal() const noexcept {
+    if (::tcgetpgrp(terminal_.get()) != pid_) return;
+    ::tcsetpgrp(terminal_.get(), ::getpgrp());
+    ::kill(0, SIGCONT);  // a program of this group that asked for it meanwhile has stopped
 }
 
 std::string find_program(const std::string& name, int& code) {

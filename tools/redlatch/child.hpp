@@ -36,7 +36,7 @@ public:
         std::vector<std::string> command;
         std::string path;            ///< of the program
         sigset_t signals;            ///< the mask that it starts with
-        bool ignores_stop = false;   ///< the terminal's stop key
+        bool stoppable = false;      ///< by the terminal's stop key
         bool ignores_child = false;  ///< SIGCHLD
         bool quiet = false;          ///< says nothing where it cannot be executed
     };
@@ -62,10 +62,13 @@ public:
     /// The command is over, and what it has left behind may go on.
     void detach_group() noexcept;
 
-    /// This program's group gets its terminal back, or the command's gets it. The caller has blocked SIGTTOU,
-    /// which would stop the one that does this from the background.
-    void take_terminal() const noexcept;
+    /// Whether this program's group has the controlling terminal, or the command's group has it.
+    bool is_in_foreground() const noexcept;
+
+    /// The command's group gets the terminal, or gives it back to this program's. The caller has blocked
+    /// SIGTTOU, which would stop the one that does this from the background.
     void give_terminal() const noexcept;
+    void take_terminal() const noexcept;
 
 private:
     [[noreturn]] void become_command(const Options& options, Descriptor word,
@@ -74,9 +77,10 @@ private:
 
     ::pid_t pid_ = -1;
     ::pid_t watcher_ = -1;
-    Descriptor word_;    // to the command: start, and with which variables
-    Descriptor report_;  // from it: that it begins to be executed, and that it could not be
-    Descriptor alive_;   // to the watcher: closed when this process ends
+    Descriptor terminal_;  // the controlling one, whatever standard input is; none without one
+    Descriptor word_;      // to the command: start, and with which variables
+    Descriptor report_;    // from it: that it begins to be executed, and that it could not be
+    Descriptor alive_;     // to the watcher: closed when this process ends
 };
 
 /// The path of the program that a shell would execute for `name`. Where there is none: empty, and `code`

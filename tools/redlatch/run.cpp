@@ -3,6 +3,7 @@
 #include "verbs.hpp"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,17 +182,22 @@ private:
     std::thread thread_;
 };
 
-/// Whether this program is where the user of a terminal types.
-bool is_in_foreground() {
-    return ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+/// Whether the command gets the terminal before it asks for it. This program cannot tell whether others share
+/// its process group, such as a pager, which reads from the terminal as well as a command like sudo. Where its
+/// input or output says that there may be some, the terminal stays with them. Each of the two groups gets it
+/// when it asks for it, that is, when the kernel stops it.
+bool gives_terminal_at_start() {
+    struct stat output {};
+    const bool is_piped = ::fstat(STDOUT_FILENO, &output) == 0 &&
+                          (S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
+    return ::isatty(STDIN_FILENO) == 1 && !is_piped;
 }
 
 Child::Options child_options(const Settings& settings, std::string path, const Signals& signals) {
-    const bool has_terminal = ::isatty(STDIN_FILENO) == 1;
     return {.command = settings.command,
             .path = std::move(path),
             .signals = signals.original(),
-            .ignores_stop = has_terminal && !settings.stoppable,
+            .stoppable = settings.stoppable,
             .ignores_child = signals.ignored_child(),
             .quiet = settings.quiet};
 }
@@ -209,7 +215,7 @@ public:
         std::stop_callback on_loss{held.lost(), [this] { lost_.set(); }};
         if (!held.held()) return lost_before_start();
         say(is_fenced() ? "acquired, fence " + fences(held, ", ") : "acquired");
-        if (is_in_foreground()) child_.give_terminal();
+        if (gives_terminal_ && child_.is_in_foreground()) child_.give_terminal();
         child_.start(variables(held));
         const int status = supervise();
         child_.take_terminal();
@@ -225,7 +231,8 @@ private:
         for (bool over = false; !over;) {
             wait_for(acquisition_->descriptor(), SteadyClock::duration::max());
             while (const auto signal = signals_.next()) {
-                if (*signal == SIGTSTP) Signals::stop();
+                const bool stops = *signal == SIGTSTP || Signals::asks_for_terminal(*signal);
+                if (stops) Signals::stop(*signal);
                 if (!Signals::is_forwarded(*signal)) continue;
                 ended_by = ended_by.value_or(*signal);
                 acquisition_->cancel();
@@ -276,9 +283,9 @@ private:
         for (;;) {
             // First, as it may have been killed while the lock was waited for.
             if (const auto status = reap()) return *status;
+            if (child_.is_in_foreground()) hand_terminal_over();
             wait_for(lost_.descriptor(), time_to_wait());
             if (lost_.take()) lose();
-            if (wants_terminal_ && is_in_foreground()) go_on_in_foreground();
             if (kill_at_ && SteadyClock::now() >= *kill_at_) {
                 child_.send(SIGKILL);
                 kill_at_.reset();
@@ -296,16 +303,26 @@ private:
     }
 
     void forward(int signal) {
+        if (Signals::asks_for_terminal(signal)) group_waits_ = true;
         // A shell may have brought this program to the foreground, or to the background.
-        if (signal == SIGCONT && is_in_foreground()) return go_on_in_foreground();
+        const bool gives = signal == SIGCONT && gives_terminal_ && child_.is_in_foreground();
+        if (gives) child_.give_terminal();
         const bool stops = signal == SIGTSTP && settings_->stoppable;
         if (signal == SIGCONT || stops || Signals::is_forwarded(signal)) child_.send(signal);
+        // Stopped, the command would not hear of it.
+        if (command_waits_ && Signals::is_forwarded(signal)) child_.send(SIGCONT);
     }
 
-    void go_on_in_foreground() {
-        wants_terminal_ = false;
-        child_.give_terminal();
-        child_.send(SIGCONT);
+    /// To the group that has stopped as it asked for the terminal. Where both have, the command's turn is next.
+    void hand_terminal_over() {
+        if (std::exchange(group_waits_, false)) {
+            gives_terminal_ = false;
+            child_.take_terminal();
+            ::kill(0, SIGCONT);
+        } else if (std::exchange(command_waits_, false)) {
+            child_.give_terminal();
+            child_.send(SIGCONT);
+        }
     }
 
     std::optional<int> reap() {
@@ -313,12 +330,14 @@ private:
         const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED);
         if (pid != child_.pid()) return std::nullopt;
         if (!WIFSTOPPED(status)) return status;
-        if (settings_->stoppable) {
+        const bool asks = Signals::asks_for_terminal(WSTOPSIG(status));
+        if (asks && child_.is_in_foreground()) {
+            command_waits_ = true;
+        } else if (settings_->stoppable) {
             // The shell that started this program is to see that it has stopped.
             child_.take_terminal();
             ::raise(SIGSTOP);
-        } else if (!is_lost_ && (WSTOPSIG(status) == SIGTTIN || WSTOPSIG(status) == SIGTTOU)) {
-            wants_terminal_ = true;
+        } else if (asks && !is_lost_ && !std::exchange(command_waits_, true)) {
             complain(*settings_,
                      "the command is stopped until it is in the foreground of its terminal; it "
                      "holds the lock");
@@ -330,7 +349,7 @@ private:
         // A shell whose job has not stopped itself brings it to the foreground without a signal.
         constexpr std::chrono::milliseconds look_at_terminal{100};
         const SteadyClock::duration most =
-            wants_terminal_ ? look_at_terminal : SteadyClock::duration::max();
+            command_waits_ || group_waits_ ? look_at_terminal : SteadyClock::duration::max();
         return kill_at_ ? std::min(most, *kill_at_ - SteadyClock::now()) : most;
     }
 
@@ -394,7 +413,9 @@ private:
     std::unique_ptr<Acquisition> acquisition_;
     std::optional<SteadyClock::time_point> kill_at_;
     bool is_lost_ = false;
-    bool wants_terminal_ = false;  // the command, which is stopped in the background
+    bool gives_terminal_ = gives_terminal_at_start();
+    bool command_waits_ = false;  // for the terminal, stopped
+    bool group_waits_ = false;    // for the terminal, stopped, all but this program
 };
 
 }  // namespace

@@ -39,9 +39,11 @@ Signals::Signals() : ignored_child_(is_ignored(SIGCHLD)) {
     for (const int signal : forwarded) {
         if (!is_ignored(signal)) sigaddset(&wanted, signal);
     }
+    // A program of this one's group, such as a pager, asks for the terminal. The kernel stops the whole group
+    // then, and this program must go on. Blocked, SIGTTOU stops no message from the background either.
+    for (const int signal : {SIGTTIN, SIGTTOU}) sigaddset(&wanted, signal);
     descriptor_ = checked(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd");
     sigaddset(&wanted, SIGPIPE);  // a command that died before it started
-    sigaddset(&wanted, SIGTTOU);  // a message from the background, which must not stop this program
     sigprocmask(SIG_BLOCK, &wanted, &original_);
 }
 
@@ -51,13 +53,17 @@ std::optional<int> Signals::next() noexcept {
     return static_cast<int>(info.ssi_signo);
 }
 
-void Signals::stop() noexcept {
+void Signals::stop(int signal) noexcept {
     sigset_t stop;
     sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    ::raise(SIGTSTP);
+    sigaddset(&stop, signal);
+    ::raise(signal);
     pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
     pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+}
+
+bool Signals::asks_for_terminal(int signal) noexcept {
+    return signal == SIGTTIN || signal == SIGTTOU;
 }
 
 bool Signals::is_forwarded(int signal) noexcept {

@@ -28,8 +28,12 @@ public:
     /// The next signal that has come; nothing where none has.
     std::optional<int> next() noexcept;
 
-    /// Stops this process as SIGTSTP does by default: not where there is no shell to bring it back.
-    static void stop() noexcept;
+    /// Stops this process as `signal`, one of a terminal's, does by default: not where there is no shell to
+    /// bring it back.
+    static void stop(int signal) noexcept;
+
+    /// Whether the kernel stops by `signal` a group that wants the terminal and does not have it.
+    static bool asks_for_terminal(int signal) noexcept;
 
     /// Whether `signal` is one that a command gets too.
     static bool is_forwarded(int signal) noexcept;
