@@ -473,7 +473,10 @@ public:
         if (not_moved) token_of(command.next_token()).not_moved();
         const bool moved = command.verb == Verb::move && !refused && !not_moved;
         if (moved) token_of(command.token()).moved_away = true;
-        if (plan_->has_claims()) pass_over(here);
+        const bool is_given = std::ranges::any_of(
+            owners, [&](const Server::Owner& one) { return !has(at.before, one.token); });
+        const bool served = !refused && (owners.empty() || is_given);
+        if (plan_->has_claims() || served) pass_over(here);
         // Those behind one that leaves may be let in.
         const bool asked = command.verb == Verb::acquire && !refused;
         if (plan_->has_claims() && asked && has_no_place(value)) {
@@ -833,6 +836,8 @@ private:
         const auto token = tokens_.find(hold.token().bytes);
         if (token == tokens_.end() || token->second.was_forced) return false;
         if (several()) return true;
+        // Its answer may have been under way when the server lost its keys.
+        if (host_of(hold).moment_of(hold.refreshed_at()) < server(0).forgot_at()) return false;
         if (token->second.generation != generation(0) || token->second.lost_by_failover)
             return false;
         const Moment end = token->second.kept_at_most;
@@ -1194,7 +1199,7 @@ private:
         }
     }
 
-    /// A claim for one that is not subscribed just now goes to the next; its place is kept for five seconds.
+    /// The lock goes past one that is not subscribed just now; its place is kept for five seconds.
     void pass_over(Lock& here) const {
         for (Queued& one : here.order) {
             if (server(0).subscribed(process_of(one.token))) continue;
