@@ -1297,6 +1297,28 @@ TEST_F(Tool, lets_a_command_with_piped_input_read_from_the_terminal) {
     }
 }
 
+TEST_F(Tool, lets_a_command_read_from_the_terminal_in_a_command_substitution) {
+    const Terminal terminal;
+    ToolRun tool =
+        run_in_shell("got=$(\"$0\" run job -- sh -c 'read a </dev/tty; echo got $a'); echo $got",
+                     terminal.input(), folder, interactive_shell);
+    terminal.type("secret\n");
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), "got secret\n");
+}
+
+TEST_F(Tool, lets_the_command_of_another_one_in_a_script_read_from_the_terminal) {
+    std::ofstream{file("uri")} << uri();
+    std::ofstream{file("script")} << "\"$1\" run --uri-file $F/uri inner -- "
+                                     "sh -c 'read a </dev/tty; echo got $a'; exit $?";
+    const Terminal terminal;
+    ToolRun tool = run_in_shell("\"$0\" run job -- sh $F/script \"$0\" | cat", terminal.input(),
+                                folder, interactive_shell);
+    terminal.type("secret\n");
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), "got secret\n");
+}
+
 TEST_F(Tool, lets_a_command_and_a_pager_read_from_the_terminal_by_turns) {
     const Terminal terminal;
     ToolRun tool = run_in_shell(

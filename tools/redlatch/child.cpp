@@ -126,7 +126,11 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
         ::setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);
         at += variable.size() + 1;
     }
-    if (terminal_.get() >= 0 && !options.stoppable) std::signal(SIGTSTP, SIG_IGN);
+    if (terminal_.get() >= 0) {
+        if (!options.stoppable) std::signal(SIGTSTP, SIG_IGN);
+        // By these it asks for the terminal. A shell ignores them in a command substitution.
+        for (const int signal : {SIGTTIN, SIGTTOU}) std::signal(signal, SIG_DFL);
+    }
     if (options.ignores_child) std::signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &options.signals, nullptr);
     std::vector<char*> argv;

@@ -341,6 +341,9 @@ private:
             complain(*settings_,
                      "the command is stopped until it is in the foreground of its terminal; it "
                      "holds the lock");
+            ::kill(
+                0,
+                SIGTTIN);  // so that this program's shell hears of it, or another of its kind does
         }
         return std::nullopt;
     }
