@@ -51,9 +51,9 @@ enum class ReleaseMode {
     confirmed,
     /// Only sends. The client's next command goes out behind it on the same connection, and both answers are
     /// read in order: a lock and unlock takes one round trip instead of two. A thread of the client's own reads
-    /// what nobody else does. The outcome goes to the observer, and what may not have arrived is sent again. For a moment other threads and processes may find the
-    /// lock still taken. Always confirmed are a nested hold, one whose `min_hold` is not over, and any where
-    /// several masters decide.
+    /// what nobody else does. The outcome goes to the observer, and what may not have arrived is sent again.
+    /// For a moment other threads and processes may find the lock still taken. Always confirmed are a nested
+    /// hold, one whose `min_hold` is not over, and any where several masters decide.
     sent,
 };
 

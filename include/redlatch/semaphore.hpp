@@ -126,8 +126,8 @@ public:
     /// throws as `Lock::lock()` does.
     void acquire() { impl_.acquire(); }
 
-    /// Tries once. False only where there is no permit, or somebody waits for some; a fault throws `LockError`. Blocks for at most
-    /// `command_timeout`.
+    /// Tries once. False only where there is no permit, or somebody waits for some; a fault throws `LockError`.
+    /// Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_acquire() { return impl_.try_acquire(Wait::none()); }
 
     /// Waits for at most `wait`, and 50 ms for the answer to a last try.
