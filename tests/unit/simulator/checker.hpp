@@ -599,7 +599,8 @@ public:
             if ((lasts_on(token) || token.waits_for_release) && !has_stopped(name))
                 fail("nobody releases what lasts on after a loss: " + name);
             // A command that runs twice may move what its client was told had not moved.
-            const bool may_move_twice = plan_->has_nodes() && plan_->rates.doubled > 0;
+            const bool may_move_twice =
+                (plan_->has_nodes() || plan_->denies_any()) && plan_->rates.doubled > 0;
             const bool is_left = token.moved_to && !token.is_over() && !token.is_ticket;
             if (is_left && !has_stopped(name) && !may_move_twice)
                 fail("nobody uses or releases what a lock has moved to: " + name);

@@ -95,8 +95,8 @@ mutate(half_is_a_majority core/vote_count.hpp
 mutate(one_says_lost core/vote_count.hpp
     "if (no_ > most_missing()) return Verdict::no;" "no_ > most_missing()" "no_ > 0")
 mutate(votes_after_a_restart core/quorum_call.hpp
-    "any_age || (started_by && saturating_sub(now, *started_by) >= rules_.least_age);"
-    "any_age" "true")
+    "rules_.subject != QuorumSubject::taking || !rules_.may_have_forgotten(started_by, now);"
+    "!rules_.may_have_forgotten(started_by, now)" "true")
 mutate(never_overtakes core/command_order.hpp
     "may_overtake() const noexcept { return owed_ > behind_; }" "owed_ > behind_" "false")
 mutate(late_masters_not_told core/quorum_call.hpp
