@@ -1,6 +1,6 @@
 --R"lua(
--- Gives the token's claim back, or its place in the queue. Those who wait are let in. Where this is `forced` by
--- somebody else, the place of one that has no claim stays.
+-- Gives the token's claim back, or its place in the queue. Those who wait are let in. Where this
+-- is `forced` by somebody else, the place of one that has no claim stays.
 --
 -- KEYS  lock, queue, waiters, and fence or permits
 -- ARGV  token, server, weight. Where permits are `forced` back, 0 for any number of them: one, or

@@ -1,6 +1,6 @@
 --R"lua(
--- Takes the lock away from its owner, and the place that a late command of it may have left in the queue. The
--- first waiter gets the lock.
+-- Takes the lock away from its owner, and the place that a late command of it may have left in
+-- the queue. The first waiter gets the lock.
 --
 -- KEYS  lock, queue, waiters, fence. Without the last three nobody waits.
 -- ARGV  token, server. The token is the owner's.
