@@ -426,34 +426,25 @@ TEST(AdoptedHold, that_is_heard_of_late_displaces_nobody) {
     EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
 }
 
-TEST(AdoptedHold, that_ran_out_displaces_nobody_whose_try_was_sent_before_it) {
-    Locks locks;
-    Asker& contends = locks.enter({.owner = other});
-    const auto next = locks.taken({.lease = 1h, .owner = other, .token = "next"});
-    locks.now += 1s;
-    const auto hold = locks.taken({.lease = 1s});
-    hold->nest.push_back({3, nullptr, false});
-    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
-    locks.now = hold->valid_until();
-    ASSERT_TRUE(locks.finish(contends, next)) << "the server has carried it out now";
-    EXPECT_EQ(locks.table.current("key"), next);
-    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
-    EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
-}
-
-TEST(AdoptedHold, that_ran_out_before_it_was_heard_of_displaces_nobody) {
-    Locks locks;
-    Asker& contends = locks.enter({.owner = other});
-    const auto next = locks.taken({.lease = 1h, .owner = other, .token = "next"});
-    locks.now += 1s;
-    const auto hold = locks.taken({.lease = 1s});
-    hold->nest.push_back({3, nullptr, false});
-    locks.now = hold->valid_until();
-    ASSERT_TRUE(locks.finish(contends, next));
-    ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
-    EXPECT_EQ(locks.table.current("key"), next);
-    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
-    EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
+// Its try was sent before the adoption, and carried out when the adopted lease was over.
+TEST(AdoptedHold, that_ran_out_displaces_nobody_who_got_the_lock_after_it) {
+    for (const bool heard_in_time : {true, false}) {
+        SCOPED_TRACE(heard_in_time);
+        Locks locks;
+        Asker& contends = locks.enter({.owner = other});
+        const auto next = locks.taken({.lease = 1h, .owner = other, .token = "next"});
+        locks.now += 1s;
+        const auto hold = locks.taken({.lease = 1s});
+        hold->nest.push_back({3, nullptr, false});
+        const auto adopt = [&] { return locks.table.adopt(hold, true, locks.now).kept; };
+        EXPECT_TRUE(!heard_in_time || adopt());
+        locks.now = hold->valid_until();
+        ASSERT_TRUE(locks.finish(contends, next));
+        EXPECT_TRUE(heard_in_time || adopt());
+        EXPECT_EQ(locks.table.current("key"), next);
+        EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+        EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
+    }
 }
 
 TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {
