@@ -111,6 +111,7 @@ TEST(LockTable, expired_hold_is_remembered_until_returned) {
     locks.now += 1s;
     EXPECT_EQ(locks.ask({.owner = other}), Outcome::turn);
     EXPECT_EQ(locks.table.find("key", me), hold);
+    locks.lose(hold);
     const auto ending = locks.table.end_innermost("key", me);
     EXPECT_EQ(ending.kind, Kind::past);
     EXPECT_EQ(ending.hold, hold);
@@ -120,10 +121,12 @@ TEST(LockTable, expired_hold_is_remembered_until_returned) {
 
 TEST(LockTable, returning_a_past_hold_leaves_the_next_holder_alone) {
     Locks locks;
-    locks.take(locks.taken({.lease = 1s}));
+    const auto old = locks.taken({.lease = 1s});
+    locks.take(old);
     locks.now += 1s;
     const auto young = locks.taken({.owner = other});
     locks.take(young, {.owner = other});
+    locks.lose(old);
     EXPECT_EQ(locks.unlock(), Kind::past);
     EXPECT_EQ(locks.table.current("key"), young);
     EXPECT_TRUE(young->in(Phase::held));
@@ -370,7 +373,7 @@ TEST(AdoptedHold, is_held_beside_who_contends_for_it_and_gives_way_to_that_one) 
     EXPECT_TRUE(locks.finish(contends, locks.taken({.owner = other, .token = "next"})));
 }
 
-TEST(AdoptedHold, that_ran_out_unseen_is_past_when_the_next_one_has_the_lock) {
+TEST(AdoptedHold, that_ran_out_unseen_is_still_to_be_released_when_the_next_one_has_the_lock) {
     Locks locks;
     Asker& contends = locks.enter({.owner = other});
     const auto hold = locks.taken();
@@ -380,7 +383,7 @@ TEST(AdoptedHold, that_ran_out_unseen_is_past_when_the_next_one_has_the_lock) {
     EXPECT_TRUE(locks.finish(contends, next));
     EXPECT_EQ(locks.table.current("key"), next);
     EXPECT_EQ(locks.table.close().holds, (std::vector{next, hold})) << "it may not be known yet";
-    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+    EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::last) << "the server knows";
 }
 
 TEST(AdoptedHold, has_nobody_go_on_with_a_place_behind_it) {
@@ -423,7 +426,9 @@ TEST(AdoptedHold, that_is_heard_of_late_displaces_nobody) {
     ASSERT_TRUE(locks.table.adopt(hold, true, locks.now));
     EXPECT_EQ(locks.table.current("key"), next);
     EXPECT_EQ(locks.table.with_token("key", hold->token().bytes), hold);
+    locks.lose(hold);
     EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+    EXPECT_EQ(locks.table.current("key"), next);
 }
 
 // Its try was sent before the adoption, and carried out when the adopted lease was over.
@@ -442,9 +447,80 @@ TEST(AdoptedHold, that_ran_out_displaces_nobody_who_got_the_lock_after_it) {
         ASSERT_TRUE(locks.finish(contends, next));
         EXPECT_TRUE(heard_in_time || adopt());
         EXPECT_EQ(locks.table.current("key"), next);
-        EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::past);
+        EXPECT_EQ(locks.table.end_acquisition(*hold, 3).kind, Kind::last) << "the server knows";
         EXPECT_EQ(locks.table.end_innermost("key", other).kind, Kind::last);
     }
+}
+
+/// Another process took an adopted hold away unseen, and the lock was granted here anew. Its moment is a bound, and
+/// looks older.
+class HoldBesideADeadOne : public testing::Test {
+protected:
+    HoldBesideADeadOne() {
+        const PolicyTraits traits = nesting();
+        Asker& contends = locks.enter({.traits = traits, .owner = other});
+        alive = locks.taken({.traits = traits, .lease = 1h, .owner = other, .token = "alive"});
+        locks.now += 1s;
+        dead = locks.taken({.traits = traits, .lease = 1s, .token = "dead"});
+        dead->nest.push_back({3, nullptr, false});
+        EXPECT_TRUE(locks.table.adopt(dead, true, locks.now));
+        EXPECT_TRUE(locks.finish(contends, alive));
+        EXPECT_EQ(locks.table.current("key"), dead);
+    }
+
+    Outcome nest_once_more() { return locks.ask({.traits = nesting(), .owner = other, .id = 7}); }
+
+    Locks locks;
+    std::shared_ptr<Hold> alive;
+    std::shared_ptr<Hold> dead;
+};
+
+TEST_F(HoldBesideADeadOne, is_released_at_the_server_all_the_same) {
+    const auto ending = locks.table.end_innermost("key", other);
+    EXPECT_EQ(ending.kind, Kind::last);
+    EXPECT_EQ(ending.hold, alive);
+    EXPECT_FALSE(ending.can_hand_off);
+    locks.free(*alive);
+    EXPECT_EQ(locks.table.current("key"), dead);
+    EXPECT_EQ(locks.table.find("key", other), nullptr);
+}
+
+TEST_F(HoldBesideADeadOne, is_nested_and_ends_step_by_step) {
+    ASSERT_TRUE(locks.table.nest(*alive, {2, nullptr, false}, locks.now));
+    EXPECT_FALSE(locks.table.end_only(*alive, 1)) << "it has two acquisitions";
+    EXPECT_EQ(locks.table.end_acquisition(*alive, 2).kind, Kind::nested);
+    const auto ending = locks.table.end_only(*alive, 1);
+    ASSERT_TRUE(ending);
+    EXPECT_EQ(ending->kind, Kind::last);
+}
+
+TEST_F(HoldBesideADeadOne, is_the_current_one_when_that_is_declared_lost) {
+    locks.lose(dead);
+    EXPECT_EQ(locks.table.current("key"), alive);
+    EXPECT_EQ(nest_once_more(), Outcome::nested);
+    EXPECT_EQ(locks.end(*dead, 3), Kind::past);
+    EXPECT_EQ(locks.unlock("key", other), Kind::nested);
+    EXPECT_EQ(locks.unlock("key", other), Kind::last);
+    EXPECT_EQ(locks.table.size(), 0U);
+}
+
+TEST_F(HoldBesideADeadOne, is_the_current_one_when_that_was_released) {
+    EXPECT_EQ(locks.end(*dead, 3), Kind::last);
+    EXPECT_EQ(locks.table.current("key"), alive);
+    EXPECT_EQ(nest_once_more(), Outcome::nested);
+}
+
+TEST_F(HoldBesideADeadOne, is_the_current_one_when_that_is_found_expired) {
+    Asker& waits = locks.enter({.traits = nesting(), .wait = 10h, .id = 9, .owns_itself = true});
+    EXPECT_EQ(waits.said.outcome, Outcome::queued);
+    locks.sleep(waits);
+    EXPECT_EQ(locks.resume(waits), Outcome::queued);
+    EXPECT_EQ(waits.said.expired, dead);
+    EXPECT_EQ(waits.said.wake_at, alive->valid_until());
+    EXPECT_EQ(locks.table.current("key"), alive);
+    EXPECT_EQ(locks.unlock("key", other), Kind::last);
+    EXPECT_EQ(locks.woken(), Woken{&waits});
+    EXPECT_EQ(locks.resume(waits), Outcome::turn);
 }
 
 TEST(AdoptedHold, wakes_who_would_sleep_past_its_end) {

@@ -453,7 +453,7 @@ public:
     std::optional<std::uint64_t> nest(Hold& hold, Nest&& acquisition, TimePoint now) noexcept {
         const auto name = entries_.find(hold.entry());
         if (closed_ || name == entries_.end()) return std::nullopt;
-        if (name->second.current.get() != &hold || !hold.valid(now)) return std::nullopt;
+        if (!is_in(name->second, hold) || !hold.valid(now)) return std::nullopt;
         hold.nest.splice(hold.nest.end(), acquisition);
         return hold.nest.size();
     }
@@ -473,7 +473,7 @@ public:
     /// All acquisitions of a writer's hold that is not over are for reading from now on. False for another hold.
     bool downgrade(Hold& hold, TimePoint now) {
         const auto name = entries_.find(hold.entry());
-        if (closed_ || name == entries_.end() || name->second.current.get() != &hold) return false;
+        if (closed_ || name == entries_.end() || !is_in(name->second, hold)) return false;
         if (!hold.valid(now) || hold.reads()) return false;
         hold.downgrade();
         for (Acquisition& acquisition : hold.nest) acquisition.reads = true;
@@ -518,9 +518,7 @@ public:
 
     /// Ends the only acquisition of a hold, whose lock goes to another process. Nothing where it has others.
     std::optional<Ending> end_only(const Hold& hold, std::uint64_t id) {
-        const auto name = entries_.find(hold.key());
-        const bool is_current = name != entries_.end() && name->second.current.get() == &hold;
-        if (is_current && hold.nest.size() > 1) return std::nullopt;
+        if (hold.in(Phase::held) && hold.nest.size() > 1) return std::nullopt;
         Ending ending = end_acquisition(hold, id);
         ending.can_hand_off = false;
         return ending;
@@ -667,11 +665,12 @@ public:
 private:
     struct Entry {
         KeyType key_type{};
-        std::shared_ptr<Hold> current{};            // acquired, and not over as far as is known
-        std::vector<std::shared_ptr<Hold>> past{};  // lost, with acquisitions not yet returned
-        bool contended = false;                     // somebody has its turn at the server
-        Waiter* contender = nullptr;                // that one, while it pauses
-        TimePoint recheck_at = TimePoint::max();    // it should ask the server again
+        std::shared_ptr<Hold> current{};  // acquired, and not over as far as is known
+        // With acquisitions not yet returned: lost, or displaced as `keep` says, and then maybe not over.
+        std::vector<std::shared_ptr<Hold>> past{};
+        bool contended = false;                   // somebody has its turn at the server
+        Waiter* contender = nullptr;              // that one, while it pauses
+        TimePoint recheck_at = TimePoint::max();  // it should ask the server again
         std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
         std::optional<Grant> grant{};             // a message for that queue_place
         std::shared_ptr<const Error> fault{};  // what it, or one before, met instead of an answer
@@ -891,8 +890,9 @@ private:
     }
 
     /// What was held here before is over at the server, whether that was noticed or not. Only what was adopted, and
-    /// who contended beside it, may come in the wrong order: the server has given the lock last to the one of them
-    /// that was refreshed last, unless its validity is over.
+    /// who contended beside it, may come in the wrong order. The one that was refreshed last is most likely the one
+    /// that the server has given the lock last, unless its validity is over. The moment of a grant is no more than a
+    /// bound, so the other one is still held as far as is known.
     static void keep(Entry& here, std::shared_ptr<Hold> hold, TimePoint now) {
         const bool is_older =
             here.current != nullptr && here.current->valid(now) &&
@@ -905,6 +905,11 @@ private:
             here.past.push_back(std::move(here.current));
         }
         here.current = std::move(hold);
+    }
+
+    static bool is_in(const Entry& here, const Hold& hold) noexcept {
+        const auto is_it = [&hold](const auto& other) { return other.get() == &hold; };
+        return is_it(here.current) || std::any_of(here.past.begin(), here.past.end(), is_it);
     }
 
     /// The hold of that token; null for none. One that was adopted may be past, and not know it yet.
@@ -1003,13 +1008,16 @@ private:
         if (name == entries_.end()) return {};
         Entry& here = name->second;
         if (const auto ended = take_acquisition(here.current.get(), matches)) {
-            Ending ending = end_current(here, *ended);
+            Ending ending = end_held(here.current, *ended);
+            ending.can_hand_off =
+                ending.kind == Ending::Kind::last && !closed_ && can_hand_off(here, *ending.hold);
             if (ending.kind == Ending::Kind::left) vacate(name);
             return ending;
         }
         for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
-            if (!take_acquisition(hold->get(), matches)) continue;
-            Ending ending{.kind = Ending::Kind::past, .hold = *hold};
+            const auto ended = take_acquisition(hold->get(), matches);
+            if (!ended) continue;
+            Ending ending = end_past(*hold, *ended);
             if (ending.hold->nest.empty()) here.past.erase(std::next(hold).base());
             erase_if_unused(name);
             return ending;
@@ -1030,8 +1038,12 @@ private:
         return taken;
     }
 
-    Ending end_current(const Entry& here, const Acquisition& ended) {
-        const std::shared_ptr<Hold> hold = here.current;
+    Ending end_past(const std::shared_ptr<Hold>& hold, const Acquisition& ended) {
+        if (hold->in(Phase::held)) return end_held(hold, ended);
+        return {.kind = Ending::Kind::past, .hold = hold};
+    }
+
+    Ending end_held(const std::shared_ptr<Hold>& hold, const Acquisition& ended) {
         Ending ending{.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
         if (!hold->nest.empty()) {
             ending.kind = Ending::Kind::nested;
@@ -1051,7 +1063,6 @@ private:
             return ending;
         }
         ending.kind = Ending::Kind::last;
-        ending.can_hand_off = !closed_ && can_hand_off(here, *hold);
         return ending;
     }
 
@@ -1070,12 +1081,23 @@ private:
     static std::shared_ptr<Hold> take_expired(Entry& here, TimePoint now) {
         if (here.current == nullptr || !here.current->in(Phase::held)) return nullptr;
         if (here.current->valid(now)) return nullptr;
-        here.past.push_back(std::exchange(here.current, nullptr));
-        return here.past.back();
+        here.past.push_back(here.current);
+        return std::exchange(here.current, take_displaced(here, now));
     }
 
+    /// Takes out what was displaced last of that which is valid then; null for nothing.
+    static std::shared_ptr<Hold> take_displaced(Entry& here, TimePoint then) noexcept {
+        const auto is_valid = [then](const auto& hold) { return hold->valid(then); };
+        const auto last = std::find_if(here.past.rbegin(), here.past.rend(), is_valid);
+        if (last == here.past.rend()) return nullptr;
+        auto hold = std::move(*last);
+        here.past.erase(std::next(last).base());
+        return hold;
+    }
+
+    /// The current hold is over. One that it has displaced is looked at as any current one: it may have expired.
     void vacate(Position name) {
-        name->second.current = nullptr;
+        name->second.current = take_displaced(name->second, TimePoint::min());
         wake_front(name->second);
         erase_if_unused(name);
     }

@@ -88,8 +88,7 @@ public:
 
     explicit TransferMachine(const Plan& plan) : plan_(plan) {}
 
-    /// Why a hold that has left the lock table so is not moved; nothing where it is. One that is lost may
-    /// have been displaced.
+    /// Why a hold that has left the lock table so is not moved; nothing where it is.
     static std::optional<Errc> not_moved(LockTable::Ending::Kind left) noexcept {
         using Kind = LockTable::Ending::Kind;
         if (left == Kind::last) return std::nullopt;

@@ -178,11 +178,6 @@ public:
         events_.lost(hold->key(), held_for);
     }
 
-    /// Another one here has taken its place before anybody saw that it is over. The server is told all the same.
-    void declare_displaced(const std::shared_ptr<Hold>& hold) {
-        if (hold->in(Phase::held)) declare_lost(hold, ServerKeeps::lock);
-    }
-
     void declare_lost(const std::vector<std::shared_ptr<Hold>>& holds) {
         for (const auto& hold : holds) {
             if (hold->in(Phase::held)) declare_lost(hold);

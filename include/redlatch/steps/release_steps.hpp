@@ -43,7 +43,6 @@ protected:
         ended_ = ending.id;
         ends_hold_ =
             ending.kind == Kind::last || ending.kind == Kind::handed || ending.kind == Kind::left;
-        if (ending.kind == Kind::past) session_->declare_displaced(hold_);
     }
 
     /// The outcome, of which the observer was told.

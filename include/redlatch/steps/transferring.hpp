@@ -120,7 +120,6 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     const auto ending = session.locks().end_only(*hold, ref.id);
     if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
     if (const auto why = TransferMachine::not_moved(ending->kind)) {
-        if (*why == Errc::lost) session.declare_displaced(hold);
         return failed({*why, {}, {}, {}, {}});
     }
 

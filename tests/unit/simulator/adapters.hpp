@@ -54,7 +54,6 @@ public:
         hold_ = ending.hold;
         ended_ = ending.id;
         downgrades_ = ending.downgrades;
-        if (ending.kind == Kind::past) client_->declare_displaced(hold_);
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         give_up_at_ = client_->now() + client_->command_timeout();

@@ -622,10 +622,6 @@ public:
         if (hold->loss_is_awaited()) host_.soon(pause, [hold] { hold->tell_lost(); });
     }
 
-    void declare_displaced(const HoldPtr& hold) {
-        if (hold->in(Phase::held)) declare_lost(hold, detail::ServerKeeps::lock);
-    }
-
     void declare_lost(const std::vector<HoldPtr>& holds) {
         for (const auto& hold : holds) {
             if (hold->in(Phase::held)) declare_lost(hold, detail::ServerKeeps::nothing);

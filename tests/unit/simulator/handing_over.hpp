@@ -105,7 +105,6 @@ public:
         if (!ending) return false;
         endings().took("detach", static_cast<std::size_t>(ending->kind));
         if (const auto why = Machine::not_moved(ending->kind)) {
-            if (*why == Errc::lost) client_->declare_displaced(hold);
             done_({});
             return true;
         }
