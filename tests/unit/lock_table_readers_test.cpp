@@ -171,6 +171,27 @@ TEST_F(ReadersAtLockTable, go_past_no_writer_of_their_process_that_holds_the_loc
     EXPECT_NE(join(4).hold, nullptr);
 }
 
+// `unlock_shared()` ends what was locked for writing and lost, where what was locked after it has been downgraded.
+TEST_F(ReadersAtLockTable, end_their_lost_writing_as_well) {
+    const Wish wish = writing(2);
+    const auto write = [&](const char* token) {
+        auto hold = std::make_shared<Hold>(wish.terms(), detail::Token{token}, wish.owner);
+        hold->taken(locks_.now);
+        locks_.take(hold, wish);
+        return hold;
+    };
+    locks_.lose(write("lost"));
+    const HoldPtr next = write("next");
+    const bool reads = true;
+    EXPECT_EQ(locks_.table.end_innermost("key", wish.owner, reads).kind, Kind::past)
+        << "of what is over, nothing is left to mistake";
+    EXPECT_EQ(locks_.table.end_innermost("key", wish.owner, reads).kind, Kind::nothing);
+    ASSERT_TRUE(locks_.table.downgrade(*next, locks_.now));
+    EXPECT_EQ(locks_.table.end_innermost("key", wish.owner, reads).kind, Kind::last);
+    locks_.free(*next);
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
 TEST_F(ReadersAtLockTable, join_no_claim_that_came_when_others_waited) {
     take(1, others_wait);
     EXPECT_EQ(join(2).hold, nullptr);

@@ -500,11 +500,12 @@ public:
     };
 
     /// Ends the innermost acquisition that `owner` made with `lock()` or `try_lock()`.
-    /// `reads`: one for reading, of a shared lock.
+    /// `reads`: one for reading, of a shared lock, or one that was lost: a downgrade after the loss made no reader
+    /// of it.
     Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
         return end_where(key, [owner, reads](const Hold& hold, const Acquisition& acquisition) {
-            return hold.owner() == owner && acquisition.through != nullptr &&
-                   acquisition.reads == reads;
+            const bool fits = acquisition.reads == reads || hold.in(Phase::lost);
+            return hold.owner() == owner && acquisition.through != nullptr && fits;
         });
     }
 
