@@ -837,8 +837,10 @@ private:
         const auto token = tokens_.find(hold.token().bytes);
         if (token == tokens_.end() || token->second.was_forced) return false;
         if (several()) return true;
-        // Its answer may have been under way when the server lost its keys.
-        if (host_of(hold).moment_of(hold.refreshed_at()) < server(0).forgot_at()) return false;
+        // Its answer may have been under way when the server lost its keys. Another clock shortens what is extended;
+        // who reads with the same token may have extended it since, by less.
+        const Moment since = std::max(server(0).forgot_at(), server(0).clock_stepped_at());
+        if (host_of(hold).moment_of(hold.refreshed_at()) < since) return false;
         if (token->second.generation != generation(0) || token->second.lost_by_failover)
             return false;
         const Moment end = token->second.kept_at_most;

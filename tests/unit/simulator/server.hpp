@@ -198,6 +198,7 @@ public:
     }
     void step_clock(microseconds ahead) {
         start_us_ += ahead.count();
+        if (ahead != microseconds{0}) clock_stepped_at_ = timeline_->now();
         follow();
     }
     /// Its connections are gone, and its scripts. Those of the other nodes too where the clock is another one: in a
@@ -285,6 +286,7 @@ public:
         return std::chrono::floor<std::chrono::seconds>(timeline_->now() - started_at_);
     }
     Moment forgot_at() const { return forgot_at_; }
+    Moment clock_stepped_at() const { return clock_stepped_at_; }
 
     const std::shared_ptr<const std::string>& id() const { return nodes_.id(nodes_.serving()); }
     const std::shared_ptr<const std::string>& id(int node) const { return nodes_.id(node); }
@@ -399,6 +401,7 @@ private:
     std::array<int, most_processes> subscribed_at_{};
     Moment started_at_{-1h};
     Moment forgot_at_{-1h};
+    Moment clock_stepped_at_{-1h};
     int generation_ = 0;
     std::array<std::string_view, 2> read_{};
 };
