@@ -32,6 +32,14 @@ public:
                std::ranges::all_of(adoptings_, [](const auto& one) { return one->finished(); });
     }
 
+    /// How long one hangs: as good as for ever. A hold that is renewed is played through, which takes its steps.
+    static constexpr Moment longest(const AcquisitionPlan& hanging) {
+        constexpr int most_leases = 100;
+        constexpr Moment most{1min};
+        return hanging.watched ? std::min<Moment>(most, most_leases * hanging.lease.duration())
+                               : most;
+    }
+
 private:
     void next() {
         if (at_ == plan_->acquisitions.size()) return;
@@ -98,14 +106,6 @@ private:
         }
         const Moment length = wanted.hangs ? longest(wanted) : wanted.hold;
         host.soon(length, [this, &wanted, got] { release(wanted, got); });
-    }
-
-    /// As good as for ever. A hold that is renewed is played through, which takes its steps.
-    static constexpr Moment longest(const AcquisitionPlan& hanging) {
-        constexpr int most_leases = 100;
-        constexpr Moment most{1min};
-        return hanging.watched ? std::min<Moment>(most, most_leases * hanging.lease.duration())
-                               : most;
     }
 
     /// In `outer`, that `wanted` has got. A thread may ask again; `Held::nest()` is for all.

@@ -145,7 +145,10 @@ private:
         unset(&AcquisitionPlan::polls);
         unset(&AcquisitionPlan::owns_itself);
         unset(&AcquisitionPlan::sends_release);
-        unset(&AcquisitionPlan::is_held);
+        // A set is given back by what was taken, each by its own lock.
+        change([](AcquisitionPlan& plan) {
+            return plan.set.empty() && std::exchange(plan.is_held, false);
+        });
         unset(&AcquisitionPlan::awaits_loss);
         unset(&AcquisitionPlan::hangs);
         unset(&AcquisitionPlan::max_hold);

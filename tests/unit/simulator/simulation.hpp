@@ -64,7 +64,6 @@ private:
         std::unique_ptr<Actor> actor;
     };
 
-    static constexpr Moment end_of_time = 5min;
     static constexpr std::uint64_t most_steps = 500'000;
     static constexpr Moment longest_restoring = 2min;
 
@@ -76,11 +75,22 @@ private:
         for (const auto& server : servers_) server->set_subscribed(number, Server::nobody);
         for (const ActorPlan& actor : plan.actors) {
             actors_.push_back({&client, std::make_unique<Actor>(client, actor, ++serials_)});
+            end_of_time_ += hanging(actor.acquisitions);
         }
     }
 
+    /// They may all have to wait for each other.
+    static Moment hanging(const std::vector<AcquisitionPlan>& acquisitions) {
+        Moment sum{0};
+        for (const AcquisitionPlan& one : acquisitions) {
+            if (one.hangs) sum += Actor::longest(one);
+            sum += hanging(one.nested);
+        }
+        return sum;
+    }
+
     void step() {
-        if (timeline_.next() > end_of_time || steps_ > most_steps) checker_.fail("no end of it");
+        if (timeline_.next() > end_of_time_ || steps_ > most_steps) checker_.fail("no end of it");
         auto task = timeline_.take();
         if (task == nullptr) return;
         ++steps_;
@@ -381,6 +391,7 @@ private:
     std::vector<std::unique_ptr<Forcing>> forcings_;
     std::vector<std::unique_ptr<SettingPermits>> settings_;
     std::uint64_t serials_ = 0;
+    Moment end_of_time_ = 5min;
     std::uint64_t steps_ = 0;
 };
 
