@@ -735,6 +735,22 @@ inline void draw_late_answers(Dice dice, Plan& plan) {
     }
 }
 
+/// Of several masters, a majority may take longer to answer, and to store a fencing token, than a short lease lasts.
+/// Nobody waits without limit for what cannot be.
+inline void limit_vain_waits(std::vector<AcquisitionPlan>& acquisitions, const Plan& plan) {
+    for (AcquisitionPlan& one : acquisitions) {
+        const bool is_vain = one.lease.duration() < 6 * plan.latency;
+        if (is_vain && one.wait.is_unlimited()) one.wait = 20s;
+        limit_vain_waits(one.nested, plan);
+    }
+}
+inline void limit_vain_waits(Plan& plan) {
+    if (!plan.has_several_masters()) return;
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) limit_vain_waits(actor.acquisitions, plan);
+    }
+}
+
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
     Plan plan{.mutant = mutant,
@@ -791,6 +807,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_operators(mutant)) draw_operations(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_watched_crowds(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_handovers(Dice{dice.seed()}, plan);
+    limit_vain_waits(plan);
     return plan;
 }
 
