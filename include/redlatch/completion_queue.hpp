@@ -98,6 +98,8 @@ public:
     }
 
 private:
+    bool is_own() const noexcept override { return true; }
+
     const ::pid_t process_ = ProcessId::of_this_process();
     WakeDescriptor ready_{};
     std::mutex mutex_{};

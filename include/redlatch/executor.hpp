@@ -6,6 +6,10 @@
 
 namespace redlatch::inline v0 {
 
+namespace detail {
+class AsyncCall;
+}
+
 /// Where asynchronous operations complete: an event loop, a thread pool, a queue of the program's own. Derive
 /// from it, or use `CompletionQueue`.
 class Executor {
@@ -54,6 +58,13 @@ public:
     /// that complete on it. The last share may be dropped on a thread of the client's: what that destroys must not wait
     /// for the client.
     virtual std::shared_ptr<Executor> share() noexcept { return {std::shared_ptr<void>{}, this}; }
+
+private:
+    friend class detail::AsyncCall;
+
+    /// Whether it is one of the library's, whose `post` needs nothing that the program may have locked. Then a thread
+    /// that releases a lock may call it inside that call.
+    virtual bool is_own() const noexcept { return false; }
 };
 
 namespace detail {

@@ -579,6 +579,16 @@ class WaitingOperation final : public LockTableMonitor::Waiter {
 public:
     explicit WaitingOperation(std::uint64_t id) : guest_{.id = id} {}
 
+    /// Goes on where it is handed the lock, and asks `monitor` something there.
+    WaitingOperation(std::uint64_t id, LockTableMonitor& monitor)
+        : guest_{.id = id}, monitor_(&monitor) {}
+
+    bool goes_on_here() noexcept override { return monitor_ != nullptr; }
+    void go_on_here() noexcept override {
+        got.push_back(LockTable::take_handed(*this).hold);
+        EXPECT_EQ(monitor_->current("key"), got.back()) << "the mutex is free again";
+    }
+
     detail::Parker::Wake wake() noexcept override {
         ++woken;
         return {};
@@ -588,9 +598,11 @@ public:
     }
 
     std::atomic<int> woken{0};
+    std::vector<std::shared_ptr<Hold>> got{};
 
 private:
     Guest guest_;
+    LockTableMonitor* monitor_ = nullptr;
     detail::HoldTerms terms_ =
         terms_of({.key = guest_.key, .traits = guest_.traits, .lease = guest_.lease});
     detail::AcquireRequest request_{.terms = terms_,
@@ -647,6 +659,34 @@ TEST(LockTableMonitor, operation_is_handed_the_lock) {
     ASSERT_EQ(admission.outcome, Outcome::handed);
     EXPECT_EQ(admission.hold->token().bytes, "passed on");
     EXPECT_EQ(admission.hold->owner(), LockOwner::acquisition(2));
+}
+
+TEST(LockTableMonitor, operation_may_go_on_where_it_is_handed_the_lock) {
+    LockTableMonitor table;
+    const auto hold = taken_hold({.lease = 2h, .token = "passed on"});
+    Guest{}.take(table, hold);
+    WaitingOperation next{2, table};
+    WaitingOperation behind{3, table};
+    ASSERT_EQ(next.enter(table).outcome, Outcome::queued);
+    ASSERT_EQ(behind.enter(table).outcome, Outcome::queued);
+    EXPECT_EQ(unlock(table), Kind::handed);
+    EXPECT_EQ(next.woken, 0);
+    ASSERT_EQ(next.got.size(), 1U);
+    EXPECT_EQ(next.got.front()->token().bytes, "passed on");
+    EXPECT_TRUE(behind.got.empty());
+}
+
+TEST(LockTableMonitor, operation_that_gets_its_turn_is_woken_wherever_it_may_go_on) {
+    LockTableMonitor table;
+    std::optional<LockTableMonitor::Turn> turn = Guest{}.enter(table).turn;
+    WaitingOperation next{2, table};
+    ASSERT_EQ(next.enter(table).outcome, Outcome::queued);
+    turn.reset();
+    EXPECT_EQ(next.woken, 1);
+    EXPECT_TRUE(next.got.empty());
+    const auto admission = table.resume(next, false);
+    ASSERT_EQ(admission.outcome, Outcome::turn);
+    turn.emplace(table, admission.turn);
 }
 
 TEST(LockTableMonitor, pause_of_an_operation_ends_by_a_message_or_by_a_stop) {

@@ -5,6 +5,7 @@
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquisition_steps.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -89,6 +90,9 @@ private:
         return ref;
     }
 
+    /// Who goes on with it. What the engine has offered, the releaser may take, and the engine may take back.
+    enum class Keeper : std::uint8_t { engine, offered, releaser };
+
     /// What it waits for.
     enum class Stage : std::uint8_t { nothing, turn, pause, nesting_pause };
 
@@ -132,10 +136,53 @@ private:
 
     std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
 
+    // ---- On the thread that hands it the lock
+
+    /// The way over the engine and back would cost more than all the rest. Not inside another one: who gets what
+    /// nobody wants any more gives it to the next one, and so on.
+    bool goes_on_here() noexcept override {
+        if (one_goes_on_) return false;
+        Keeper offered = Keeper::offered;
+        return keeper_.compare_exchange_strong(offered, Keeper::releaser);
+    }
+
+    void go_on_here() noexcept override {
+        one_goes_on_ = true;
+        take_over_here();
+        one_goes_on_ = false;
+    }
+
+    void take_over_here() noexcept {
+        Next action = take_over(LockTable::take_handed(*this).hold);
+        const auto* const done = get_if<AcquisitionDone>(&*action);
+        if (done == nullptr) {
+            left_ = std::move(action);
+            keeper_ = Keeper::engine;
+            return happens(woken);
+        }
+        happens(woken);  // the engine's timer is still set; after `complete` this may be gone
+        carry_out(*done);
+        complete();
+    }
+
     // ---- On the engine's thread
+
+    /// It waits for others of this process, and has asked the server nothing yet: so there is nothing of it that
+    /// both threads might use, but its timer. An observer hears of what happens in its order.
+    bool may_go_on_elsewhere() const noexcept {
+        return stage_ == Stage::turn && machine_ == nullptr && !terms_.joins &&
+               completes_on_own_executor() && !session_->events().wanted();
+    }
+
+    /// Whether it is the engine's, which goes on with it.
+    bool take_back() noexcept {
+        Keeper keeper = Keeper::offered;
+        return keeper_.compare_exchange_strong(keeper, Keeper::engine) || keeper == Keeper::engine;
+    }
 
     void happened(unsigned events) noexcept override {
         if ((events & stopped) != 0) is_stopped_ = true;
+        if (!take_back()) return clear_timer();
         if ((events & started) != 0) {
             if (outer_ != nullptr) return drive(begin_nesting(outer_, count_));
             return enter();
@@ -144,9 +191,15 @@ private:
         look();
     }
 
-    void time_is_over() noexcept override { look(); }
+    void time_is_over() noexcept override {
+        if (take_back()) look();
+    }
 
     void look() noexcept {
+        if (left_) {
+            go_on();
+            return drive(*std::exchange(left_, std::nullopt));
+        }
         switch (stage_) {
             case Stage::nothing: return;
             case Stage::turn: return admitted(session_->locks().resume(*this, is_stopped_));
@@ -159,6 +212,7 @@ private:
         begin_to_wait();
         stage_ = stage;
         set_timer(until);
+        if (may_go_on_elsewhere()) keeper_ = Keeper::offered;
     }
     void go_on() noexcept {
         stage_ = Stage::nothing;
@@ -345,11 +399,15 @@ private:
         return nesting_->woken(*pause.ended, Clock::now(), hold_->valid_until());
     }
 
+    static inline thread_local bool one_goes_on_ = false;  // on this thread, which releases a lock
+
     const std::stop_token stop_;
     const std::shared_ptr<Hold> outer_;
     Nest inner_{};  // until it has begun: its place in the outer hold
     std::optional<AcquireRequest> asked_{};
     TimePoint until_{};
+    std::atomic<Keeper> keeper_{Keeper::engine};
+    Next left_{};  // to be done by the engine, of what a releaser has begun
     Stage stage_ = Stage::nothing;
     bool is_stopped_ = false;
     bool is_complete_ = false;

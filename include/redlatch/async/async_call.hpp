@@ -99,6 +99,9 @@ protected:
         threads_ = threads;
     }
 
+    /// Whether the program's code is kept out of what posts it.
+    bool completes_on_own_executor() const noexcept { return executor_->is_own(); }
+
     /// The outcome is there. May destroy this.
     void finish() noexcept {
         const unsigned before = state_.fetch_or(is_done);

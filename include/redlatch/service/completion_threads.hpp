@@ -45,6 +45,8 @@ public:
     }
 
 private:
+    bool is_own() const noexcept override { return true; }
+
     struct Worker {};
 
     static constexpr std::chrono::seconds watch_for{1};

@@ -27,6 +27,11 @@ public:
         /// Wakes it, and returns what is left to do of that. Called with the mutex held.
         [[nodiscard]] virtual Parker::Wake wake() noexcept = 0;
 
+        /// Whether one that the lock was handed to goes on with it on the calling thread, instead of being woken. Then
+        /// `go_on_here` is called when the mutex is free. Called with the mutex held.
+        [[nodiscard]] virtual bool goes_on_here() noexcept { return false; }
+        virtual void go_on_here() noexcept {}
+
     protected:
         ~Waiter() = default;
     };
@@ -82,13 +87,20 @@ private:
         }
         void unlock() {
             Parker::Wake wake;
+            Waiter* handed = nullptr;
             while (LockTable::Waiter* const woken = monitor_->table_.take_woken()) {
+                auto& waiter = static_cast<Waiter&>(*woken);
+                if (handed == nullptr && waiter.is_handed() && waiter.goes_on_here()) {
+                    handed = &waiter;
+                    continue;
+                }
                 wake();  // seldom are there two
-                wake = static_cast<Waiter*>(woken)->wake();
+                wake = waiter.wake();
             }
             held_ = false;
             monitor_->mutex_.unlock();
             wake();
+            if (handed != nullptr) handed->go_on_here();
         }
         LockTable* operator->() const noexcept { return &monitor_->table_; }
 

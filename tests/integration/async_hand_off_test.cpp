@@ -1,0 +1,232 @@
+// A lock that passes on inside a process, to an acquisition that waits without a thread: the thread that releases it
+// goes on with that acquisition, and the engine has no part in it.
+
+#include "async_tools.hpp"
+#include "fault_tools.hpp"
+#include "on_engine.hpp"
+#include "support/lock_table_view.hpp"
+#include <redlatch/service/shared_client.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+Coroutine acquire_on(Lock<Simple>& lock, Executor& executor, std::optional<Result<Held>>& result,
+                     std::stop_token stop = {}) {
+    result.emplace(co_await lock.async_acquire({.wait = 60s}, std::move(stop)).via(executor));
+}
+
+class AsyncHandOff : public LockTest {
+protected:
+    /// What was begun before has come to rest on the engine.
+    void let_engine_rest() {
+        on_engine(detail::Access::shared(client_)->session().engine(), [] {});
+    }
+
+    void expect_nothing_is_left() {
+        EXPECT_TRUE(eventually([&] { return known_locks(client_) == 0; }));
+        EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
+    }
+
+    Lock<Simple> lock_{client_, "key", {.lease = 60s, .local_handoffs = 1'000'000}};
+};
+
+bool is_ready(const CompletionQueue& queue) {
+    pollfd entry{.fd = queue.descriptor(), .events = POLLIN, .revents = 0};
+    return ::poll(&entry, 1, 0) == 1;
+}
+
+TEST_F(AsyncHandOff, has_completed_when_the_release_returns) {
+    Loop loop;
+    std::optional<Held> holder = take(lock_);
+    std::optional<Result<Held>> first;
+    std::optional<Result<Held>> second;
+    const Coroutine one = acquire_on(lock_, loop, first);
+    let_engine_rest();
+    const Coroutine other = acquire_on(lock_, loop, second);
+    let_engine_rest();
+    EXPECT_FALSE(is_ready(loop));
+    EXPECT_TRUE(is_outcome(holder->release(), Release::released));
+    EXPECT_TRUE(is_ready(loop));
+    EXPECT_EQ(loop.run_ready(), 1U);
+    ASSERT_TRUE(first && *first);
+    EXPECT_TRUE((*first)->held());
+    EXPECT_EQ(redis_.get("key"), (*first)->token());
+    EXPECT_FALSE(second);
+    EXPECT_FALSE(is_ready(loop));
+
+    first.reset();  // its destructor hands it on as well
+    EXPECT_TRUE(is_ready(loop));
+    loop.run_ready();
+    ASSERT_TRUE(second && *second);
+    EXPECT_TRUE(is_outcome((*second)->release(), Release::released));
+    let_engine_rest();
+    expect_nothing_is_left();
+}
+
+TEST_F(AsyncHandOff, by_a_thread_reaches_a_coroutine_in_its_turn) {
+    Loop loop;
+    lock_.lock();
+    std::optional<Result<Held>> result;
+    const Coroutine coroutine = acquire_on(lock_, loop, result);
+    let_engine_rest();
+    lock_.unlock();
+    EXPECT_TRUE(is_ready(loop));
+    loop.run_ready();
+    ASSERT_TRUE(result && *result);
+    EXPECT_TRUE(is_outcome((*result)->release(), Release::released));
+    expect_nothing_is_left();
+}
+
+/// The program may have its mutex when it releases a lock.
+class MutexExecutor final : public Executor {
+public:
+    explicit MutexExecutor(std::mutex& mutex) : mutex_(&mutex) {}
+    void post(Task& task) noexcept override {
+        const std::lock_guard lock{*mutex_};
+        tasks_.push_back(&task);
+    }
+    std::size_t run() {
+        std::vector<Task*> tasks;
+        {
+            const std::lock_guard lock{*mutex_};
+            tasks.swap(tasks_);
+        }
+        for (Task* const task : tasks) task->run();
+        return tasks.size();
+    }
+
+private:
+    std::mutex* mutex_;
+    std::vector<Task*> tasks_;
+};
+
+TEST_F(AsyncHandOff, calls_nothing_of_the_programs_inside_a_release) {
+    std::mutex mutex;
+    MutexExecutor executor{mutex};
+    std::optional<Held> holder = take(lock_);
+    std::optional<Result<Held>> result;
+    const Coroutine coroutine = acquire_on(lock_, executor, result);
+    let_engine_rest();
+    {
+        const std::lock_guard lock{mutex};
+        EXPECT_TRUE(is_outcome(holder->release(), Release::released));
+    }
+    EXPECT_TRUE(eventually([&] { return executor.run() > 0; }));
+    ASSERT_TRUE(result && *result);
+    result.reset();
+    expect_nothing_is_left();
+}
+
+TEST_F(AsyncHandOff, is_told_to_an_observer_after_the_release_before_it) {
+    struct Order : Observer {
+        std::mutex mutex;
+        std::vector<std::string> events;
+        void add(const char* event) {
+            const std::lock_guard lock{mutex};
+            events.emplace_back(event);
+        }
+        void acquired(const Acquired&) override { add("acquired"); }
+        void released(const Released&) override { add("released"); }
+    };
+    const auto order = std::make_shared<Order>();
+    ClientOptions options = patient(server_.uri());
+    options.observer = order;
+    Client client{options};
+    Lock<Simple> lock{client, "observed"};
+    std::optional<Held> holder = take(lock);
+    Outcome<Held> next;
+    lock.async_acquire({}, {}, next.callback());
+    EXPECT_TRUE(stays([&] { return !next.is_there(); }, 20ms));
+    holder.reset();
+    ASSERT_TRUE(next.get());
+    const std::vector<std::string> expected{"acquired", "released", "acquired", "released"};
+    EXPECT_TRUE(eventually([&] {
+        const std::lock_guard guard{order->mutex};
+        return order->events == expected;
+    }));
+}
+
+/// Who is given up is passed over by whoever gives it the lock, and needs no stack for that.
+TEST_F(AsyncHandOff, goes_past_all_who_are_given_up_meanwhile) {
+    constexpr std::size_t crowd = 3000;
+    for (int round = 0; round < 5; ++round) {
+        std::optional<Held> holder = take(lock_);
+        Loop loop;
+        std::deque<std::optional<Result<Held>>> results;
+        std::deque<Coroutine> coroutines;
+        for (std::size_t i = 0; i < crowd; ++i) {
+            coroutines.push_back(acquire_on(lock_, loop, results.emplace_back()));
+        }
+        Outcome<Held> last;
+        lock_.async_acquire({}, {}, last.callback());
+        let_engine_rest();
+        std::jthread releaser{[&] { holder.reset(); }};
+        while (!coroutines.empty()) coroutines.pop_front();
+        // One may have completed before it was given up.
+        ASSERT_TRUE(loop.run_until([&] { return last.is_there(); }));
+        EXPECT_TRUE(last.get());
+        EXPECT_TRUE(std::ranges::none_of(results, [](const auto& one) { return one.has_value(); }));
+    }
+    expect_nothing_is_left();
+}
+
+/// Stops, deadlines, hand-overs, threads and coroutines, at once.
+TEST_F(AsyncHandOff, ends_each_acquisition_once_whatever_meets_it) {
+    constexpr int threads = 4;
+    constexpr int rounds = 150;
+    struct Told {
+        std::atomic<int> calls{0};
+        std::stop_source stop;
+    };
+    std::deque<Told> told(threads * rounds);
+    std::atomic<int> inside{0};
+    std::atomic<int> had{0};
+    std::vector<std::jthread> busy;
+    for (int t = 0; t < threads; ++t) {
+        busy.emplace_back([&, t] {
+            for (int i = 0; i < rounds; ++i) {
+                Told& mine = told[static_cast<std::size_t>(t * rounds + i)];
+                const auto wait = i % 5 == 0 ? Wait{500us} : Wait{60s};
+                lock_.async_acquire({.wait = wait}, mine.stop.get_token(),
+                                    [&](const Result<Held>& held) {
+                                        ++mine.calls;
+                                        if (!held) return;
+                                        ++had;
+                                        EXPECT_EQ(++inside, 1);
+                                        --inside;
+                                    });
+                if (i % 3 == 0) std::this_thread::yield();
+                if (i % 4 == 1) mine.stop.request_stop();
+                if (i % 7 == 0 && lock_.try_lock_for(1ms)) {
+                    EXPECT_EQ(++inside, 1);
+                    --inside;
+                    lock_.unlock();
+                }
+            }
+        });
+    }
+    busy.clear();
+    EXPECT_TRUE(eventually(
+        [&] { return std::ranges::all_of(told, [](const Told& one) { return one.calls > 0; }); }));
+    expect_nothing_is_left();
+    EXPECT_TRUE(std::ranges::all_of(told, [](const Told& one) { return one.calls == 1; }));
+    EXPECT_GT(had, 0);
+}
+
+}  // namespace
+}  // namespace redlatch::test
