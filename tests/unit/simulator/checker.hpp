@@ -1047,6 +1047,9 @@ private:
         if (asks && plan_->is_calm()) token.outlasts_holds = true;
         damaged(timeline_->now());
         if ((token.to_be_released & bit_of(command.master)) == 0) tidy_ = false;
+        // What its loss had left behind was released before.
+        const bool anew = command.verb == Verb::set && token.to_be_released == 0;
+        if (anew && token.released_at >= token.lost_at) token.lost_at = Moment{-1h};
         const bool once = plan_->rates.doubled == 0 && plan_->rates.repeated == 0;
         const bool goes_on = !plan_->has(Trouble::Kind::close) && !plan_->has(Trouble::Kind::crash);
         const bool by_script = command.verb == Verb::acquire && clocks_keep_time_;
