@@ -92,41 +92,43 @@ TEST_F(AsyncHandOff, by_a_thread_reaches_a_coroutine_in_its_turn) {
     expect_nothing_is_left();
 }
 
-/// The program may have its mutex when it releases a lock.
-class MutexExecutor final : public Executor {
+/// One of the program's, whose mutex that may have when it releases a lock.
+class ProgramsExecutor final : public Executor {
 public:
-    explicit MutexExecutor(std::mutex& mutex) : mutex_(&mutex) {}
     void post(Task& task) noexcept override {
-        const std::lock_guard lock{*mutex_};
+        const std::lock_guard lock{mutex_};
         tasks_.push_back(&task);
+        posted_by_ = std::this_thread::get_id();
     }
     std::size_t run() {
         std::vector<Task*> tasks;
         {
-            const std::lock_guard lock{*mutex_};
+            const std::lock_guard lock{mutex_};
             tasks.swap(tasks_);
         }
         for (Task* const task : tasks) task->run();
         return tasks.size();
     }
+    std::thread::id posted_by() {
+        const std::lock_guard lock{mutex_};
+        return posted_by_;
+    }
 
 private:
-    std::mutex* mutex_;
+    std::mutex mutex_;
     std::vector<Task*> tasks_;
+    std::thread::id posted_by_;
 };
 
 TEST_F(AsyncHandOff, calls_nothing_of_the_programs_inside_a_release) {
-    std::mutex mutex;
-    MutexExecutor executor{mutex};
+    ProgramsExecutor executor;
     std::optional<Held> holder = take(lock_);
     std::optional<Result<Held>> result;
     const Coroutine coroutine = acquire_on(lock_, executor, result);
     let_engine_rest();
-    {
-        const std::lock_guard lock{mutex};
-        EXPECT_TRUE(is_outcome(holder->release(), Release::released));
-    }
+    EXPECT_TRUE(is_outcome(holder->release(), Release::released));
     EXPECT_TRUE(eventually([&] { return executor.run() > 0; }));
+    EXPECT_NE(executor.posted_by(), std::this_thread::get_id());
     ASSERT_TRUE(result && *result);
     result.reset();
     expect_nothing_is_left();

@@ -182,6 +182,18 @@ mutate(loop_is_woken_for_ever completion_queue.hpp
     "ready_.reset();" "ready_.reset()" "void()")
 found_by(completion_queue CompletionQueue.descriptor_is_readable_while_something_waits)
 
+# ---- Hand-off in one process
+
+mutate(hand_off_over_the_engine service/lock_table_monitor.hpp
+    "waiter.is_handed() && waiter.goes_on_here()" "waiter.is_handed()" "false")
+found_by(async_hand_off AsyncHandOff.has_completed_when_the_release_returns)
+mutate(engine_goes_on_too async/acquire_operation.hpp
+    "if (!take_back()) return clear_timer();" "!take_back()" "false")
+found_by(async_hand_off AsyncHandOff.has_completed_when_the_release_returns)
+mutate(programs_executor_inside_a_release async/acquire_operation.hpp
+    "completes_on_own_executor() &&" "completes_on_own_executor()" "true")
+found_by(async_hand_off AsyncHandOff.calls_nothing_of_the_programs_inside_a_release)
+
 if(CMAKE_SCRIPT_MODE_FILE)
     write_mutants("link_mutants" "#include <mutant_by_name.hpp>")
 endif()
