@@ -962,6 +962,10 @@ private:
                         bool refused) {
         const Server::Owner owner = only(owners);
         const Server::Owner before = only(at.before);
+        const bool asks_release = command.verb == Verb::release && !refused;
+        // Its lease ended first. A place that it had left behind may get it the lock once more.
+        const bool is_gone = before.token.empty() && owner.token.empty();
+        if (asks_release && is_gone) token_of(command.token()).kept_until = Moment{-1h};
         if (refused || owner.token == before.token || !clocks_keep_time_) return;
         if (is_tombstone(before.token) && before.end > timeline_->now()) {
             fail("given away before its min_hold was over");
