@@ -1254,7 +1254,8 @@ private:
     /// As many replicas as are asked for have the lock when it counts as taken.
     void check_replicated(const detail::Hold& hold, const Token& token) const {
         const Replicas asked = hold.terms().replicas;
-        if (asked == Replicas::none() || token.given_in != generation(0)) return;
+        if (asked == Replicas::none() || token.given_in != generation(0) || token.was_forced)
+            return;
         const int wanted =
             asked == Replicas::all() ? token.counted : static_cast<int>(asked.count());
         if (server(0).replication().have(token.given_at) < wanted) {
