@@ -98,7 +98,7 @@ public:
     }
 
 private:
-    bool is_own() const noexcept override { return true; }
+    bool is_of_the_library() const noexcept override { return true; }
 
     const ::pid_t process_ = ProcessId::of_this_process();
     WakeDescriptor ready_{};

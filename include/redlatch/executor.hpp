@@ -64,7 +64,7 @@ private:
 
     /// Whether it is one of the library's, whose `post` needs nothing that the program may have locked. Then a thread
     /// that releases a lock may call it inside that call.
-    virtual bool is_own() const noexcept { return false; }
+    virtual bool is_of_the_library() const noexcept { return false; }
 };
 
 namespace detail {

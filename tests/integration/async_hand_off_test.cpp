@@ -5,22 +5,75 @@
 #include "fault_tools.hpp"
 #include "on_engine.hpp"
 #include "support/lock_table_view.hpp"
+#include "support/sanitizers.hpp"
 #include <redlatch/service/shared_client.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+// Where a thread may be made to pause in the middle of a release: at any of its allocations. ThreadSanitizer's library
+// has these operators, too, and no others can be linked beside them.
+#if defined(REDLATCH_TEST_TSAN)
+constexpr bool can_pause = false;
+#else
+constexpr bool can_pause = true;
+#endif
+
+namespace {
+
+thread_local int allocations_until_pause = -1;  // negative: there is none
+std::atomic<bool> pauses{false};
+std::atomic<bool> may_go_on{false};
+
+[[maybe_unused]] void* allocate(std::size_t size) {
+    if (allocations_until_pause >= 0 && allocations_until_pause-- == 0) {
+        pauses = true;
+        // Not for ever: it may have a mutex that the others need.
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
+        while (!may_go_on && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    }
+    void* const memory = std::malloc(size == 0 ? 1 : size);
+    if (memory == nullptr) throw std::bad_alloc{};
+    return memory;
+}
+
+}  // namespace
+
+#if !defined(REDLATCH_TEST_TSAN)
+void* operator new(std::size_t size) {
+    return allocate(size);
+}
+void* operator new[](std::size_t size) {
+    return allocate(size);
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+#endif
 
 namespace redlatch::test {
 namespace {
@@ -161,6 +214,38 @@ TEST_F(AsyncHandOff, is_told_to_an_observer_after_the_release_before_it) {
         const std::lock_guard guard{order->mutex};
         return order->events == expected;
     }));
+}
+
+TEST_F(AsyncHandOff, completes_once_where_the_client_closes_in_its_middle) {
+    if (!can_pause) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+    int paused = 0;
+    for (int allocation = 0; allocation < 16; ++allocation) {
+        std::optional<Client> client{std::in_place, patient(server_.uri())};
+        Lock<Simple> lock{*client, "key", {.lease = 60s, .local_handoffs = 100}};
+        std::optional<Held> holder = take(lock);
+        Outcome<Held> next;
+        lock.async_acquire({.wait = 2s}, {}, next.callback());
+        on_engine(detail::Access::shared(*client)->session().engine(), [] {});
+        pauses = may_go_on = false;
+        std::atomic<bool> released{false};
+        std::thread releaser{[&] {
+            allocations_until_pause = allocation;
+            holder.reset();
+            allocations_until_pause = -1;
+            released = true;
+        }};
+        EXPECT_TRUE(eventually([&] { return pauses || released; }));
+        paused += pauses ? 1 : 0;
+        client.reset();
+        may_go_on = true;
+        releaser.join();
+        const Result<Held> held = next.get();
+        EXPECT_TRUE(code_of(held) == Errc{} || code_of(held) == Errc::cancelled)
+            << "allocation " << allocation;
+        EXPECT_EQ(next.calls(), 1) << "allocation " << allocation;
+    }
+    EXPECT_GT(paused, 1);
+    EXPECT_TRUE(eventually([&] { return redis_.keys().empty(); }));
 }
 
 /// Who is given up is passed over by whoever gives it the lock, and needs no stack for that.

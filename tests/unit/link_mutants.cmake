@@ -190,8 +190,11 @@ found_by(async_hand_off AsyncHandOff.has_completed_when_the_release_returns)
 mutate(engine_goes_on_too async/acquire_operation.hpp
     "if (!take_back()) return clear_timer();" "!take_back()" "false")
 found_by(async_hand_off AsyncHandOff.has_completed_when_the_release_returns)
+mutate(left_undone_as_the_engine_has_ended async/acquire_operation.hpp
+    "compare_exchange_strong(keeper, Keeper::releaser) && left_.has_value())" "left_.has_value()" "false")
+found_by(async_hand_off AsyncHandOff.completes_once_where_the_client_closes_in_its_middle)
 mutate(programs_executor_inside_a_release async/acquire_operation.hpp
-    "completes_on_own_executor() &&" "completes_on_own_executor()" "true")
+    "completes_within_the_library() &&" "completes_within_the_library()" "true")
 found_by(async_hand_off AsyncHandOff.calls_nothing_of_the_programs_inside_a_release)
 
 if(CMAKE_SCRIPT_MODE_FILE)

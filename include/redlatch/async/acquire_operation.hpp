@@ -153,25 +153,32 @@ private:
     }
 
     void take_over_here() noexcept {
+        const auto kept = keep();
         Next action = take_over(LockTable::take_handed(*this).hold);
-        const auto* const done = get_if<AcquisitionDone>(&*action);
-        if (done == nullptr) {
-            left_ = std::move(action);
-            keeper_ = Keeper::engine;
-            return happens(woken);
+        if (const auto* const done = get_if<AcquisitionDone>(&*action)) {
+            happens(woken);  // the timer is still set
+            carry_out(*done);
+            return complete();
         }
-        happens(woken);  // the engine's timer is still set; after `complete` this may be gone
-        carry_out(*done);
-        complete();
+        left_ = std::move(action);
+        keeper_ = Keeper::engine;
+        happens(woken);
+    }
+
+    /// The client has closed meanwhile: what is left is done here.
+    void engine_has_ended() noexcept override {
+        Keeper keeper = Keeper::engine;
+        if (keeper_.compare_exchange_strong(keeper, Keeper::releaser) && left_.has_value())
+            do_what_is_left();
     }
 
     // ---- On the engine's thread
 
-    /// It waits for others of this process, and has asked the server nothing yet: so there is nothing of it that
-    /// both threads might use, but its timer. An observer hears of what happens in its order.
+    /// It waits for others of this process, and has asked the server nothing yet: so no answer comes that the engine
+    /// would have to look at. An observer hears of what happens in its order.
     bool may_go_on_elsewhere() const noexcept {
         return stage_ == Stage::turn && machine_ == nullptr && !terms_.joins &&
-               completes_on_own_executor() && !session_->events().wanted();
+               completes_within_the_library() && !session_->events().wanted();
     }
 
     /// Whether it is the engine's, which goes on with it.
@@ -195,11 +202,13 @@ private:
         if (take_back()) look();
     }
 
+    void do_what_is_left() noexcept {
+        go_on();
+        drive(*std::exchange(left_, std::nullopt));
+    }
+
     void look() noexcept {
-        if (left_) {
-            go_on();
-            return drive(*std::exchange(left_, std::nullopt));
-        }
+        if (left_) return do_what_is_left();
         switch (stage_) {
             case Stage::nothing: return;
             case Stage::turn: return admitted(session_->locks().resume(*this, is_stopped_));

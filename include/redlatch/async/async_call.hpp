@@ -99,8 +99,8 @@ protected:
         threads_ = threads;
     }
 
-    /// Whether the program's code is kept out of what posts it.
-    bool completes_on_own_executor() const noexcept { return executor_->is_own(); }
+    /// Whether none of the program's code has a part in posting it.
+    bool completes_within_the_library() const noexcept { return executor_->is_of_the_library(); }
 
     /// The outcome is there. May destroy this.
     void finish() noexcept {
@@ -142,7 +142,8 @@ private:
         is_posting = outer;
     }
 
-    /// Its executor has shut down. Who posts may be the engine, where nothing of the user's is destroyed.
+    /// Its executor has shut down. The engine may be posting, or a thread that releases a lock: nothing of the user's
+    /// is destroyed there.
     void discard_elsewhere() noexcept {
         state_ |= is_discarded;
         executor_ = threads_;

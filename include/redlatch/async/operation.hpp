@@ -59,14 +59,18 @@ protected:
     /// The engine has ended before it heard of the start. Any thread.
     virtual void not_started() noexcept = 0;
 
-    /// Any thread: it happened. What happens after the start has no consequence where the engine has ended: by
-    /// then it has completed all that was started.
+    /// The engine has ended, and does nothing about what has happened. By then it has completed all that it had. Any
+    /// thread.
+    virtual void engine_has_ended() noexcept {}
+
+    /// Any thread: it happened.
     void happens(Event event) noexcept {
         if (events_.fetch_or(event) != 0) return;
         kept_ = keep();
         if (engine_->post(*this)) return;
         const auto kept = std::move(kept_);
-        if ((events_.exchange(0) & started) != 0) not_started();
+        if ((events_.exchange(0) & started) != 0) return not_started();
+        engine_has_ended();
     }
 
     // On the engine's thread:

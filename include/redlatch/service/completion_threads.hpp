@@ -45,7 +45,7 @@ public:
     }
 
 private:
-    bool is_own() const noexcept override { return true; }
+    bool is_of_the_library() const noexcept override { return true; }
 
     struct Worker {};
 

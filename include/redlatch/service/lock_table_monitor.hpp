@@ -18,7 +18,8 @@
 namespace redlatch::inline v0::detail {
 
 /// The lock table for threads: with a mutex around it and a clock. A thread that has to wait is parked; an
-/// operation that does so is woken by what it overrides, and asks again. Decides nothing.
+/// operation that does so is woken by what it overrides, and asks again, or goes on where it was handed the lock.
+/// Decides nothing.
 class LockTableMonitor {
 public:
     /// Who waits.

@@ -255,7 +255,7 @@ public:
         const bool is_longer = hold.valid_until() > std::exchange(token.end, hold.valid_until());
         const bool is_current = server == this->server(master).id();
         if (is_longer && !several() && is_current) token.generation = generation(master);
-        if (is_current) token.lost_by_failover = false;
+        if (is_longer && is_current) token.lost_by_failover = false;
         token.prolonged_until = Moment{-1h};
         check_end(lock, hold);
     }
