@@ -1307,6 +1307,26 @@ TEST_F(RenewalOfAQuorum, counts_an_answer_that_comes_after_the_patience) {
     EXPECT_TRUE(told<Renewal::Lost>().empty());
 }
 
+// A try that was under way has taken the lock at one of them once more: it says "ours" again.
+TEST_F(RenewalOfAQuorum, is_not_lost_by_late_answers_to_one_that_was_sent_before_it) {
+    const auto hold = watched({.lease = 1200ms});
+    now_ += 400ms;
+    const auto sent = commands();
+    answer(sent[0], 1);
+    answer(sent[1], 0);
+    answer(sent[2], 0);
+    now_ += 450ms;
+    EXPECT_TRUE(nothing_to_send());
+    go_on();
+    const auto next = commands();
+    ASSERT_EQ(next.size(), 5U);
+    for (const std::size_t i : {0U, 1U, 2U}) answer(next[i], 1);
+    ASSERT_EQ(hold->state(now_), HoldState::held);
+    answer(sent[3], 0);
+    EXPECT_TRUE(told<Renewal::Lost>().empty());
+    EXPECT_EQ(hold->state(now_), HoldState::held);
+}
+
 TEST_F(RenewalOfAQuorum, follows_no_master_to_another) {
     const auto hold = watched({.lease = 3s});
     now_ += 1s;

@@ -417,13 +417,16 @@ private:
             for (const Member& member : members_) decide(member, renewal, now);
         }
 
-        /// Where the hold was released meanwhile, its release says what has become of it.
+        /// Where the hold was released meanwhile, its release says what has become of it. What is not ours by late
+        /// answers, a later renewal may have confirmed: the next one tells.
         void decide(const Member& member, Renewal& renewal, TimePoint now) {
             Hold& hold = *member.hold;
             if (!hold.in(Phase::held) && !hold.in(Phase::lost)) return;
             switch (votes_.on_keeping()) {
                 case Verdict::yes: return confirm(member, renewal, now);
-                case Verdict::no: return lose(member, renewal, ServerKeeps::removed);
+                case Verdict::no:
+                    if (hold.refreshed_at() > sent_) return;
+                    return lose(member, renewal, ServerKeeps::removed);
                 case Verdict::open:
                 case Verdict::unknown: break;
             }
