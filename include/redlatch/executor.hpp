@@ -8,7 +8,7 @@ namespace redlatch::inline v0 {
 
 namespace detail {
 class AsyncCall;
-}
+}  // namespace detail
 
 /// Where asynchronous operations complete: an event loop, a thread pool, a queue of the program's own. Derive
 /// from it, or use `CompletionQueue`.

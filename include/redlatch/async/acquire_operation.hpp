@@ -141,15 +141,15 @@ private:
     /// The way over the engine and back would cost more than all the rest. Not inside another one: who gets what
     /// nobody wants any more gives it to the next one, and so on.
     bool goes_on_here() noexcept override {
-        if (one_goes_on_) return false;
+        if (one_goes_on) return false;
         Keeper offered = Keeper::offered;
         return keeper_.compare_exchange_strong(offered, Keeper::releaser);
     }
 
     void go_on_here() noexcept override {
-        one_goes_on_ = true;
+        one_goes_on = true;
         take_over_here();
-        one_goes_on_ = false;
+        one_goes_on = false;
     }
 
     void take_over_here() noexcept {
@@ -408,7 +408,7 @@ private:
         return nesting_->woken(*pause.ended, Clock::now(), hold_->valid_until());
     }
 
-    static inline thread_local bool one_goes_on_ = false;  // on this thread, which releases a lock
+    static inline thread_local bool one_goes_on = false;  // on this thread, which releases a lock
 
     const std::stop_token stop_;
     const std::shared_ptr<Hold> outer_;
