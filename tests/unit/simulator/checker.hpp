@@ -457,6 +457,10 @@ public:
         }
         const Owners owners = server(command.master).owners(command.lock);
         const bool extends = command.verb == Verb::extend && value.integer == 1;
+        // By itself, before the client knew that an extension had left anything.
+        const bool is_gone = command.verb == Verb::extend && !refused && value.integer == 0;
+        if (is_gone && !has(owners, command.token()))
+            token_of(command.token()).prolonged_until = Moment{-1h};
         if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
