@@ -720,6 +720,7 @@ private:
         std::int64_t issued = 0;                  ///< the setting of permits that counts
         std::optional<std::int64_t> permits{};    ///< and how many that is
         unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
+        int row_of = 0;       ///< that process
     };
     struct Awaited {
         HoldPtr hold;
@@ -1235,6 +1236,8 @@ private:
                    timeline_->now() + 2ms < one.present_until &&
                    server(0).subscribed(process_of(one.token));
         });
+        // One that the lock was taken away from may pass on what it has not.
+        if (std::exchange(here.row_of, process) != process) here.in_row = 0;
         here.in_row = handed && others_wait ? here.in_row + 1 : 0;
         if (here.in_row > handoffs) {
             fail("passed on inside a process while others wait");
