@@ -187,35 +187,6 @@ TEST_F(AsyncHandOff, calls_nothing_of_the_programs_inside_a_release) {
     expect_nothing_is_left();
 }
 
-TEST_F(AsyncHandOff, is_told_to_an_observer_after_the_release_before_it) {
-    struct Order : Observer {
-        std::mutex mutex;
-        std::vector<std::string> events;
-        void add(const char* event) {
-            const std::lock_guard lock{mutex};
-            events.emplace_back(event);
-        }
-        void acquired(const Acquired&) override { add("acquired"); }
-        void released(const Released&) override { add("released"); }
-    };
-    const auto order = std::make_shared<Order>();
-    ClientOptions options = patient(server_.uri());
-    options.observer = order;
-    Client client{options};
-    Lock<Simple> lock{client, "observed"};
-    std::optional<Held> holder = take(lock);
-    Outcome<Held> next;
-    lock.async_acquire({}, {}, next.callback());
-    EXPECT_TRUE(stays([&] { return !next.is_there(); }, 20ms));
-    holder.reset();
-    ASSERT_TRUE(next.get());
-    const std::vector<std::string> expected{"acquired", "released", "acquired", "released"};
-    EXPECT_TRUE(eventually([&] {
-        const std::lock_guard guard{order->mutex};
-        return order->events == expected;
-    }));
-}
-
 TEST_F(AsyncHandOff, completes_once_where_the_client_closes_in_its_middle) {
     if (!can_pause) GTEST_SKIP() << "the sanitizer has an operator new of its own";
     int paused = 0;

@@ -175,7 +175,7 @@ private:
     // ---- On the engine's thread
 
     /// It waits for others of this process, and has asked the server nothing yet: so no answer comes that the engine
-    /// would have to look at. An observer hears of what happens in its order.
+    /// would have to look at. An observer would mostly hear of it before the release that it waited for.
     bool may_go_on_elsewhere() const noexcept {
         return stage_ == Stage::turn && machine_ == nullptr && !terms_.joins &&
                completes_within_the_library() && !session_->events().wanted();
