@@ -210,6 +210,7 @@ TEST_F(AsyncHandOff, completes_once_where_the_client_closes_in_its_middle) {
         client.reset();
         may_go_on = true;
         releaser.join();
+        ASSERT_TRUE(eventually([&] { return next.is_there(); })) << "allocation " << allocation;
         const Result<Held> held = next.get();
         EXPECT_TRUE(code_of(held) == Errc{} || code_of(held) == Errc::cancelled)
             << "allocation " << allocation;
