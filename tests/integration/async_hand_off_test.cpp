@@ -5,20 +5,17 @@
 #include "fault_tools.hpp"
 #include "on_engine.hpp"
 #include "support/lock_table_view.hpp"
-#include "support/sanitizers.hpp"
+#include "support/own_new.hpp"
 #include <redlatch/service/shared_client.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,57 +23,22 @@
 #include <utility>
 #include <vector>
 
-// Where a thread may be made to pause in the middle of a release: at any of its allocations. ThreadSanitizer's library
-// has these operators, too, and no others can be linked beside them.
-#if defined(REDLATCH_TEST_TSAN)
-constexpr bool can_pause = false;
-#else
-constexpr bool can_pause = true;
-#endif
-
+namespace redlatch::test {
 namespace {
 
-thread_local int allocations_until_pause = -1;  // negative: there is none
+// A thread is made to pause in the middle of a release, at any of its allocations.
+
+thread_local int allocations_until_pause = 0;
 std::atomic<bool> pauses{false};
 std::atomic<bool> may_go_on{false};
 
-[[maybe_unused]] void* allocate(std::size_t size) {
-    if (allocations_until_pause >= 0 && allocations_until_pause-- == 0) {
-        pauses = true;
-        // Not for ever: it may have a mutex that the others need.
-        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
-        while (!may_go_on && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    }
-    void* const memory = std::malloc(size == 0 ? 1 : size);
-    if (memory == nullptr) throw std::bad_alloc{};
-    return memory;
+void pause_where_it_is_time() {
+    if (allocations_until_pause-- != 0) return;
+    pauses = true;
+    // Not for ever: it may have a mutex that the others need.
+    const Stopwatch watch;
+    while (!may_go_on && watch.elapsed() < 100ms) std::this_thread::yield();
 }
-
-}  // namespace
-
-#if !defined(REDLATCH_TEST_TSAN)
-void* operator new(std::size_t size) {
-    return allocate(size);
-}
-void* operator new[](std::size_t size) {
-    return allocate(size);
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-#endif
-
-namespace redlatch::test {
-namespace {
 
 Coroutine acquire_on(Lock<Simple>& lock, Executor& executor, std::optional<Result<Held>>& result,
                      std::stop_token stop = {}) {
@@ -122,10 +84,10 @@ TEST_F(AsyncHandOff, has_completed_when_the_release_returns) {
     EXPECT_FALSE(second);
     EXPECT_FALSE(is_ready(loop));
 
-    first.reset();  // its destructor hands it on as well
-    EXPECT_TRUE(is_ready(loop));
-    loop.run_ready();
-    ASSERT_TRUE(second && *second);
+    first
+        .reset();  // its destructor hands it on as well, by a command if the last one is some time ago
+    ASSERT_TRUE(loop.run_until([&] { return second.has_value(); }));
+    ASSERT_TRUE(*second);
     EXPECT_TRUE(is_outcome((*second)->release(), Release::released));
     let_engine_rest();
     expect_nothing_is_left();
@@ -138,9 +100,8 @@ TEST_F(AsyncHandOff, by_a_thread_reaches_a_coroutine_in_its_turn) {
     const Coroutine coroutine = acquire_on(lock_, loop, result);
     let_engine_rest();
     lock_.unlock();
-    EXPECT_TRUE(is_ready(loop));
-    loop.run_ready();
-    ASSERT_TRUE(result && *result);
+    ASSERT_TRUE(loop.run_until([&] { return result.has_value(); }));
+    ASSERT_TRUE(*result);
     EXPECT_TRUE(is_outcome((*result)->release(), Release::released));
     expect_nothing_is_left();
 }
@@ -188,7 +149,7 @@ TEST_F(AsyncHandOff, calls_nothing_of_the_programs_inside_a_release) {
 }
 
 TEST_F(AsyncHandOff, completes_once_where_the_client_closes_in_its_middle) {
-    if (!can_pause) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+    if (!has_own_new) GTEST_SKIP() << "the sanitizer has an operator new of its own";
     int paused = 0;
     for (int allocation = 0; allocation < 16; ++allocation) {
         std::optional<Client> client{std::in_place, patient(server_.uri())};
@@ -201,8 +162,9 @@ TEST_F(AsyncHandOff, completes_once_where_the_client_closes_in_its_middle) {
         std::atomic<bool> released{false};
         std::thread releaser{[&] {
             allocations_until_pause = allocation;
+            before_allocation = &pause_where_it_is_time;
             holder.reset();
-            allocations_until_pause = -1;
+            before_allocation = nullptr;
             released = true;
         }};
         EXPECT_TRUE(eventually([&] { return pauses || released; }));

@@ -1,9 +1,8 @@
 // The thread that begins an asynchronous call has no memory to give: the call throws, and nothing was sent.
 
 #include "async_tools.hpp"
-#include "support/sanitizers.hpp"
+#include "support/own_new.hpp"
 
-#include <cstdlib>
 #include <new>
 #include <optional>
 #include <stop_token>
@@ -17,50 +16,16 @@ thread_local int successes = -1;
 thread_local bool fails_for_good = false;  // as opposed to one allocation alone
 thread_local int failures = 0;
 
-}  // namespace
-
-// ThreadSanitizer's library has these operators, too, and no others can be linked beside them.
-#if defined(REDLATCH_TEST_TSAN)
-constexpr bool fails_allocations = false;
-#else
-constexpr bool fails_allocations = true;
-
-namespace {
-
-void* allocate(std::size_t size) {
+void fail_where_it_is_time() {
     if (successes == 0) {
         ++failures;
         if (!fails_for_good) successes = -1;
         throw std::bad_alloc{};
     }
     if (successes > 0) --successes;
-    void* const memory = std::malloc(size == 0 ? 1 : size);
-    if (memory == nullptr) throw std::bad_alloc{};
-    return memory;
 }
 
 }  // namespace
-
-void* operator new(std::size_t size) {
-    return allocate(size);
-}
-void* operator new[](std::size_t size) {
-    return allocate(size);
-}
-void operator delete(void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-    std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
-}
-
-#endif
 
 namespace redlatch::test {
 namespace {
@@ -101,8 +66,10 @@ protected:
     }
 
     void SetUp() override {
-        if (!fails_allocations) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+        if (!has_own_new) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+        before_allocation = &fail_where_it_is_time;
     }
+    void TearDown() override { before_allocation = nullptr; }
 
     /// Has each of the allocations fail that `begin(outcome)` makes on this thread, one at a time; after each failure
     /// `as_before()` must hold. Gives the outcome of the call that had all of them.
