@@ -649,7 +649,7 @@ TEST(LockTableMonitor, operations_and_threads_wait_in_one_queue) {
 
 TEST(LockTableMonitor, operation_is_handed_the_lock) {
     LockTableMonitor table;
-    const auto hold = taken_hold({.lease = 2h, .token = "passed on"});
+    const auto hold = hold_with_recent_news({.lease = 2h, .token = "passed on"});
     Guest{}.take(table, hold);
     WaitingOperation next{2};
     ASSERT_EQ(next.enter(table).outcome, Outcome::queued);
@@ -663,7 +663,7 @@ TEST(LockTableMonitor, operation_is_handed_the_lock) {
 
 TEST(LockTableMonitor, operation_may_go_on_where_it_is_handed_the_lock) {
     LockTableMonitor table;
-    const auto hold = taken_hold({.lease = 2h, .token = "passed on"});
+    const auto hold = hold_with_recent_news({.lease = 2h, .token = "passed on"});
     Guest{}.take(table, hold);
     WaitingOperation next{2, table};
     WaitingOperation behind{3, table};

@@ -52,6 +52,13 @@ inline std::shared_ptr<detail::Hold> taken_hold(HoldRecipe recipe = {}) {
     return hold;
 }
 
+/// A hold that may pass on without a command however slow the machine is: as if it were taken later than now.
+inline std::shared_ptr<detail::Hold> hold_with_recent_news(HoldRecipe recipe = {}) {
+    auto hold = asked_hold(std::move(recipe));
+    hold->taken(Clock::now() + std::chrono::hours{1});
+    return hold;
+}
+
 /// A hold whose validity has ended already.
 inline std::shared_ptr<detail::Hold> run_out_hold(HoldRecipe recipe = {}) {
     auto hold = asked_hold(std::move(recipe));
