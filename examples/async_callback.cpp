@@ -15,7 +15,7 @@ namespace {
 /// Any event loop has one like it.
 class JobQueue final : public redlatch::Executor {
 public:
-    void post(Task& task) noexcept override {
+    void post(Executor::Task& task) noexcept override {
         const std::lock_guard lock{mutex_};
         task.next = nullptr;
         *end_ = &task;

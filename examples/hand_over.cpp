@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
 
         // [detach]
         redlatch::Held held = lock.acquire().value();
-        const redlatch::Ticket ticket = held.detach().value();  // from here on held by nobody
+        const redlatch::Ticket ticket = held.detach().value();  // from here on nobody relies on it
         // [detach]
         example::require(!held.held(), "the front end has given its lock away");
         example::require(!lock.try_lock(), "the lock is not free meanwhile");

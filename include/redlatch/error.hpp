@@ -13,7 +13,7 @@ namespace redlatch::inline v0 {
 /// What went wrong, sorted by what the caller can do about it. Being too late (`timed_out`), a
 /// fault (`unavailable`) and the caller's own wish (`cancelled`) are never mixed up.
 enum class Errc {
-    timed_out = 1,   ///< the wait ended while somebody else held the lock
+    timed_out = 1,   ///< the wait ended while the lock was taken
     cancelled,       ///< the caller's stop token, or the end of the client, ended the wait
     lost,            ///< the hold ended before this call: its lease ran out or it was removed
     not_held,        ///< the caller holds nothing here
@@ -32,7 +32,7 @@ namespace detail {
 
 constexpr std::string_view describe(Errc code) noexcept {
     switch (code) {
-        case Errc::timed_out: return "the lock is held by somebody else";
+        case Errc::timed_out: return "the lock is taken";
         case Errc::cancelled: return "the wait was cancelled";
         case Errc::lost: return "the lock was lost";
         case Errc::not_held: return "the lock is not held";

@@ -43,7 +43,8 @@ namespace redlatch::inline v0 {
 /// another thread is acquired with `Owner::hold`.
 ///
 /// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()`, `fence()`
-/// and `token()`. In a forked child, one that was inherited holds nothing and does nothing.
+/// and `token()`: those may run beside each other, and beside `extend()`, not beside what ends or moves the
+/// object. `lost()` gives a token that may. In a forked child, one that was inherited holds nothing and does nothing.
 class [[nodiscard]] Held {
 public:
     /// Holds nothing.
@@ -106,7 +107,9 @@ public:
     Result<Ticket> detach() noexcept;
 
     /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
-    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled.
+    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the
+    /// client ends meanwhile, the outcome may be `cancelled`. The lock is released all the same, which may block here
+    /// for `command_timeout`.
     AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.

@@ -79,12 +79,12 @@ public:
     /// The same with this acquisition's lease.
     void lock(Lease lease) { impl_.take({.lease = lease}); }
 
-    /// Tries once. False only where somebody else holds the lock; a fault throws `LockError`. Blocks
-    /// for at most `command_timeout`.
+    /// Tries once. False only where the lock is taken: by somebody else, or by this thread and it does
+    /// not nest. A fault throws `LockError`. Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
-    /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where somebody
-    /// else held the lock until then; a fault that lasted until then throws `LockError`.
+    /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where the lock was
+    /// taken until then; a fault that lasted until then throws `LockError`.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock.

@@ -87,7 +87,12 @@ concept RangeOfNames = requires(const Names& names) {
 /// all of them are. As a `Held` it belongs to its acquisition: any thread may release it, it outlives its
 /// `LockSet`, and in a forked child it holds nothing.
 ///
-/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and `fence()`.
+/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and `fence()`: those
+/// may run beside each other, and beside `extend()`, not beside what ends or moves the object.
+///
+/// What blocks takes a round trip for each lock, one after the other, and `command_timeout` for all of them. Where
+/// that is too little for so many locks, those that are left are released in the background. A higher
+/// `command_timeout`, or the asynchronous calls, which take all at once, do better.
 class [[nodiscard]] HeldSet {
 public:
     /// Holds nothing.

@@ -68,7 +68,9 @@ private:
     Result<void> keep(Result<Held> taken);
     std::vector<Held> take_out(std::ptrdiff_t count);
     Result<LockSpec> taking(std::ptrdiff_t permits) const;
-    Error bad(const char* what) const { return {Errc::invalid_argument, name(), {}, what, {}}; }
+    Error bad(std::string what) const {
+        return {Errc::invalid_argument, name(), {}, std::move(what), {}};
+    }
 
     /// By `acquire` and its like, one permit each.
     struct Acquired {
@@ -225,7 +227,9 @@ REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
 REDLATCH_INLINE Result<LockSpec> SemaphoreImpl::taking(std::ptrdiff_t permits) const {
     if (permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
     if (permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {
-        return Unexpected{bad("more permits are asked for than this semaphore has")};
+        return Unexpected{
+            bad("more permits are asked for than this Semaphore object was made with, " +
+                std::to_string(spec_.claim.limit))};
     }
     LockSpec spec = spec_;
     spec.claim.weight = permits;

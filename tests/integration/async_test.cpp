@@ -313,6 +313,36 @@ TEST_F(AsyncTest, closed_client_cancels_what_waits) {
     EXPECT_EQ(theirs.inspect().value().waiters, 0U);
 }
 
+/// A callback that ends the client as it is moved for the `nth` time, on its way into the call that it is given to.
+class EndsClient {
+public:
+    EndsClient(std::optional<Client>& client, int nth, std::function<void(Result<Release>)> told)
+        : client_(&client), left_(nth), told_(std::move(told)) {}
+    EndsClient(EndsClient&& other) noexcept
+        : client_(other.client_), left_(other.left_ - 1), told_(std::move(other.told_)) {
+        if (left_ == 0) client_->reset();
+    }
+    void operator()(Result<Release> outcome) { told_(std::move(outcome)); }
+
+private:
+    std::optional<Client>* client_;
+    int left_;
+    std::function<void(Result<Release>)> told_;
+};
+
+TEST_F(AsyncTest, release_that_begins_while_the_client_ends_is_sent) {
+    for (int nth = 1; nth <= 3; ++nth) {
+        std::optional<Client> client{std::in_place, patient(server_.uri())};
+        Lock<Simple> lock{*client, "key", {.lease = 1h}};
+        Held held = take(lock);
+        Outcome<Release> outcome;
+        held.async_release(EndsClient{client, nth, outcome.callback()});
+        EXPECT_FALSE(client) << nth;
+        static_cast<void>(outcome.get());
+        ASSERT_TRUE(eventually([&] { return !redis_.exists("key"); })) << nth;
+    }
+}
+
 TEST_F(AsyncTest, first_call_completes_once_where_the_client_ends_meanwhile) {
     for (int i = 0; i < 50; ++i) {
         auto client = std::make_unique<Client>(patient(server_.uri()));

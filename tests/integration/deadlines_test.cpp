@@ -476,6 +476,17 @@ TEST_F(SlowServer, an_answer_that_took_longer_than_the_lease_is_no_lock) {
     EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
 }
 
+TEST_F(SlowServer, farther_away_than_the_last_try_may_wait_says_who_has_the_lock) {
+    Client patient{options_for(proxy.uri(), 10s)};
+    Lock<Simple> lock{patient, "job"};
+    raw.set("job", "theirs");
+    proxy.delay(40ms);
+    EXPECT_FALSE(lock.try_lock_for(2s));
+    const auto held = lock.acquire({.wait = 2s});
+    ASSERT_FALSE(held);
+    EXPECT_EQ(held.error().code, Errc::timed_out) << held.error().describe();
+}
+
 TEST_F(SlowServer, validity_counts_from_the_send) {
     Client patient{options_for(proxy.uri(), 10s)};
     Lock<Simple> lock{patient, "job"};

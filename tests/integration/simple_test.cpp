@@ -151,6 +151,12 @@ TEST_F(SimpleLock, cannot_be_taken_twice_by_a_thread) {
     EXPECT_FALSE(lock.try_lock());
     EXPECT_FALSE(handle.try_lock_for(20ms));
     EXPECT_EQ(code_of(handle.acquire()), Errc::deadlock);
+    for (const Wait wait : {Wait::none(), Wait{20ms}}) {
+        const auto refused = handle.acquire({.wait = wait});
+        ASSERT_EQ(code_of(refused), Errc::timed_out);
+        EXPECT_TRUE(refused.error().message.starts_with("held by the calling thread itself"))
+            << refused.error().message;
+    }
     EXPECT_TRUE(lock.held());
 }
 

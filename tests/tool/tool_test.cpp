@@ -287,11 +287,23 @@ TEST_F(Tool, has_a_code_for_a_server_that_is_not_there) {
     EXPECT_EQ(run({"status", "job"}).code(), 69);
 }
 
+TEST_F(Tool, says_once_that_it_waits_for_a_server) {
+    server.stop();
+    ToolRun tool = run_script("touch $F/ran");
+    const auto said = [&] { return tool.errors(); };
+    ASSERT_TRUE(eventually([&] { return said().ends_with("\n"); }));
+    EXPECT_TRUE(said().starts_with("redlatch: still waiting: no server answered")) << said();
+    server.start();
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_TRUE(exists(file("ran")));
+    EXPECT_EQ(std::ranges::count(said(), '\n'), 1) << said();
+}
+
 TEST_F(Tool, has_a_code_for_a_lock_that_it_did_not_get) {
     raw.set("job", "somebody");
     ToolRun once = run_script("touch $F/ran", {"--no-wait"});
     EXPECT_EQ(once.code(), 75);
-    EXPECT_NE(once.errors().find("held by somebody else"), std::string::npos) << once.errors();
+    EXPECT_NE(once.errors().find("the lock is taken: held by"), std::string::npos) << once.errors();
     int code = 69;
     EXPECT_TRUE(eventually([&] {  // on a busy machine the answer to the last try may be too late
         code = run_script("touch $F/ran", {"--wait", "0.1"}).code();
@@ -476,6 +488,15 @@ TEST_F(Tool, never_shows_the_uri_to_the_command) {
     ToolRun tool = run_script("env | grep -c REDLATCH_URI");
     tool.code();
     EXPECT_EQ(tool.output(), "0\n");
+}
+
+TEST_F(Tool, takes_no_other_server_where_the_uri_was_kept_from_it) {
+    ToolRun inner = run_script(REDLATCH_TOOL " run --no-wait inner -- true");
+    EXPECT_EQ(inner.code(), 64);
+    EXPECT_NE(inner.errors().find("does not see REDLATCH_URI"), std::string::npos)
+        << inner.errors();
+    EXPECT_EQ(run_script("REDLATCH_URI='" + uri() + "' " REDLATCH_TOOL " run inner -- true").code(),
+              0);
 }
 
 TEST_F(Tool, gives_the_command_its_standard_input) {

@@ -139,15 +139,19 @@ AcquisitionAction told(AcquisitionMachine& machine, const AcquisitionAction& act
 // ---- The lock table's answer
 
 TEST(Acquisition, not_admitted_says_why) {
-    const auto error = [](LockTable::Outcome why, std::shared_ptr<const Error> fault = nullptr) {
+    const auto error = [](LockTable::Outcome why, std::shared_ptr<const Error> fault = nullptr,
+                          bool by_caller = false) {
         AcquisitionMachine machine{plan(), start, 1};
-        const auto action = machine.not_admitted(why, fault, start + 10s);
+        const auto action = machine.not_admitted(why, fault, by_caller, start + 10s);
         EXPECT_EQ(as<AcquisitionFailed>(action).clean_up, nothing);
         return machine.error();
     };
     EXPECT_EQ(error(LockTable::Outcome::busy).code, Errc::timed_out);
     EXPECT_EQ(error(LockTable::Outcome::busy).message,
               "held, or waited for, by another thread of this process after 10.0 s");
+    EXPECT_EQ(error(LockTable::Outcome::busy, nullptr, true).message,
+              "held by the calling thread itself after 10.0 s: this lock does not nest in what it "
+              "holds");
     const auto fault = std::make_shared<const Error>(Error{Errc::denied, {}, {}, "NOPERM", {}});
     EXPECT_EQ(error(LockTable::Outcome::busy, fault).code, Errc::denied) << "as those in front";
     EXPECT_EQ(error(LockTable::Outcome::deadlock).code, Errc::deadlock);

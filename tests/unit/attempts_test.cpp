@@ -218,6 +218,42 @@ TEST(Attempts, fault_at_the_end_is_reported_as_the_fault) {
     EXPECT_EQ(error.message, "no answer");
 }
 
+/// What ends a wait of one second whose first try is refused after `answered`, and whose last one gets no answer.
+Error silent_at_the_end(std::chrono::milliseconds answered, Fault fault = transient("silent")) {
+    Attempts core{plan(1s), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.refused(start + answered, {.ttl = no_ttl, .owner = "foreign"}));
+    static_cast<void>(core.pause_over(start + 1s));
+    return as<GiveUp>(core.fault(start + 1s + detail::last_answer_slack, std::move(fault))).error;
+}
+
+TEST(Attempts, silence_at_the_end_says_nothing_of_a_server_that_is_farther_away) {
+    EXPECT_EQ(silent_at_the_end(49ms).code, Errc::unavailable);
+    const Error error = silent_at_the_end(50ms);
+    EXPECT_EQ(error.code, Errc::timed_out);
+    EXPECT_EQ(error.message,
+              "held by another kind of client (token 'foreign') after 1.0 s and 2 tries");
+    ASSERT_EQ(error.causes.size(), 1U);
+    EXPECT_EQ(error.causes[0].message, "silent");
+}
+
+TEST(Attempts, a_fault_that_is_no_silence_is_told_however_far_the_server_is) {
+    EXPECT_EQ(silent_at_the_end(60ms, permanent()).code, Errc::denied);
+    Fault broken = transient();
+    broken.disconnected = true;
+    EXPECT_EQ(silent_at_the_end(60ms, std::move(broken)).code, Errc::unavailable);
+}
+
+TEST(Attempts, a_fault_before_the_last_try_is_told_however_far_the_server_is) {
+    Attempts core{plan(1s), start, 1};
+    static_cast<void>(core.begin(start));
+    static_cast<void>(core.refused(start + 60ms, {.ttl = no_ttl}));
+    static_cast<void>(core.pause_over(start + 500ms));
+    static_cast<void>(core.fault(start + 800ms, transient()));
+    static_cast<void>(core.pause_over(start + 1s));
+    EXPECT_EQ(as<GiveUp>(core.fault(start + 1050ms, transient())).error.code, Errc::unavailable);
+}
+
 TEST(Attempts, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
     Attempts core{plan(100ms), start, 1};
     static_cast<void>(core.begin(start));
@@ -250,12 +286,12 @@ TEST(Attempts, cancelled_is_reported_as_such) {
 
 TEST(Attempts, never_reaching_the_server_is_a_timeout) {
     Attempts core{plan(10ms), start, 1};
-    const Error error = core.out_of_turn(start + 10ms);
+    const Error error = core.out_of_turn(start + 10ms, false);
     EXPECT_EQ(error.code, Errc::timed_out);
     EXPECT_TRUE(error.causes.empty());
     EXPECT_EQ(error.message, "held, or waited for, by another thread of this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
-    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.out_of_turn(start).message),
+    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.out_of_turn(start, false).message),
               "held, or waited for, by another thread of this process");
 }
 
@@ -286,7 +322,7 @@ TEST(Attempts, contention_of_a_single_try_tells_who_has_it) {
     static_cast<void>(core.begin(start));
     const auto over = as<GiveUp>(
         core.refused(start + 1ms, {.ttl = no_ttl, .owner = std::string(32, '0') + ":b:1:2"}));
-    EXPECT_EQ(over.error.describe(), "the lock is held by somebody else: held by b");
+    EXPECT_EQ(over.error.describe(), "the lock is taken: held by b");
 }
 
 TEST(Attempts, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
@@ -309,13 +345,14 @@ TEST(Attempts, contention_shows_no_more_of_a_foreign_token_than_its_beginning) {
 TEST(Attempts, contention_by_another_key_space_shows_the_same_name) {
     const std::string token = std::string(32, 'A') + ":n:1:2" + detail::mark_of("svc:");
     EXPECT_EQ(detail::describe_owner(token), "n");
-    EXPECT_EQ(detail::describe_owner(token + ":min_hold"), "min_hold of n");
+    EXPECT_EQ(detail::describe_owner(token + ":min_hold"), "the min_hold of n");
     EXPECT_EQ(detail::describe_owner(token + ":ticket"), "a ticket of n");
     EXPECT_TRUE(detail::is_ticket(token + ":ticket"));
 }
 
 TEST(Attempts, contention_by_a_min_hold_or_a_ticket_says_whose_it_is) {
-    EXPECT_EQ(detail::describe_owner(std::string(32, 'A') + ":n:1:2:min_hold"), "min_hold of n");
+    EXPECT_EQ(detail::describe_owner(std::string(32, 'A') + ":n:1:2:min_hold"),
+              "the min_hold of n");
     EXPECT_EQ(detail::describe_owner(std::string(32, 'A') + ":n:1:2:ticket"), "a ticket of n");
 }
 
@@ -518,8 +555,15 @@ private:
         now_ += Clock::duration{random_.between(0, (try_out.answer_by - now_).count() + 1)};
         if (below(10) == 0) now_ += 3ms;  // the thread woke up late
 
+        const auto refused_in = std::exchange(refused_in_, std::nullopt);
         switch (below(8)) {
-            case 0: event_ = Event::transient; return core_.fault(now_, transient());
+            case 0: {
+                const bool silence_says_nothing = (was_last_try_ || now_ >= core_.deadline()) &&
+                                                  refused_in &&
+                                                  *refused_in >= try_out.answer_by - sent_;
+                event_ = silence_says_nothing ? Event::refused : Event::transient;
+                return core_.fault(now_, transient());
+            }
             case 1:
                 if (below(10) != 0) break;
                 event_ = Event::permanent;
@@ -533,6 +577,7 @@ private:
             default: break;
         }
         event_ = Event::refused;
+        refused_in_ = now_ - sent_;
         const std::optional<milliseconds> ttls[] = {std::nullopt, -1ms, 0ms,
                                                     1ms,          40ms, milliseconds{24h}};
         const std::optional<std::int64_t> places[] = {std::nullopt, 0, 1, 500};
@@ -592,6 +637,7 @@ private:
     Attempts core_;
     Event event_ = Event::none;
     bool was_last_try_ = false;
+    std::optional<Clock::duration> refused_in_{};
     milliseconds longest_pause_{};
     unsigned tries_ = 0;
     int steps_ = 0;

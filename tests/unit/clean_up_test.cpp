@@ -90,6 +90,7 @@ TEST(CleanUp, after_an_abandoned_try_is_of_what_it_may_have_got_or_may_yet_get) 
 TEST(CleanUp, after_a_release_is_of_what_it_may_not_have_reached) {
     EXPECT_EQ(after_release({}), never);
     EXPECT_EQ(after_release({.outcome_known = false}), later);
+    EXPECT_EQ(after_release({.outcome_known = false, .client_closed = true}), now_and_later);
     EXPECT_EQ(after_release({.all_told = false}), now_and_later);
     EXPECT_EQ(after_release({.acquire_unanswered = true}), later);
     EXPECT_EQ(after_silent_master(), later);

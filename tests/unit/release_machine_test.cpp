@@ -247,6 +247,15 @@ TEST_F(EndOfAHold, that_was_never_sent_reports_the_fault_and_is_released_later) 
     expect_freed_and_cleaned_up(failed(refused(), give_up_at), Errc::unavailable);
 }
 
+TEST_F(EndOfAHold, that_was_never_sent_as_the_client_closed_is_released_at_once) {
+    begin(last);
+    const detail::Fault closed{.error = {Errc::cancelled, {}, {}, "the client was closed", {}},
+                               .transient = false};
+    as<Machine::FreeHold>(failed(closed));
+    expect_clean_up(machine.next(), Which::held, now_and_later);
+    expect_done(machine.next(), Errc::cancelled);
+}
+
 TEST_F(EndOfAHold, that_is_forbidden_is_not_sent_again) {
     begin(last);
     expect_freed_and_cleaned_up(failed(forbidden()), Errc::denied);

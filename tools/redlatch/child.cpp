@@ -1,6 +1,7 @@
 #include "child.hpp"
 
 #include "exit_codes.hpp"
+#include "variables.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -114,7 +115,9 @@ Child::~Child() {
 void Child::become_command(const Options& options, Descriptor word, Descriptor report) const {
     const std::string variables = read_all(word.get());
     if (variables.empty() || variables.front() != word_to_start) ::_exit(0);
-    ::unsetenv("REDLATCH_URI");  // it may have a password
+    // It may have a password. A tool in the command would take another server for the one that is meant.
+    if (::getenv("REDLATCH_URI") != nullptr) ::setenv(needs_uri, "1", 1);
+    ::unsetenv("REDLATCH_URI");
     // Where this runs in a command of its own kind, they are of the outer one's lock.
     for (const char* const ours : {"REDLATCH_NAME", "REDLATCH_TOKEN", "REDLATCH_FENCE",
                                    "REDLATCH_NAMES", "REDLATCH_FENCES"}) {

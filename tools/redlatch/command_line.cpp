@@ -1,5 +1,7 @@
 #include "command_line.hpp"
 
+#include "variables.hpp"
+
 #include <getopt.h>
 
 #include <algorithm>
@@ -138,6 +140,11 @@ void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
 
 std::vector<std::string> uris_of_environment() {
     const char* const value = std::getenv("REDLATCH_URI");
+    if (value == nullptr && std::getenv(needs_uri) != nullptr) {
+        throw UsageError{
+            "a command of `redlatch run` does not see REDLATCH_URI: name the server with --uri or "
+            "--uri-file"};
+    }
     if (value == nullptr) return {"redis://127.0.0.1:6379"};
     auto uris = words(std::istringstream{value});
     if (uris.empty()) throw UsageError{"REDLATCH_URI is empty"};

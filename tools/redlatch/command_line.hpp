@@ -47,7 +47,7 @@ struct UsageError : std::runtime_error {
 
 /// Reads the arguments into `settings`, those before a mistake too. The URIs come from the arguments and the
 /// files that they name, in that order, else from the environment's REDLATCH_URI, else they are
-/// `redis://127.0.0.1:6379`. Throws `UsageError`.
+/// `redis://127.0.0.1:6379`, unless REDLATCH_URI was kept from this program. Throws `UsageError`.
 void read_command_line(int argc, char** argv, Settings& settings);
 
 /// The text of `--help`.

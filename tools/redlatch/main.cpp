@@ -17,8 +17,10 @@
 
 namespace tool {
 
-redlatch::Client make_client(const Settings& settings) {
+redlatch::Client make_client(const Settings& settings,
+                             std::shared_ptr<redlatch::Observer> observer) {
     redlatch::ClientOptions options;
+    options.observer = std::move(observer);
     options.uris.assign(settings.uris.begin(), settings.uris.end());
     if (settings.longest_lease) options.longest_lease = *settings.longest_lease;
     if (settings.key_space) options.key_space = *settings.key_space;

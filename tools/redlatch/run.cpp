@@ -1,4 +1,5 @@
 #include "child.hpp"
+#include "outage_notice.hpp"
 #include "signals.hpp"
 #include "verbs.hpp"
 
@@ -76,13 +77,16 @@ Result<Holding> as_holding(Result<Taken> taken) {
 class Acquisition {
 public:
     explicit Acquisition(const Settings& settings)
-        : settings_(&settings), client_(make_client(settings)) {
+        : settings_(&settings),
+          notice_(std::make_shared<OutageNotice>(settings)),
+          client_(make_client(settings, notice_)) {
         thread_ = std::thread{[this] {
             try {
                 result_.emplace(acquire());
             } catch (const redlatch::LockError& error) {
                 result_.emplace(Unexpected{error.error()});
             }
+            notice_->end();
             over_.set();
         }};
     }
@@ -175,6 +179,7 @@ private:
     }
 
     const Settings* settings_;
+    std::shared_ptr<OutageNotice> notice_;
     redlatch::Client client_;
     std::stop_source stop_;
     Event over_;

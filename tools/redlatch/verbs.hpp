@@ -2,6 +2,8 @@
 
 #include "command_line.hpp"
 
+#include <memory>
+
 namespace tool {
 
 // Each carries out what the user asks for and returns the exit code. They throw `redlatch::LockError` and
@@ -11,7 +13,8 @@ int status(const Settings& settings);
 int take_away(const Settings& settings);
 
 /// The client for `settings.uris`.
-redlatch::Client make_client(const Settings& settings);
+redlatch::Client make_client(const Settings& settings,
+                             std::shared_ptr<redlatch::Observer> observer = nullptr);
 
 /// One line on standard error, unless the user wants none.
 void complain(const Settings& settings, const std::string& line);

@@ -247,7 +247,8 @@ private:
             case Outcome::handed: return drive(take_over(std::move(admission.hold)));
             default: break;
         }
-        drive(machine().not_admitted(admission.outcome, admission.fault, Clock::now()));
+        drive(machine().not_admitted(admission.outcome, admission.fault, admission.by_caller,
+                                     Clock::now()));
     }
 
     template <class Action>

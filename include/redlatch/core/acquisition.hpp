@@ -174,12 +174,15 @@ public:
 
     // ---- The lock table has answered
 
-    /// Neither is it our turn, nor do we hold the lock. `fault`: what those in front have met; null for none.
+    /// Neither is it our turn, nor did the lock become ours. `fault`: what those in front have met; null for none.
+    /// `by_caller`: who asks holds the lock already.
     AcquisitionAction not_admitted(LockTable::Outcome why,
-                                   const std::shared_ptr<const Error>& fault, TimePoint now) {
+                                   const std::shared_ptr<const Error>& fault, bool by_caller,
+                                   TimePoint now) {
         using Outcome = LockTable::Outcome;
         switch (why) {
-            case Outcome::busy: return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now));
+            case Outcome::busy:
+                return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now, by_caller));
             case Outcome::deadlock: return fail(Errc::deadlock, {});
             case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
             case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);

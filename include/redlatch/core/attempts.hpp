@@ -92,6 +92,7 @@ public:
 
     /// The server answered that somebody else holds the lock.
     AttemptAction refused(TimePoint now, const Refusal& refusal) {
+        refused_ = Refused{saturating_sub(now, sent_), refusal.owner};
         if (is_over(now)) return GiveUp{out_of_time(now, refusal.owner)};
         if (!refusal.place) return pause(now, pauses_.next(refusal.ttl));
         return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
@@ -112,14 +113,21 @@ public:
     /// validity ended on the way is none: the caller has to release it.
     AttemptAction taken(TimePoint sent, TimePoint now) {
         if (now < valid_until(sent, plan_.lease, plan_.drift)) return Acquired{sent};
+        refused_.reset();
         return fault(
             now,
             Fault{
                 .error = {Errc::unavailable, {}, {}, "the answer took longer than the lease", {}}});
     }
 
+    /// What is sent at the end has little time. Where the answer before took longer, that one counts: the lock was taken.
     AttemptAction fault(TimePoint now, Fault fault) {
+        const auto refused = std::exchange(refused_, std::nullopt);
+        const bool says_nothing = refused && is_over(now) && fault.transient &&
+                                  !fault.disconnected &&
+                                  refused->answered_in >= saturating_sub(answer_by_, sent_);
         last_fault_ = following(std::move(fault.error), last_fault_);
+        if (says_nothing) return GiveUp{out_of_time(now, refused->owner)};
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
         return pause(now, pauses_.next(std::nullopt));
     }
@@ -128,24 +136,26 @@ public:
         return GiveUp{with_cause({Errc::cancelled, {}, {}, std::move(why), {}})};
     }
 
-    /// The wait ended before the acquisition's turn to talk to the server came.
-    Error out_of_turn(TimePoint now) const {
-        return with_cause({Errc::timed_out,
-                           {},
-                           {},
-                           "held, or waited for, by another thread of this process" + effort(now),
-                           {}});
+    /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: who asks holds the lock.
+    Error out_of_turn(TimePoint now, bool by_caller) const {
+        const std::string who = by_caller
+                                    ? "held by the calling thread itself"
+                                    : "held, or waited for, by another thread of this process";
+        const std::string why = by_caller ? ": this lock does not nest in what it holds" : "";
+        return with_cause({Errc::timed_out, {}, {}, who + effort(now) + why, {}});
     }
 
 private:
     AttemptAction send_try(TimePoint now) {
         ++tries_;
         last_try_ = plan_.wait.is_none() || now >= deadline_;
-        const TimePoint patient =
-            std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
-        if (plan_.wait.is_none()) return SendTry{patient, last_try_};
-        const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
-        return SendTry{std::min(patient, strict), last_try_};
+        sent_ = now;
+        answer_by_ = std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
+        if (!plan_.wait.is_none()) {
+            const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
+            answer_by_ = std::min(answer_by_, strict);
+        }
+        return SendTry{answer_by_, last_try_};
     }
 
     AttemptAction pause(TimePoint now, Clock::duration length) const {
@@ -180,6 +190,12 @@ private:
         return error;
     }
 
+    /// An answer that somebody else has the lock.
+    struct Refused {
+        Clock::duration answered_in;
+        std::string owner;
+    };
+
     AcquirePlan plan_;
     TimePoint started_;
     TimePoint deadline_;
@@ -187,6 +203,9 @@ private:
     Random random_;
     unsigned tries_ = 0;
     bool last_try_ = false;
+    TimePoint sent_{};
+    TimePoint answer_by_{};
+    std::optional<Refused> refused_{};  // by the answer to the try before
     std::optional<Error> last_fault_;
 };
 

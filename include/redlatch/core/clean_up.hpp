@@ -55,13 +55,15 @@ constexpr CleanUp after_abandoned_try(bool may_have, bool unclear) noexcept {
 /// What is known after a release that was waited for.
 struct ReleaseEnd {
     bool outcome_known = true;
-    bool all_told = true;  ///< every master that was asked for the lock has answered, or will
+    bool client_closed = false;  ///< before it was sent
+    bool all_told = true;        ///< every master that was asked for the lock has answered, or will
     bool acquire_unanswered = false;
 };
 
-/// A master that was not told, as its connection was still being made, is told at once on the renewal's.
+/// A master that was not told, as its connection was still being made, is told at once on the renewal's. So is all that
+/// was not sent where the client has closed: there is no later.
 constexpr CleanUp after_release(const ReleaseEnd& end) noexcept {
-    return {.at_once = !end.all_told,
+    return {.at_once = !end.all_told || end.client_closed,
             .once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};
 }
 

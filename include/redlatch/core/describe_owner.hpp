@@ -63,7 +63,7 @@ inline std::string describe_owner(std::string_view token) {
     constexpr std::size_t most_of_name = 64;
     constexpr std::size_t most_of_token = 8;
     if (token.ends_with(tombstone_mark)) {
-        return "min_hold of " + describe_owner(without(tombstone_mark, token));
+        return "the min_hold of " + describe_owner(without(tombstone_mark, token));
     }
     if (token.ends_with(ticket_mark)) {
         return "a ticket of " + describe_owner(without(ticket_mark, token));

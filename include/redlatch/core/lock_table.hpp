@@ -126,6 +126,7 @@ public:
         std::uint64_t count = 0;               ///< where nested: the hold count wanted now
         std::shared_ptr<Hold> expired{};       ///< found past its validity: to be declared lost
         std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
+        bool by_caller = false;                ///< where busy: the caller holds it already
     };
 
     /// Why a pause has ended.
@@ -191,8 +192,8 @@ public:
             waiter.name_ = &name;
             here.queue.push_back(waiter);
             return resume(waiter, now, stop_requested);
-        } else if (admission.outcome == Outcome::busy && here.contended) {
-            admission.fault = here.fault;
+        } else if (admission.outcome == Outcome::busy) {
+            say_why_busy(admission, here, request, now);
         }
         erase_if_unused(name);
         return admission;
@@ -212,7 +213,7 @@ public:
             admission.turn = begin_turn(name, *waiter.request_);
         } else if (const auto end = end_of_wait(*waiter.request_, now, stop_requested)) {
             admission.outcome = *end;
-            if (*end == Outcome::busy && here.contended) admission.fault = here.fault;
+            if (*end == Outcome::busy) say_why_busy(admission, here, *waiter.request_, now);
             leave_queue(here, waiter);
             if (front) wake_front(here);
             erase_if_unused(name);
@@ -880,6 +881,13 @@ private:
             if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
         }
         return request.wait.is_none() ? Outcome::busy : Outcome::queued;
+    }
+
+    static void say_why_busy(Admission& admission, const Entry& here, const AcquireRequest& request,
+                             TimePoint now) {
+        if (here.contended) admission.fault = here.fault;
+        admission.by_caller = here.current != nullptr && here.current->valid(now) &&
+                              here.current->owner() == request.caller;
     }
 
     Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {

@@ -24,9 +24,9 @@ void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server)
 }
 
 /// Whether a token is still released, once, that is to be cleaned up when its client has closed. What the
-/// client had, its closing has seen to.
+/// client held, its closing has seen to.
 inline bool is_released_when_closed(const Hold& hold, CleanUp what) noexcept {
-    return what.at_once && !hold.in(Phase::lost) && !hold.in(Phase::released);
+    return what.at_once && !hold.in(Phase::lost);
 }
 
 /// A command that was carried out late, or for a waiter that has left, has taken the lock for a token that

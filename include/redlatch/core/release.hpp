@@ -297,6 +297,7 @@ public:
     Action failed(const Fault& fault, const MastersHeard& masters, TimePoint now) {
         if (stage_ == Stage::count) return count_answered(true);
         if (stage_ == Stage::move) return move_failed(fault);
+        client_closed_ = fault.error.code == Errc::cancelled && !fault.maybe_executed;
         hear(masters);
         if (serving_) return free_hold(*std::move(outcome_));
         const TimePoint retry_at = saturating_add(now, retry_pause);
@@ -384,6 +385,7 @@ private:
         // Without an answer only the validity is known to be over. An extension that was under way may have
         // prolonged the lock at the server.
         return after_release({.outcome_known = answered_ && outcome_->has_value(),
+                              .client_closed = client_closed_,
                               .all_told = (ended_.masters & ~heard_.told) == 0,
                               .acquire_unanswered = heard_.acquire_unanswered});
     }
@@ -399,6 +401,7 @@ private:
     Which token_ = Which::held;  // that is released
     bool answered_ = false;
     bool serving_ = false;  // waiters, as the lock is free
+    bool client_closed_ = false;
     ReleaseOutcome answers_{false};
     MastersHeard heard_{};
     std::optional<Move> moved_;

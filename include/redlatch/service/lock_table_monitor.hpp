@@ -184,6 +184,7 @@ public:
         std::uint64_t count = 0;
         std::shared_ptr<Hold> expired{};
         std::shared_ptr<const Error> fault{};
+        bool by_caller = false;
     };
 
     LockTableMonitor() = default;
@@ -203,7 +204,8 @@ public:
                             .hold = std::move(said.hold),
                             .count = said.count,
                             .expired = std::move(said.expired),
-                            .fault = std::move(said.fault)};
+                            .fault = std::move(said.fault),
+                            .by_caller = said.by_caller};
         if (said.turn) admission.turn.emplace(*this, said.turn);
         return admission;
     }

@@ -68,7 +68,8 @@ private:
                 return drive(begin_nesting(std::move(admission.hold), admission.count));
             default: break;
         }
-        return drive(machine().not_admitted(admission.outcome, admission.fault, Clock::now()));
+        return drive(machine().not_admitted(admission.outcome, admission.fault, admission.by_caller,
+                                            Clock::now()));
     }
 
     template <class Action>

@@ -90,7 +90,9 @@ inline Result<void> check_options(const LockSpec& spec) {
     }
     if (options.min_hold > milliseconds::zero() && !spec.traits.can_keep) {
         return Unexpected{
-            invalid("min_hold needs the script `tombstone`, and this policy has none")};
+            invalid(spec.traits.shared
+                        ? "a shared lock has no min_hold"
+                        : "min_hold needs the script `tombstone`, and this policy has none")};
     }
     if (options.wait_strategy != WaitStrategy::queued &&
         options.wait_strategy != WaitStrategy::polling) {

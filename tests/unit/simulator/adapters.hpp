@@ -450,7 +450,7 @@ private:
             case Outcome::wrong_key_type: break;
         }
         act(not_admitted[static_cast<std::size_t>(admission.outcome)],
-            machine_.not_admitted(admission.outcome, admission.fault, now()));
+            machine_.not_admitted(admission.outcome, admission.fault, admission.by_caller, now()));
     }
 
     void take_over(HoldPtr hold) {

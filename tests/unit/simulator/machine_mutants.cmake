@@ -57,7 +57,7 @@ mutate(pause_past_the_deadline core/attempts.hpp
     "return Pause{std::min(saturating_add(now, length), deadline_)};"
     "std::min(saturating_add(now, length), deadline_)" "saturating_add(now, length)")
 mutate(patience_past_the_deadline core/attempts.hpp
-    "std::min(patient, strict)" "std::min(patient, strict)" "patient")
+    "answer_by_ = std::min(answer_by_, strict);" "std::min(answer_by_, strict)" "answer_by_")
 mutate(late_answer_counts core/attempts.hpp
     "if (now < valid_until(sent, plan_.lease, plan_.drift))"
     "now < valid_until(sent, plan_.lease, plan_.drift)" "true")
