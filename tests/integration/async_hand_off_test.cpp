@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <deque>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -50,8 +51,10 @@ class AsyncHandOff : public LockTest {
 protected:
     /// What was begun before has come to rest on the engine.
     void let_engine_rest() {
-        on_engine(detail::Access::shared(client_)->session().engine(), [] {});
+        on_engine(engine(), [] {});
     }
+
+    detail::Engine& engine() { return detail::Access::shared(client_)->session().engine(); }
 
     void expect_nothing_is_left() {
         EXPECT_TRUE(eventually([&] { return known_locks(client_) == 0; }));
@@ -76,8 +79,20 @@ TEST_F(AsyncHandOff, has_completed_when_the_release_returns) {
     const Coroutine other = acquire_on(lock_, loop, second);
     let_engine_rest();
     EXPECT_FALSE(is_ready(loop));
-    EXPECT_TRUE(is_outcome(holder->release(), Release::released));
-    EXPECT_TRUE(is_ready(loop));
+    {
+        std::latch engine_is_busy{1};
+        std::latch engine_may_go_on{1};
+        const std::jthread keeps_it_busy{[&] {
+            on_engine(engine(), [&] {
+                engine_is_busy.count_down();
+                engine_may_go_on.wait();
+            });
+        }};
+        engine_is_busy.wait();
+        EXPECT_TRUE(is_outcome(holder->release(), Release::released));
+        EXPECT_TRUE(is_ready(loop));
+        engine_may_go_on.count_down();
+    }
     EXPECT_EQ(loop.run_ready(), 1U);
     ASSERT_TRUE(first && *first);
     EXPECT_TRUE((*first)->held());

@@ -1162,13 +1162,19 @@ TEST_F(Tool, gives_the_command_the_terminal_when_a_shell_brings_it_to_the_foregr
     const Words bash{"bash", "--norc", "-i"};
     for (const auto& [shell, how] : std::vector<std::pair<Words, std::string>>{
              {{"sh"}, ""}, {{"sh"}, "--stoppable "}, {bash, ""}, {bash, "--stoppable "}}) {
+        SCOPED_TRACE(shell.front() + " " + how);
         const TempFolder own;
         const Terminal terminal;
+        // What the shell has not heard of yet, its `fg` would take for a stop that comes later.
+        const std::string hears_of_stop =
+            how.empty() ? ""
+                        : "until jobs >$F/jobs; grep -q Stopped $F/jobs; do sleep 0.02; done; ";
         ToolRun tool =
             run_in_shell("set -m; \"$0\" run " + how +
                              "--lease 30 job -- sh -c "
                              "'echo $$ >$F/up; read line; echo $line >$F/line; exit 3' & "
-                             "while [ ! -e $F/fg ]; do sleep 0.02; done; fg; echo $? >$F/code",
+                             "while [ ! -e $F/fg ]; do sleep 0.02; done; " +
+                             hears_of_stop + "fg; echo $? >$F/code",
                          terminal.input(), own, shell);
         ASSERT_TRUE(eventually([&] { return content(own.file("up")).ends_with('\n'); }));
         const auto command = static_cast<pid_t>(std::stol(content(own.file("up"))));
