@@ -84,6 +84,21 @@ TEST(ForcedRelease, looks_again_where_the_lock_has_gone_to_the_next_one) {
                 Forced::removed);
 }
 
+/// The same token may have got the lock anew meanwhile, by a try that is sent again.
+TEST(ForcedRelease, does_not_tell_whom_it_did_not_find_where_nobody_has_the_lock_in_the_end) {
+    Machine machine = of_anybody();
+    machine.begin();
+    EXPECT_FALSE(as<Machine::DeclareLost>(machine.seen({})).is_owners);
+
+    machine = of_anybody();
+    machine.begin();
+    machine.seen({{"a"}});
+    machine.answered({.removed = false, .was_held = true}, start);
+    const auto told = as<Machine::DeclareLost>(machine.seen({}));
+    EXPECT_FALSE(told.is_owners);
+    EXPECT_TRUE(told.is_others_too);
+}
+
 TEST(ForcedRelease, looks_no_more_when_its_time_is_over) {
     Machine machine = of_anybody();
     machine.begin();

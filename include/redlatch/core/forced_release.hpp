@@ -48,11 +48,13 @@ public:
     struct Remove {
         std::string owner;
     };
-    /// To the hold with the owner's token, and to the one that this process had when it began to look, if
-    /// `is_others_too`. Then `declared_lost()`.
+    /// To the hold with the owner's token, if `is_owners`, and to the one that this process had when it began to look,
+    /// if `is_others_too`. Then `declared_lost()`.
     struct DeclareLost {
         ServerKeeps server;
         bool is_others_too = false;  ///< somebody else had the lock by then, or nobody
+        bool is_owners =
+            true;  ///< else nobody was to be removed; that token may have the lock anew
     };
     struct Done {
         Result<Forced> outcome;
@@ -69,7 +71,7 @@ public:
     Action seen(Seen seen) {
         seen_ = std::move(seen);
         removed_ = 0;
-        if (!plan_.has_claims && seen_.owners.empty()) return declare_lost();
+        if (!plan_.has_claims && seen_.owners.empty()) return declare_lost(false);
         return next();
     }
 
@@ -97,8 +99,8 @@ private:
     bool has_owner() const noexcept { return !plan_.owner.empty(); }
 
     /// Of several masters, those that answered may know of somebody whom only a minority has.
-    DeclareLost declare_lost() const noexcept {
-        return {ServerKeeps::nothing, !plan_.several_masters};
+    DeclareLost declare_lost(bool is_owners = true) const noexcept {
+        return {ServerKeeps::nothing, !plan_.several_masters, is_owners};
     }
 
     /// One owner after the other. Of more than the server shows, who has come by the next look is removed too.

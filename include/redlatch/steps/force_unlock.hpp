@@ -67,9 +67,8 @@ private:
             session_->declare_lost(before_, lost.server);
         }
         // The token may have passed on to another thread meanwhile.
-        if (const auto hold = session_->holder_of(spec_->key(), owner_)) {
-            session_->declare_lost(hold, lost.server);
-        }
+        const auto hold = lost.is_owners ? session_->holder_of(spec_->key(), owner_) : nullptr;
+        if (hold != nullptr) session_->declare_lost(hold, lost.server);
         return machine_.declared_lost();
     }
 

@@ -116,7 +116,8 @@ private:
 
     void carry_out(const Machine::DeclareLost& lost) {
         if (lost.is_others_too && before_ != nullptr) client_->declare_lost(before_, lost.server);
-        const auto hold = client_->table().with_token(keys().lock, owner_);
+        const auto hold =
+            lost.is_owners ? client_->table().with_token(keys().lock, owner_) : nullptr;
         if (hold != nullptr) client_->declare_lost(hold, lost.server);
         act("declared lost", machine_.declared_lost());
     }
