@@ -362,7 +362,6 @@ public:
         for (Lock& here : locks_) {
             here.order.clear();
             here.order_is_known = false;
-            here.queue_may_be_older = true;
             // Numbers rise with the clock then; not if that is behind.
             here.counter_is_lost = here.counter_is_lost || !keeps_keys;
             if (here.counter_is_lost && clocks_go_back_) here.fence = 0;
@@ -715,7 +714,6 @@ private:
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
-        bool queue_may_be_older = false;          ///< than the server
         std::vector<std::string> queue_before{};  ///< a command that takes the lock away
         std::int64_t issued = 0;                  ///< the setting of permits that counts
         std::optional<std::int64_t> permits{};    ///< and how many that is
@@ -1012,9 +1010,9 @@ private:
         if (!moved) check_permits(here, owners);
         if (here.order_is_known && by_queue) check_order(here, to, owners);
         if (command.verb == Verb::set) {
+            // The place of a token that is dead by now may still be there.
             const std::string& queue = Names::get().of(command.lock)->queue;
-            const bool has_queue =
-                here.queue_may_be_older && server(command.master).ttl(queue) != -2;
+            const bool has_queue = server(command.master).ttl(queue) != -2;
             here.order_is_known = here.order.empty() && !has_queue;
         }
         leave_order(here, to);
