@@ -44,7 +44,8 @@ namespace redlatch::inline v0 {
 ///
 /// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()`, `fence()`
 /// and `token()`: those may run beside each other, and beside `extend()`, not beside what ends or moves the
-/// object. `lost()` gives a token that may. In a forked child, one that was inherited holds nothing and does nothing.
+/// object. The token of `lost()` may be asked at any time. In a forked child, one that was inherited holds nothing and
+/// does nothing.
 class [[nodiscard]] Held {
 public:
     /// Holds nothing.

@@ -90,9 +90,9 @@ concept RangeOfNames = requires(const Names& names) {
 /// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and `fence()`: those
 /// may run beside each other, and beside `extend()`, not beside what ends or moves the object.
 ///
-/// What blocks takes a round trip for each lock, one after the other, and `command_timeout` for all of them. Where
-/// that is too little for so many locks, those that are left are released in the background. A higher
-/// `command_timeout`, or the asynchronous calls, which take all at once, do better.
+/// `release()` and `extend()` take a round trip for each lock, one after the other, and `command_timeout` for all of
+/// them. Where that is too little for so many locks, `release()` leaves the rest to the background, and `extend()`
+/// fails. A higher `command_timeout`, or the asynchronous calls, which ask for all at once, do better.
 class [[nodiscard]] HeldSet {
 public:
     /// Holds nothing.

@@ -100,8 +100,8 @@ TEST_F(AsyncHandOff, has_completed_when_the_release_returns) {
     EXPECT_FALSE(second);
     EXPECT_FALSE(is_ready(loop));
 
-    first
-        .reset();  // its destructor hands it on as well, by a command if the last one is some time ago
+    // Its destructor hands it on as well, by a command if the last one is some time ago.
+    first.reset();
     ASSERT_TRUE(loop.run_until([&] { return second.has_value(); }));
     ASSERT_TRUE(*second);
     EXPECT_TRUE(is_outcome((*second)->release(), Release::released));

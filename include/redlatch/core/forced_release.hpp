@@ -53,8 +53,7 @@ public:
     struct DeclareLost {
         ServerKeeps server;
         bool is_others_too = false;  ///< somebody else had the lock by then, or nobody
-        bool is_owners =
-            true;  ///< else nobody was to be removed; that token may have the lock anew
+        bool is_owners = true;       ///< else that token may have got the lock anew
     };
     struct Done {
         Result<Forced> outcome;
