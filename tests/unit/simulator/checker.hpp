@@ -975,7 +975,9 @@ private:
         }
         const bool releases = command.verb == Verb::release && before.token == command.token();
         const Token& token = token_of(command.token());
-        const bool kept = timeline_->now() < token.kept_until && !token.lost_by_failover;
+        // A lock that was forced away and comes back, to a place that a late command took, is not kept.
+        const bool kept = timeline_->now() < token.kept_until && !token.lost_by_failover &&
+                          !token.was_forced;
         if (releases && kept && !is_tombstone(owner.token)) {
             fail("released before its min_hold was over");
         }
