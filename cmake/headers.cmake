@@ -50,6 +50,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/reader_claim.hpp
+    include/redlatch/core/removed_tokens.hpp
     include/redlatch/core/intrusive_list.hpp
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp

@@ -1,6 +1,9 @@
 // An operator removes the owner that he has seen, and nobody who came after that one.
 
+#include "async_tools.hpp"
+#include "fault_tools.hpp"
 #include "lock_test.hpp"
+#include "support/proxy.hpp"
 
 namespace redlatch::test {
 namespace {
@@ -54,6 +57,31 @@ TYPED_TEST(ForceUnlockOfOwner, leaves_another_holder_of_the_same_client_alone) {
     const auto held = this->operators_.acquire();
     EXPECT_EQ(this->operators_.force_unlock(gone).value(), Forced::absent);
     EXPECT_TRUE(held->held());
+}
+
+TYPED_TEST(ForceUnlockOfOwner, ends_an_acquisition_of_the_same_client_whose_answer_is_under_way) {
+    Proxy proxy{this->server_.uri()};
+    Client client{patient(proxy.uri())};
+    Lock<TypeParam> lock{client, "job"};
+    const auto acquire = [&](Outcome<Held>& outcome) {
+        lock.async_acquire({}, {}, outcome.callback());
+    };
+    Outcome<Held> first;  // a connection for asynchronous calls, and one for the others
+    acquire(first);
+    ASSERT_TRUE(is_outcome(first.get()->release(), Release::released));
+    ASSERT_EQ(lock.force_unlock("nobody").value(), Forced::absent);  // the script is known
+
+    proxy.hold_replies();
+    Outcome<Held> taken;
+    acquire(taken);
+    ASSERT_TRUE(eventually([this] { return this->redis_.exists("job"); }));
+    const std::string owner = this->operators_.inspect().value().owner;
+    auto forced = in_background([&] { return lock.force_unlock(owner); });
+    EXPECT_TRUE(eventually([this] { return !this->redis_.exists("job"); }));
+    proxy.pass();
+    EXPECT_EQ(forced.get().value(), Forced::removed);
+    const auto held = taken.get();
+    EXPECT_FALSE(held && held->held());
 }
 
 using ForceUnlock = LockTest;

@@ -269,6 +269,30 @@ TEST(LockTable, finds_a_hold_by_its_name_and_token) {
     EXPECT_EQ(locks.table.with_token("key", "first"), nullptr);
 }
 
+TEST(RemovedToken, ends_an_acquisition_whose_answer_is_under_way_with_a_hold_that_is_lost) {
+    Locks locks;
+    Asker& contends = locks.enter();
+    EXPECT_EQ(locks.table.removed("key", "mine"), nullptr) << "nobody has it yet";
+    const auto finished =
+        locks.table.finish(contends.turn(), locks.taken({.token = "mine"}), false, locks.now);
+    EXPECT_TRUE(finished.kept);
+    EXPECT_TRUE(finished.is_removed);
+}
+
+TEST(RemovedToken, of_a_hold_is_told_with_the_hold_and_once) {
+    Locks locks;
+    const auto hold = locks.taken({.token = "mine"});
+    locks.take(hold);
+    EXPECT_EQ(locks.table.removed("key", "mine"), hold);
+    locks.lose(hold);
+    Asker& contends = locks.enter();
+    EXPECT_EQ(locks.table.removed("key", "before"), nullptr);
+    const auto finished =
+        locks.table.finish(contends.turn(), locks.taken({.token = "mine"}), false, locks.now);
+    EXPECT_TRUE(finished.kept);
+    EXPECT_FALSE(finished.is_removed);
+}
+
 TEST(AdoptedHold, is_found_when_somebody_else_here_has_got_its_lock) {
     Locks locks;
     Asker& contends = locks.enter({.owner = other});

@@ -54,6 +54,8 @@ public:
         ServerKeeps server;
         bool is_others_too = false;  ///< somebody else had the lock by then, or nobody
         bool is_owners = true;       ///< else that token may have got the lock anew
+        /// The server has removed that token: an acquisition whose answer is under way ends with a hold that is lost.
+        bool is_removed = false;
     };
     struct Done {
         Result<Forced> outcome;
@@ -79,12 +81,14 @@ public:
     Action answered(const Answer& answer, TimePoint now) {
         const bool removed = answer.removed || (answer.repeated && answer.was_valid);
         if (removed) outcome_ = Forced::removed;
-        if (plan_.has_claims) return removed ? DeclareLost{ServerKeeps::removed} : next();
+        if (plan_.has_claims && !removed) return next();
+        if (plan_.has_claims)
+            return DeclareLost{.server = ServerKeeps::removed, .is_removed = answer.removed};
         const bool has_gone_on = !has_owner() && !removed && !answer.repeated;
         if (has_gone_on && now < plan_.give_up_at) return Look{};
         const bool is_about_another = !removed && !answer.repeated && !answer.was_held;
         if (has_owner() && is_about_another) return Done{outcome_};
-        return declare_lost();
+        return declare_lost(true, answer.removed);
     }
 
     Action declared_lost() {
@@ -98,8 +102,8 @@ private:
     bool has_owner() const noexcept { return !plan_.owner.empty(); }
 
     /// Of several masters, those that answered may know of somebody whom only a minority has.
-    DeclareLost declare_lost(bool is_owners = true) const noexcept {
-        return {ServerKeeps::nothing, !plan_.several_masters, is_owners};
+    DeclareLost declare_lost(bool is_owners, bool is_removed = false) const noexcept {
+        return {ServerKeeps::nothing, !plan_.several_masters, is_owners, is_removed};
     }
 
     /// One owner after the other. Of more than the server shows, who has come by the next look is removed too.

@@ -169,10 +169,11 @@ public:
     /// It is had from `delivered` on only: until then its release frees the lock at once.
     void deliver_later() noexcept { delivered_.store(false, std::memory_order_relaxed); }
     void delivered() noexcept { delivered_.store(true, std::memory_order_relaxed); }
+    bool is_delivered() const noexcept { return delivered_.load(std::memory_order_relaxed); }
 
     /// Until when its release leaves the lock to nobody; long ago without a `min_hold`.
     TimePoint kept_until() const noexcept {
-        if (!delivered_.load(std::memory_order_relaxed)) return TimePoint::min();
+        if (!is_delivered()) return TimePoint::min();
         return TimePoint{Clock::duration{kept_until_.load(std::memory_order_relaxed)}};
     }
 

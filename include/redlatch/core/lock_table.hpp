@@ -9,6 +9,7 @@
 #include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/core/reader_claim.hpp>
+#include <redlatch/core/removed_tokens.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/recycled_memory.hpp>
 
@@ -400,6 +401,8 @@ public:
         bool kept = false;
         /// Other readers here have been let in with its claim.
         bool is_shared = false;
+        /// This process has removed its token at the server meanwhile: the hold has been lost.
+        bool is_removed = false;
         explicit operator bool() const noexcept { return kept; }
     };
 
@@ -408,7 +411,8 @@ public:
     Finished finish(Turn turn, std::shared_ptr<Hold> hold, bool others_wait, TimePoint now) {
         Named& name = *turn.name_;
         Named* const own = entry_of(name, *hold);
-        Finished finished{.kept = !closed_ && own != nullptr};
+        Finished finished{.kept = !closed_ && own != nullptr,
+                          .is_removed = removed_.take(hold->token().bytes)};
         if (finished.kept) {
             name.second.fault = nullptr;
             own->second.handoffs.begin(others_wait, hold->refreshed_at());
@@ -426,6 +430,7 @@ public:
 
     struct Adopted {
         bool kept = false;  ///< else the client was closed meanwhile, and nothing is held here
+        bool is_removed = false;            ///< as in `Finished`
         std::optional<QueuePlace> place{};  ///< that nobody here goes on with: to be released
         explicit operator bool() const noexcept { return kept; }
     };
@@ -436,8 +441,8 @@ public:
         Entry& here = entries_.try_emplace(hold->key()).first->second;
         here.key_type = hold->terms().traits.key_type;
         here.handoffs.begin(others_wait, hold->refreshed_at());
+        Adopted adopted{.kept = true, .is_removed = removed_.take(hold->token().bytes)};
         keep(here, std::move(hold), now);
-        Adopted adopted{.kept = true};
         wake_front(here);
         if (here.contended) return adopted;
         here.grant.reset();
@@ -558,7 +563,7 @@ public:
         if (name == entries_.end() || name->second.current.get() != &hold) return false;
         Entry& here = name->second;
         here.handoffs.others_wait(others_wait, handed.refreshed);
-        if (closed_ || !can_hand_off(here, hold)) return false;
+        if (closed_ || removed_.take(handed.token.bytes) || !can_hand_off(here, hold)) return false;
         pass_to_front(here, std::move(handed), now);
         return true;
     }
@@ -601,6 +606,14 @@ public:
             if (hold != nullptr && hold->key() == key) return hold;
         }
         return nullptr;
+    }
+
+    /// The server has removed that token at this process's wish. The hold that goes by it; null where none does, or none
+    /// yet: then `finish` and its like tell.
+    std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
+        auto hold = with_token(key, token);
+        if (hold == nullptr) removed_.add(token);
+        return hold;
     }
 
     /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token
@@ -1146,6 +1159,7 @@ private:
     std::unordered_map<std::string, Named*> claimants_;
     std::unordered_map<std::string, Readers> readers_;  // of locks, by their keys
     std::uint64_t crowds_made_ = 0;
+    RemovedTokens removed_;
     bool closed_ = false;
     Random random_;
 };

@@ -300,6 +300,9 @@ public:
     std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) {
         return section()->with_token(key, token);
     }
+    std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
+        return section()->removed(key, token);
+    }
     bool deliver(const Grant& grant) { return section()->deliver(grant); }
     void recheck_all() { section()->recheck_all(Clock::now()); }
     LockTable::Remains close() { return section()->close(); }

@@ -8,6 +8,7 @@
 #include <redlatch/result.hpp>
 #include <redlatch/service/notifier.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,37 +26,6 @@ public:
     /// Whether there is an observer.
     bool wanted() const noexcept { return observer_ != nullptr; }
 
-    /// Calls `tell(observer)`. False without an observer, and where a backlog makes it be dropped.
-    template <class Tell>
-    bool tell(Tell tell) {
-        return wanted() &&
-               notifier_->post([observer = observer_, tell = std::move(tell)] { tell(*observer); });
-    }
-
-    /// The same for the beginning of something.
-    template <class Tell>
-    void tell_begin(const std::shared_ptr<EventPair>& pair, Tell begin) {
-        const bool posted = tell([pair, begin = std::move(begin)](Observer& observer) {
-            if (!pair->begins()) return;
-            try {
-                begin(observer);
-            } catch (...) {
-                pair->drop();
-                throw;
-            }
-        });
-        if (!posted) pair->drop();
-    }
-
-    /// The same for its end, which is not dropped where the beginning is told.
-    template <class Tell>
-    void tell_end(const std::shared_ptr<EventPair>& pair, Tell end) {
-        if (pair->is_dropped()) return;
-        notifier_->post_certainly([observer = observer_, pair, end = std::move(end)] {
-            if (pair->ends()) end(*observer);
-        });
-    }
-
     /// Somebody holds a lock from now on.
     void hold_began(const std::shared_ptr<Hold>& hold) {
         tell_begin({hold, &hold->events},
@@ -64,44 +34,92 @@ public:
 
     /// It is over. To be called once for each hold.
     void hold_ended(const std::shared_ptr<Hold>& hold, Clock::duration held_for) {
-        if (!wanted()) return;
         tell_end({hold, &hold->events}, [key = hold->key(), held_for](Observer& observer) {
             observer.hold_ended({key, held_for});
         });
     }
 
+    /// Somebody waits for a lock from now on.
+    void wait_began(const std::shared_ptr<EventPair>& wait, const std::string& key) {
+        tell_begin(wait, [key](Observer& observer) { observer.wait_began({key}); });
+    }
+
+    void wait_ended(const std::shared_ptr<EventPair>& wait, const Observer::WaitEnded& event) {
+        tell_end(wait, [event](Observer& observer) { observer.wait_ended(event); });
+    }
+
+    void acquired(const Observer::Acquired& event) {
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, event] { observer->acquired(event); });
+    }
+
+    void timed_out(const Observer::TimedOut& event) {
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, event] { observer->timed_out(event); });
+    }
+
     void released(const std::string& key, Clock::duration held_for,
                   const Result<Release>& outcome) {
-        tell([key, held_for, outcome](Observer& observer) {
-            observer.released({key, held_for, outcome});
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, key, held_for, outcome] {
+            observer->released({key, held_for, outcome});
         });
     }
 
     void lost(const std::string& key, Clock::duration held_for) {
-        tell([key, held_for](Observer& observer) { observer.lost({key, held_for}); });
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, key, held_for] { observer->lost({key, held_for}); });
     }
 
     void renewed(const Hold& hold) {
         if (!wanted()) return;
         const auto remaining = saturating_sub(hold.valid_until(), Clock::now());
-        tell([key = hold.key(), remaining](Observer& observer) {
-            observer.renewed({key, remaining});
+        notifier_->post([observer = observer_, key = hold.key(), remaining] {
+            observer->renewed({key, remaining});
         });
     }
 
     void reconnected(const std::string& node) {
-        tell([node](Observer& observer) { observer.reconnected({node}); });
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, node] { observer->reconnected({node}); });
     }
 
     void error(const Error& error) {
-        tell([error](Observer& observer) { observer.error(error); });
+        if (!wanted()) return;
+        notifier_->post([observer = observer_, error] { observer->error(error); });
     }
 
     void warning(Observer::Warning warning) {
-        tell([warning = std::move(warning)](Observer& observer) { observer.warning(warning); });
+        if (!wanted()) return;
+        notifier_->post(
+            [observer = observer_, warning = std::move(warning)] { observer->warning(warning); });
     }
 
 private:
+    using Tell = std::function<void(Observer&)>;
+
+    void tell_begin(const std::shared_ptr<EventPair>& pair, Tell begin) {
+        if (!wanted()) return pair->drop();
+        const bool posted = notifier_->post([observer = observer_, pair, begin = std::move(begin)] {
+            if (!pair->begins()) return;
+            try {
+                begin(*observer);
+            } catch (...) {
+                pair->drop();
+                throw;
+            }
+        });
+        if (!posted) pair->drop();
+    }
+
+    /// Not dropped where the beginning is told.
+    void tell_end(const std::shared_ptr<EventPair>& pair, Tell end) {
+        if (!wanted() || pair->is_dropped()) return;
+        notifier_->post_certainly([observer = observer_, pair, end = std::move(end)] {
+            if (pair->ends()) end(*observer);
+        });
+    }
+
     const std::shared_ptr<Observer> observer_;
     Notifier* const notifier_;
 };

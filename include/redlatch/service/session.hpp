@@ -163,6 +163,17 @@ public:
                       ServerKeeps server = ServerKeeps::nothing) {
         lose(*this, hold, server);
     }
+    /// The server has removed that token at our wish. Whoever holds that lock under it, as `holder_of` has it; an acquisition
+    /// that ends with it calls `lose_removed`.
+    std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
+        return tokens_.made(token) ? locks_.removed(key, token) : nullptr;
+    }
+    /// By a command that was late, the server may have given the lock to the token once more.
+    void lose_removed(const std::shared_ptr<Hold>& hold) {
+        declare_lost(hold, ServerKeeps::removed);
+        clean_up(hold, {.at_once = true});
+    }
+
     std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
         return locks_.close_claim_of(hold);
     }
@@ -175,7 +186,7 @@ public:
         if (hold->loss_is_awaited()) notifier_.post_loss([hold] { hold->tell_lost(); });
         const auto held_for = Clock::now() - hold->taken_at();
         events_.hold_ended(hold, held_for);
-        events_.lost(hold->key(), held_for);
+        if (hold->is_delivered()) events_.lost(hold->key(), held_for);
     }
 
     void declare_lost(const std::vector<std::shared_ptr<Hold>>& holds) {
@@ -244,7 +255,7 @@ private:
         const ClientOptions& options = setup.options;
         TopologyBuilder builder{
             setup,
-            {tokens_.client_name(), options.connect_timeout, options.tls, examination(), resolver_,
+            {tokens_.client_name(), options.connect_timeout, options.tls, examination(), &resolver_,
              log_in_},
             {.reconnected = [this](const std::string& node) { events_.reconnected(node); },
              .keys_denied = [this](const std::string& node) { tell_unordered(node); },
@@ -333,7 +344,7 @@ private:
     ObserverEvents events_;
     EvictionCheck eviction_{
         [this](Observer::Warning warning) { events_.warning(std::move(warning)); }};
-    const std::shared_ptr<Resolver> resolver_ = std::make_shared<Resolver>();
+    Resolver resolver_;
     const std::shared_ptr<LogIn> log_in_;  // null where the URIs say how to log in
     SentinelDialer* sentinels_ = nullptr;  // of the topology; null where there are none
     const std::unique_ptr<Topology> topology_;

@@ -89,8 +89,7 @@ protected:
         if (waits_ != nullptr || !session_->events().wanted()) return;
         try {
             auto waits = std::make_shared<EventPair>();
-            session_->events().tell_begin(
-                waits, [key = spec_->key()](Observer& observer) { observer.wait_began({key}); });
+            session_->events().wait_began(waits, spec_->key());
             waits_ = std::move(waits);
         } catch (const std::bad_alloc&) {
         }
@@ -224,6 +223,7 @@ protected:
         watch_over(keep.since);
         const auto finished = turn_->finish(hold_, keep.others_wait);
         if (finished.is_shared) watch_claim();
+        if (finished.kept && finished.is_removed) session_->lose_removed(hold_);
         return machine().kept(finished.kept);
     }
 
@@ -406,18 +406,14 @@ protected:
         const auto waited = Clock::now() - started_;
         if (waits_ != nullptr) {
             const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
-            session_->events().tell_end(waits_,
-                                        [key = spec_->key(), waited, outcome](Observer& observer) {
-                                            observer.wait_ended({key, waited, outcome});
-                                        });
+            session_->events().wait_ended(waits_,
+                                          {spec_->key(), waited, outcome, machine().tries()});
         }
         if (ref) {
             if (nesting_ == nullptr) session_->events().hold_began(ref->hold);
-            const Observer::Acquired event{spec_->key(), waited, machine().tries()};
-            session_->events().tell([event](Observer& observer) { observer.acquired(event); });
+            session_->events().acquired({spec_->key(), waited, machine().tries()});
         } else if (ref.error().code == Errc::timed_out) {
-            const Observer::TimedOut event{spec_->key(), waited, machine().tries()};
-            session_->events().tell([event](Observer& observer) { observer.timed_out(event); });
+            session_->events().timed_out({spec_->key(), waited, machine().tries()});
         }
     }
 

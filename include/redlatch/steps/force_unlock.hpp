@@ -67,7 +67,9 @@ private:
             session_->declare_lost(before_, lost.server);
         }
         // The token may have passed on to another thread meanwhile.
-        const auto hold = lost.is_owners ? session_->holder_of(spec_->key(), owner_) : nullptr;
+        const auto hold = lost.is_removed  ? session_->removed(spec_->key(), owner_)
+                          : lost.is_owners ? session_->holder_of(spec_->key(), owner_)
+                                           : nullptr;
         if (hold != nullptr) session_->declare_lost(hold, lost.server);
         return machine_.declared_lost();
     }

@@ -193,9 +193,8 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     if (adopted.place) session.clean_up(*std::move(adopted.place));
     if (!adopted.kept) return give_up(transfer.not_kept());
     session.events().hold_began(hold);
-    session.events().tell([key = spec.key(), took = Clock::now() - started](Observer& observer) {
-        observer.acquired({key, took, 1});
-    });
+    if (adopted.is_removed) session.lose_removed(hold);
+    session.events().acquired({spec.key(), Clock::now() - started, 1});
     return HoldRef{hold, acquisition.id};
 }
 

@@ -721,6 +721,7 @@ private:
         });
         const bool kept = finished.kept;
         if (finished.is_shared) client_->watch_clock(hold_);
+        is_removed_ = finished.is_removed;
         if (hidden) hold_->advance(Phase::acquiring, Phase::lost);
         act(kept ? "kept" : "not kept", machine_.kept(kept));
     }
@@ -910,6 +911,7 @@ private:
             world_->checker->begins(hold_, wanted_->lock, handed_, wanted_->local_handoffs);
             world_->checker->owns_itself(*hold_, wanted_->owns_itself);
             if (world_->has(Mutant::min_hold_forgotten)) hold_->drop_min_hold();
+            if (is_removed_) client_->lose_removed(hold_);
         }
         end();
         if (!is_delivered_later()) return give_out();
@@ -1044,7 +1046,8 @@ private:
 
     State state_ = State::busy;
     bool stop_ = false;
-    bool handed_ = false;  // by the holder before, in this process
+    bool handed_ = false;      // by the holder before, in this process
+    bool is_removed_ = false;  // by force, of this process, before it began
     const char* event_ = "enter";
     TimePoint asleep_until_ = TimePoint::min();
     TimePoint paused_until_{};

@@ -308,6 +308,7 @@ public:
 
     /// A process has taken the lock away from that owner, as its client hears.
     void forced(int process, int lock, std::string_view owner) {
+        if (process_of(owner) == process) token_of(owner).is_told_of_force = true;
         for (const auto& hold : locks_[static_cast<std::size_t>(lock)].holds) {
             const Token& token = token_of(hold->token().bytes);
             // That of an acquisition that has its answer to come is none yet.
@@ -458,8 +459,10 @@ public:
         const bool extends = command.verb == Verb::extend && value.integer == 1;
         // By itself, before the client knew that an extension had left anything.
         const bool is_gone = command.verb == Verb::extend && !refused && value.integer == 0;
-        if (is_gone && !has(owners, command.token()))
+        if (is_gone && !has(owners, command.token())) {
             token_of(command.token()).prolonged_until = Moment{-1h};
+            token_of(command.token()).waits_for_release = false;
+        }
         if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
@@ -583,6 +586,10 @@ public:
                 continue;
             }
             std::erase_if(here.holds, [](const auto& hold) { return !hold->in(Phase::held); });
+            for (const auto& hold : here.holds) {
+                if (token_of(hold->token().bytes).is_told_of_force)
+                    fail("held, though its own process has taken it away: " + hold->token().bytes);
+            }
             check_exclusion(here);
             check_idle(here);
         }
@@ -666,6 +673,7 @@ private:
         Moment lost_at{-1h};      ///< as its client was told
         unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
         bool was_forced = false;  ///< by any of them: nothing is promised any more
+        bool is_told_of_force = false;  ///< its own process
         Moment forced_since{0};
         Moment began{0};                 ///< its hold
         bool waits_for_release = false;  ///< at once, as it lasts on after a loss
@@ -976,8 +984,8 @@ private:
         const bool releases = command.verb == Verb::release && before.token == command.token();
         const Token& token = token_of(command.token());
         // A lock that was forced away and comes back, to a place that a late command took, is not kept.
-        const bool kept = timeline_->now() < token.kept_until && !token.lost_by_failover &&
-                          !token.was_forced;
+        const bool kept =
+            timeline_->now() < token.kept_until && !token.lost_by_failover && !token.was_forced;
         if (releases && kept && !is_tombstone(owner.token)) {
             fail("released before its min_hold was over");
         }

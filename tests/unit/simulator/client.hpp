@@ -602,6 +602,10 @@ public:
         if (hold->in(Phase::held)) world_->checker->lost(*hold, lock_of(*hold), closing);
         detail::lose(*this, hold, server);
     }
+    void lose_removed(const HoldPtr& hold) {
+        declare_lost(hold, detail::ServerKeeps::removed);
+        clean_up(hold, {.at_once = true});
+    }
     bool several() const { return world_->plan->masters > 1; }
     /// As the product's topology has them.
     detail::QuorumRules quorum_rules(detail::ReplyShape answer) const {

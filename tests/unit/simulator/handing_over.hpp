@@ -219,6 +219,7 @@ private:
         checker.begins(hold_, wanted_->lock, handed, wanted_->local_handoffs);
         checker.owns_itself(*hold_, true);
         if (acquisition_.watched) checker.watches(*hold_, acquisition_.id);
+        if (adopted.is_removed) client_->lose_removed(hold_);
         client_->host().soon(wanted_->handed_to->hold, [this] { release(); });
     }
 

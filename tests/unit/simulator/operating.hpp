@@ -116,8 +116,13 @@ private:
 
     void carry_out(const Machine::DeclareLost& lost) {
         if (lost.is_others_too && before_ != nullptr) client_->declare_lost(before_, lost.server);
-        const auto hold =
-            lost.is_owners ? client_->table().with_token(keys().lock, owner_) : nullptr;
+        HoldPtr hold;
+        if (lost.is_removed) {
+            hold = client_->with_table(
+                [this](detail::LockTable& table) { return table.removed(keys().lock, owner_); });
+        } else if (lost.is_owners) {
+            hold = client_->table().with_token(keys().lock, owner_);
+        }
         if (hold != nullptr) client_->declare_lost(hold, lost.server);
         act("declared lost", machine_.declared_lost());
     }
