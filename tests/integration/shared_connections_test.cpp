@@ -339,6 +339,22 @@ TEST_F(ImpatientSharedConnections, every_call_ends_by_its_deadline) {
     proxy_.pass_whole();
 }
 
+TEST_F(SharedConnections, a_call_has_its_own_time_though_another_ones_is_over) {
+    ClientOptions options = options_for(server_.uri(), 4s);
+    Client client{sharing(options)};
+    ASSERT_TRUE(succeeds(client.ping()));
+    Lock<Simple> lock{client, "job"};
+    server_.freeze();
+    auto first = in_background([&] { return client.ping(); });
+    EXPECT_EQ(first.wait_for(3s), std::future_status::timeout);
+    auto second = in_background([&] { return lock.inspect(); });
+    auto third = in_background([&] { return lock.acquire({.wait = 0s}); });
+    EXPECT_TRUE(fails_with(first.get(), Errc::unavailable));
+    server_.thaw();
+    EXPECT_TRUE(succeeds(second.get()));
+    EXPECT_TRUE(succeeds(third.get()));
+}
+
 TEST_F(ImpatientSharedConnections, a_refused_connection_is_an_error_at_once) {
     proxy_.refuse();
     proxy_.cut();

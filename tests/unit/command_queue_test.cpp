@@ -287,6 +287,45 @@ TEST_F(ACommandQueue, gives_the_connection_up_after_so_long_without_an_answer) {
     EXPECT_EQ(queue_.gone_at(), now_ + 100ms) << "it owed nothing before";
 }
 
+TEST_F(ACommandQueue, writes_once_more_what_has_not_waited_as_long_as_it_may) {
+    add("a");
+    write();
+    now_ += 30ms;
+    add("b");
+    add("c");
+    write();
+    queue_.abandon(entries_[1]);
+    now_ += 70ms;
+    ASSERT_EQ(queue_.gone_at(), now_);
+    queue_.timed_out(now_);
+    EXPECT_EQ(take_failed(), "ab") << "nobody waits for one of them any more";
+    EXPECT_EQ(write(), "c");
+    EXPECT_TRUE(entries_[2].command.unclear()) << "the first sending may be carried out";
+    now_ += 60ms;
+    add("d");
+    write();
+    now_ += 40ms;
+    queue_.timed_out(now_);
+    EXPECT_EQ(take_failed(), "c") << "once";
+    EXPECT_EQ(write(), "d");
+}
+
+TEST_F(ACommandQueue, repeats_nothing_at_a_server_that_answers_slowly) {
+    for (const char* name : {"a", "b", "c", "d"}) add(name);
+    write();
+    for (int i = 0; i < 3; ++i) {
+        now_ += 90ms;
+        answer();
+    }
+    add("e");
+    write();
+    now_ += 30ms;
+    ASSERT_EQ(queue_.gone_at(), now_);
+    queue_.timed_out(now_);
+    EXPECT_EQ(take_failed(), "de");
+    EXPECT_EQ(write(), "");
+}
+
 TEST_F(ACommandQueue, gives_the_connection_up_where_answers_trickle_in) {
     for (const char* name : {"a", "b", "c", "d"}) add(name);
     write();

@@ -48,6 +48,15 @@ found_by(command_queue ACommandQueue.gives_back_what_was_written_when_the_connec
 mutate(first_sending_forgotten core/command_queue.hpp
     "if (command.sent_ == TimePoint::min()) command" "command.sent_ == TimePoint::min()" "true")
 found_by(command_queue ACommandQueue.knows_when_a_command_was_sent_first)
+mutate(young_with_the_old core/command_queue.hpp
+    "failure.of_others = command.written_at_ > in_vain;" "command.written_at_ > in_vain" "false")
+found_by(command_queue ACommandQueue.writes_once_more_what_has_not_waited_as_long_as_it_may)
+mutate(late_is_repeated core/command.hpp
+    "says_nothing = had_died || failure.of_others;" "failure.of_others" "failure.maybe_executed")
+found_by(command_queue ACommandQueue.writes_once_more_what_has_not_waited_as_long_as_it_may)
+mutate(repeated_at_a_slow_server core/command_queue.hpp
+    "const TimePoint in_vain = trickles" "trickles" "false")
+found_by(command_queue ACommandQueue.repeats_nothing_at_a_server_that_answers_slowly)
 
 # ---- The link
 
@@ -55,7 +64,7 @@ mutate(goes_on_out_of_step net/link.hpp
     "if (step.drop_connection) break_off" "step.drop_connection" "false")
 found_by(link ALink.breaks_off_at_an_answer_of_another_shape_and_at_one_to_nothing)
 mutate(silence_is_borne net/link.hpp
-    "if (connection_ && now >= gone_at())" "now >= gone_at()" "false")
+    "if (!connection_ || now < gone_at()) return" "now < gone_at()" "true")
 found_by(link ALink.gives_up_a_server_that_is_silent_and_not_before)
 mutate(written_did_nothing net/link.hpp
     "fault.disconnected, .maybe_executed = true});" "true" "false")
@@ -103,7 +112,7 @@ mutate(written_behind_its_release_elsewhere service/engine.hpp
     "order->rank == CommandRank::release && ways_.size() > 1" "ways_.size() > 1" "false")
 found_by(engine AnEngine.takes_out_what_another_link_has_not_written_of_a_token_that_is_released)
 mutate(link_shared_with_a_users_policy service/engine.hpp
-    "key{&node, replicas.count(), own};" "own" "static_cast<const void*>(nullptr)")
+    "replicas_ == replicas && own_ == own;" "own_ == own" "true")
 found_by(engine AnEngine.takes_out_what_another_link_has_not_written_of_a_token_that_is_released)
 
 # ---- The way of an order to several masters

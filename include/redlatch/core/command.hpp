@@ -22,6 +22,7 @@ enum class ReplyKind : std::uint8_t {
 struct ConnectionFailure {
     bool disconnected = false;    ///< by the other end; else a time-out, a cancellation or garbage
     bool maybe_executed = false;  ///< some of the command was sent
+    bool of_others = false;       ///< for the silence to an older command: this one had time left
 };
 
 /// What becomes of an answer.
@@ -59,7 +60,7 @@ struct CommandStep {
     enum class Next : std::uint8_t {
         deliver,    ///< give the answer to the caller
         send,       ///< send it once more on the same connection
-        reconnect,  ///< send it once more on a connection that was not idle before
+        reconnect,  ///< send it once more, on another connection
         redirect,   ///< another server of the Cluster has the key; nothing was executed here
         fail,       ///< give the fault to the caller
     };
@@ -114,10 +115,12 @@ public:
         return {CommandStep::Next::fail};
     }
 
-    /// A connection that lay idle may have died long ago: that says nothing about the server now.
+    /// A connection that lay idle may have died long ago: that says nothing about the server now. Nor does one that
+    /// was given up before the command had waited for as long as it may.
     CommandStep failed(ConnectionFailure failure) noexcept {
         unclear_ = unclear_ || failure.maybe_executed;
-        const bool says_nothing = failure.disconnected && (traits_.reused || !has_connected_);
+        const bool had_died = failure.disconnected && (traits_.reused || !has_connected_);
+        const bool says_nothing = had_died || failure.of_others;
         if (!says_nothing || use_ == ReplyUse::left || reconnected_) {
             return {CommandStep::Next::fail};
         }

@@ -152,6 +152,17 @@ public:
         for (const Stage stage : {Stage::held, Stage::written}) fail(stage, failure);
     }
 
+    /// The same when the time of `gone_at` has come. At a server that is silent, a command that was written later than
+    /// `command_timeout` ago has time left for the next connection.
+    void timed_out(TimePoint now) noexcept {
+        const bool trickles = silence_.has_answered_since(now - limits_.command_timeout);
+        const TimePoint in_vain = trickles ? TimePoint::max() : now - limits_.command_timeout;
+        silence_.disconnected();
+        for (const Stage stage : {Stage::held, Stage::written}) {
+            fail(stage, {.maybe_executed = true}, in_vain);
+        }
+    }
+
     /// No connection could be made: `take_failed` gives back those unwritten.
     void not_connected() noexcept {
         for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) fail(stage, {});
@@ -218,9 +229,12 @@ private:
         command.stage_ = Stage::outside;
     }
 
-    void fail(Stage stage, ConnectionFailure failure) noexcept {
+    /// `in_vain`: what was written by then has waited for its answer long enough.
+    void fail(Stage stage, ConnectionFailure failure,
+              TimePoint in_vain = TimePoint::max()) noexcept {
         list(stage).for_each([&](QueuedCommand& command) {
             take(command);
+            failure.of_others = command.written_at_ > in_vain;
             const bool again = command.command.failed(failure).next == CommandStep::Next::reconnect;
             put(command, again ? Stage::again : Stage::failed);
         });

@@ -26,6 +26,8 @@ public:
         reused_ = last;
     }
 
+    bool has_answered_since(TimePoint time) const noexcept { return answered_at_ > time; }
+
     /// Nothing has been heard from the server since its last answer, after which nothing was asked: it may
     /// have gone meanwhile.
     bool is_reused() const noexcept { return reused_; }

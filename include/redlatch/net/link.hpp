@@ -144,18 +144,15 @@ public:
 
     /// Gives the connection up where no answer has come in time.
     void pass_time(TimePoint now) {
-        if (connection_ && now >= gone_at()) break_off(silent());
+        if (!connection_ || now < gone_at()) return;
+        const Fault fault = forget_connection(silent());
+        queue_.timed_out(now);
+        end_failed(fault);
     }
 
     /// The connection is of no use any more.
     void break_off(Fault fault) {
-        connection_.reset();
-        out_.clear();
-        written_ = 0;
-        scripts_written_.clear();
-        if (fault.error.node.empty()) fault.error.node = node_->name();
-        node_->note(Expected<void, Fault>{Unexpected{fault}});
-        fault_ = trouble_ = fault;
+        fault = forget_connection(std::move(fault));
         queue_.disconnected({.disconnected = fault.disconnected, .maybe_executed = true});
         end_failed(fault);
     }
@@ -175,6 +172,18 @@ public:
     static Fault silent() { return io_fault("no answer in time"); }
 
 private:
+    /// The fault, with the server's name.
+    Fault forget_connection(Fault fault) {
+        connection_.reset();
+        out_.clear();
+        written_ = 0;
+        scripts_written_.clear();
+        if (fault.error.node.empty()) fault.error.node = node_->name();
+        node_->note(Expected<void, Fault>{Unexpected{fault}});
+        fault_ = trouble_ = fault;
+        return fault;
+    }
+
     /// A command of the link's own. Destroys itself, with its answer.
     class Own : public LinkCommand {
     public:
@@ -189,6 +198,8 @@ private:
     private:
         virtual void answered(const Expected<Reply, Fault>& reply) = 0;
     };
+
+    using OwnPtr = std::unique_ptr<Own>;
 
     /// Stands in front of a command; whether it was allowed, the answer to that one tells.
     class Asking final : public Own {
@@ -252,13 +263,13 @@ private:
                 queue_.take_out(command);
                 continue;
             }
-            if (command.asking) encode_own(std::make_unique<Asking>(), now);
+            if (command.asking) encode_own(OwnPtr{new Asking}, now);
             encode(command, now);
             answer_by_ = std::min(answer_by_, command.answer_by());
         }
         if (!for_replicas || out_.empty()) return;
         if (replicas_ == Replicas::all()) {
-            encode_own(std::make_unique<CountReplicas>(*this), now);
+            encode_own(OwnPtr{new CountReplicas{*this}}, now);
         } else {
             encode_wait(replicas_.count(), now);
         }
@@ -268,7 +279,7 @@ private:
         return replicas_ != Replicas::none() && (queue_.has_written() || queue_.has_held());
     }
 
-    void encode_own(std::unique_ptr<Own> own, TimePoint now) {
+    void encode_own(OwnPtr own, TimePoint now) {
         Own& command = *own.release();
         queue_.add(command, CommandRank::usual, {});
         queue_.written(command, now);
@@ -281,9 +292,9 @@ private:
         const auto left =
             std::chrono::floor<std::chrono::milliseconds>(saturating_sub(by, now)).count();
         const std::int64_t early = std::min<std::int64_t>(left / 2, 120);
-        encode_own(std::make_unique<WaitForReplicas>(*this, wanted,
-                                                     std::max<std::int64_t>(left - early, 1)),
-                   now);
+        encode_own(
+            OwnPtr{new WaitForReplicas{*this, wanted, std::max<std::int64_t>(left - early, 1)}},
+            now);
     }
 
     void counted(const Expected<Reply, Fault>& reply) {
