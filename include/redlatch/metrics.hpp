@@ -94,7 +94,13 @@ public:
     void renewed(const Renewed& event) override { ++of(event.key).renewed; }
     void lost(const Lost& event) override { ++of(event.key).lost; }
     void wait_began(const WaitBegan& event) override { of(event.key).waiters.add(1); }
-    void wait_ended(const WaitEnded& event) override { of(event.key).waiters.add(-1); }
+    void wait_ended(const WaitEnded& event) override {
+        Series& series = of(event.key);
+        series.waiters.add(-1);
+        const bool is_told_elsewhere =
+            event.outcome || event.outcome.error().code == Errc::timed_out;
+        if (!is_told_elsewhere) series.tries += event.tries;
+    }
     void hold_began(const HoldBegan& event) override { of(event.key).holders.add(1); }
     void hold_ended(const HoldEnded& event) override {
         Series& series = of(event.key);
@@ -138,7 +144,8 @@ public:
         each("redlatch_held", "Locks held now.", "gauge", gauge_of(&Series::holders));
         each("redlatch_waiting", "Calls that wait for a lock now.", "gauge",
              gauge_of(&Series::waiters));
-        each("redlatch_tries_total", "Tries to take a lock at a server.", "counter",
+        each("redlatch_tries_total",
+             "Tries to take a lock at a server, of calls that got it or waited.", "counter",
              counter_of(&Series::tries));
         each("redlatch_timed_out_total", "Waits that ended without the lock.", "counter",
              counter_of(&Series::timed_out));

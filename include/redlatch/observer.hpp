@@ -42,7 +42,7 @@ public:
         std::string key;     ///< the lock's name
         Duration remaining;  ///< validity from now on
     };
-    /// A hold ended without a release.
+    /// A hold that somebody had ended without a release.
     struct Lost {
         std::string key;    ///< the lock's name
         Duration held_for;  ///< from the lock to the loss
@@ -56,6 +56,7 @@ public:
         std::string key;       ///< the lock's name
         Duration waited;       ///< from the call on
         Result<void> outcome;  ///< an error where the lock was not acquired
+        unsigned tries = 0;    ///< how often the server was asked
     };
     /// Something is held.
     struct HoldBegan {
@@ -93,7 +94,7 @@ public:
     /// A watchdog renewed a lease.
     virtual void renewed(const Renewed&) {}
 
-    /// A hold ended without a release: its validity is over, or the server says that it is gone.
+    /// A hold that somebody had ended without a release: its validity is over, or the server says that it is gone.
     virtual void lost(const Lost&) {}
 
     /// A call waits: it did not get the lock at its first try, or others of its process are before it.

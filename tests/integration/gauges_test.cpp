@@ -3,6 +3,7 @@
 
 #include "async_tools.hpp"
 #include "busy_machine.hpp"
+#include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include <redlatch/lock_set.hpp>
 #include <redlatch/metrics.hpp>
@@ -28,6 +29,7 @@ public:
     void wait_ended(const WaitEnded& event) override {
         const std::lock_guard lock{mutex_};
         outcomes_.push_back(code_of(event.outcome));
+        tries += event.tries;
         ++waits_ended;
     }
     void hold_began(const HoldBegan&) override { ++holds_begun; }
@@ -49,6 +51,7 @@ public:
     std::atomic<int> acquisitions{0};
     std::atomic<int> releases{0};
     std::atomic<int> losses{0};
+    std::atomic<unsigned> tries{0};  ///< of waits that have ended
 
 private:
     std::mutex mutex_;
@@ -598,6 +601,30 @@ TEST_F(GaugesTest, end_what_is_not_delivered_by_the_close) {
     ASSERT_TRUE(loop.run_until([&] { return one.is_there() && two.is_there(); }));
     EXPECT_EQ(code_of(one.get()), Errc::cancelled);
     EXPECT_TRUE(had(3, 0));
+}
+
+TEST_F(GaugesTest, count_no_loss_of_what_nobody_has_had) {
+    Loop stalls;
+    Lock<Simple> lock{*client_, "job", {.lease = 100ms}};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &stalls);
+    EXPECT_TRUE(eventually([&] { return numbers_->holds_begun == 1; }));
+    EXPECT_TRUE(eventually([&] { return !lock.inspect().value().locked; }));
+    ASSERT_TRUE(stalls.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::lost);
+    EXPECT_TRUE(had(1));
+    EXPECT_EQ(numbers_->losses, 0);
+}
+
+TEST_F(GaugesTest, count_the_tries_of_a_wait_that_is_cancelled) {
+    const Held theirs = Lock<Simple>{*other_client_, "job"}.acquire().value();
+    Lock<Simple> lock{*client_, "job", {.wait_strategy = WaitStrategy::polling}};
+    std::stop_source stop;
+    auto waits = in_background([&] { return code_of(lock.acquire({.stop = stop.get_token()})); });
+    ASSERT_TRUE(hold_and_wait(1, 1));
+    stop.request_stop();
+    EXPECT_EQ(waits.get(), Errc::cancelled);
+    EXPECT_TRUE(eventually([&] { return numbers_->tries > 0; }));
 }
 
 TEST_F(GaugesTest, end_tries_that_are_stopped_anywhere) {

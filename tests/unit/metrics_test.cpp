@@ -146,7 +146,9 @@ TEST(Metrics, knows_how_many_hold_and_how_many_wait) {
     EXPECT_EQ(value(metrics, "redlatch_held"), "3");
     EXPECT_EQ(value(metrics, "redlatch_waiting"), "3");
     metrics.wait_ended({"job", 1s, {}});
-    metrics.wait_ended({"job", 1s, Unexpected{Error{Errc::cancelled, "job", {}, {}, {}}}});
+    EXPECT_EQ(value(metrics, "redlatch_tries_total"), "0");
+    metrics.wait_ended({"job", 1s, Unexpected{Error{Errc::cancelled, "job", {}, {}, {}}}, 7});
+    EXPECT_EQ(value(metrics, "redlatch_tries_total"), "7");
     metrics.hold_ended({"job", 1s});
     EXPECT_EQ(value(metrics, "redlatch_held"), "2");
     EXPECT_EQ(value(metrics, "redlatch_waiting"), "1");

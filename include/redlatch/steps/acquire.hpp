@@ -31,14 +31,16 @@ public:
             return told(Unexpected{
                 Error{Errc::deadlock, {}, {}, "the thread that reads cannot write", {}}});
         }
-        return told(enter());
+        while (!result_) enter();
+        return told(*std::exchange(result_, std::nullopt));
     }
 
     /// One more acquisition of `hold`, whoever owns it.
     Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
         const auto count = session_->locks().nest(*hold, Nest{acquisition_});
         if (!count) return told(Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
-        return told(drive(begin_nesting(std::move(hold), *count)));
+        drive(begin_nesting(std::move(hold), *count));
+        return told(*std::exchange(result_, std::nullopt));
     }
 
 private:
@@ -58,7 +60,8 @@ private:
         return request;
     }
 
-    Result<HoldRef> enter() {
+    /// Leaves no result where it has to be called again: in a loop, as it may be any number of times.
+    void enter() {
         auto admission = session_->locks().enter(ask(), *stop_, [this] { begin_to_wait(); });
         if (admission.expired != nullptr) session_->declare_lost(admission.expired);
         switch (admission.outcome) {
@@ -73,12 +76,11 @@ private:
     }
 
     template <class Action>
-    Result<HoldRef> drive(Action first) {
+    void drive(Action first) {
         std::optional<Action> next{std::move(first)};
         while (next) {
             next = visit([this](const auto& action) { return this->carry_out(action); }, *next);
         }
-        return *std::exchange(result_, std::nullopt);
     }
 
     using AcquisitionSteps::carry_out;
@@ -136,7 +138,7 @@ private:
 
     Next carry_out(const LetGo& let_go) {
         this->let_go();
-        result_.emplace(let_go.ask_again ? enter() : Unexpected{machine().error()});
+        if (!let_go.ask_again) result_.emplace(Unexpected{machine().error()});
         return std::nullopt;
     }
 
