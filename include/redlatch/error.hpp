@@ -36,7 +36,7 @@ constexpr std::string_view describe(Errc code) noexcept {
         case Errc::cancelled: return "the wait was cancelled";
         case Errc::lost: return "the lock was lost";
         case Errc::not_held: return "the lock is not held";
-        case Errc::unavailable: return "no server answered in time";
+        case Errc::unavailable: return "no usable answer in time";
         case Errc::denied: return "access denied";
         case Errc::wrong_type: return "the key is not a lock of this policy";
         case Errc::not_replicated: return "too few replicas have acknowledged the lock";

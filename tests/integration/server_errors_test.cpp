@@ -376,6 +376,7 @@ TEST_F(DeniedKeys, of_fencing_tokens_are_named_by_the_error) {
     Lock<Fenced<Simple>> lock{client, "job"};
     const auto expect_named = [](const auto& result, const std::vector<std::string>& patterns) {
         ASSERT_TRUE(fails_with(result, Errc::denied));
+        EXPECT_TRUE(speaks_of(result.error(), "the lock's own name"));
         for (const std::string& pattern : patterns) {
             EXPECT_TRUE(speaks_of(result.error(), "~" + pattern + " ") ||
                         speaks_of(result.error(), "~" + pattern + ")"))
@@ -399,7 +400,8 @@ TEST_F(DeniedKeys, are_tried_again_after_a_while) {
     endpoint.path = server_.socket_path();
     endpoint.user = "alice";
     endpoint.password = "secret";
-    detail::DialOptions dial{"tries-again", 2s, {}, {}, std::make_shared<detail::Resolver>(), {}};
+    detail::Resolver resolver;
+    detail::DialOptions dial{"tries-again", 2s, {}, {}, &resolver, {}};
     detail::Node node{std::make_unique<detail::DirectDialer>(endpoint, dial),
                       {.command_timeout = 2s, .max_connections = 2, .keys_denied_for = 3s},
                       {}};
@@ -506,6 +508,34 @@ TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
     EXPECT_EQ(raw.pttl("job"), -1);
 }
 
+TEST(WrongType, is_a_hash_or_sorted_set_of_data_too) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri(), 10s)};
+    raw.command({"HSET", "session", "user", "1", "name", "bob"});
+    raw.command({"HSET", "name", "bob", "x"});
+    raw.command({"HSET", "nobody", "bob", "0"});
+    const auto is_told = [](const std::optional<Error>& error) {
+        return is_error(error, Errc::wrong_type) && speaks_of(*error, "is data, and no lock");
+    };
+    for (const std::string name : {"session", "name", "nobody"}) {
+        const std::string before = raw.command({"DUMP", name}).text;
+        Lock<Reentrant> lock{client, name};
+        EXPECT_TRUE(is_told(thrown_by([&] { lock.lock(); })));
+        EXPECT_TRUE(is_told(lock.inspect().error()));
+        EXPECT_TRUE(is_told(lock.force_unlock().error()));
+        if (name != "session") {  // which has no such owner
+            EXPECT_TRUE(is_told(lock.force_unlock("bob").error()));
+        }
+        EXPECT_EQ(raw.command({"DUMP", name}).text, before);
+    }
+    raw.command({"ZADD", "ranking", "1", "bob"});
+    Lock<Shared> shared{client, "ranking"};
+    const auto error = thrown_by([&] { shared.lock(); });
+    ASSERT_TRUE(is_error(error, Errc::wrong_type));
+    EXPECT_TRUE(speaks_of(*error, "the sorted set is no lock of this kind")) << error->describe();
+}
+
 TEST(WrongType, says_what_is_there_and_what_was_wanted) {
     RedisServer server;
     RawRedis raw{server};
@@ -560,6 +590,7 @@ TEST(ServerErrors, of_scripts_are_told_without_where_in_the_script) {
     Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     const auto error = refused_lock<Reentrant>(client);
     ASSERT_TRUE(is_error(error, Errc::denied));
+    EXPECT_TRUE(speaks_of(*error, "ACL LOG")) << error->describe();
     EXPECT_FALSE(speaks_of(*error, "user_script")) << error->describe();
     EXPECT_FALSE(speaks_of(*error, lua::on_hash().acquire.sha())) << error->describe();
 }

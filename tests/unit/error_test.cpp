@@ -114,7 +114,7 @@ TEST(Error, describes_causes_in_order) {
     error.causes.push_back({Errc::denied, {}, "h:2", "NOAUTH", {}});
     EXPECT_EQ(error.describe(),
               "the lock is taken (lock 'k')"
-              "; no server answered in time: refused (on h:1)"
+              "; no usable answer in time: refused (on h:1)"
               "; access denied: NOAUTH (on h:2)");
 }
 

@@ -50,7 +50,7 @@ TEST_F(LogObserverTest, makes_a_line_of_each_event) {
 TEST_F(LogObserverTest, says_what_went_wrong) {
     const Error error{Errc::unavailable, "job", "/run/redis.sock", "no answer", {}};
     const std::string text =
-        R"-(code=unavailable error="no server answered in time: no answer (lock 'job' on /run/redis.sock)")-";
+        R"-(code=unavailable error="no usable answer in time: no answer (lock 'job' on /run/redis.sock)")-";
     log_.error(error);
     EXPECT_EQ(line(), R"(event=error lock="job" node="/run/redis.sock" )" + text);
     log_.error({Errc::denied, {}, {}, {}, {}});

@@ -13,6 +13,7 @@ using redlatch::detail::Fault;
 using redlatch::detail::kind_of;
 using redlatch::detail::plain_words;
 using redlatch::detail::ReplyKind;
+using redlatch::detail::without_quotation;
 
 void expect_error(std::string_view text, Errc code, bool transient) {
     const auto [found_code, found_transient] = classify_server_error(text);
@@ -138,6 +139,11 @@ TEST(ServerError, part_of_a_word_is_another_word) {
 TEST(ServerError, words_elsewhere_do_not_count) {
     expect_error("WHATEVER -READONLY inside", Errc::protocol, false);
     expect_error("ERR READONLYX is no word", Errc::protocol, false);
+}
+
+TEST(ServerError, denial_in_a_handshake_names_the_command_and_quotes_nothing) {
+    EXPECT_EQ(without_quotation("NOPERM 'secret' has no permissions to run it", "SELECT"),
+              "NOPERM the ACL forbids SELECT");
 }
 
 TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {

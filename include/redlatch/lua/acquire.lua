@@ -44,7 +44,9 @@ if not ours and (waiting ~= 0 or not free) then
       failed, about = given_lease, waiters
     end
   elseif key_type == 'h' then
-    owner = redis.call('HKEYS', lock)[1]
+    local fields, alone = redis.call('HGETALL', lock), false
+    -- #include "only_a_hold.lua"
+    owner = fields[1]
   end
 
   if failed or given ~= token and (given or not free or unseen and removed) then

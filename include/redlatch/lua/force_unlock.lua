@@ -13,6 +13,11 @@ if not ours then
   return 0
 end
 
+if key_type == 'h' then
+  local fields, alone = redis.call('HGETALL', lock), true
+  -- #include "only_a_hold.lua"
+end
+
 if queue and redis.pcall('ZREM', queue, token) == 1 then
   redis.pcall('HDEL', waiters, token)
 end

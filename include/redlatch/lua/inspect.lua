@@ -9,8 +9,9 @@ local owner, hold_count
 if key_type == 's' then
   owner, hold_count = redis.call('GET', lock), 1
 else
-  local fields = redis.call('HGETALL', lock)
-  owner, hold_count = fields[1], tonumber(fields[2]) or 0
+  local fields, alone = redis.call('HGETALL', lock), true
+  -- #include "only_a_hold.lua"
+  owner, hold_count = fields[1], tonumber(fields[2])
 end
 local waiting = queue and tonumber(redis.pcall('ZCARD', queue)) or 0
 if not owner then

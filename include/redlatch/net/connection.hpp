@@ -470,12 +470,18 @@ private:
         }
         commands += questions();
         const TimePoint sent = Clock::now();
-        if (endpoint.password) handshake_ = "AUTH";
+        const auto expect = [&](std::string_view command) {
+            if (endpoint.password) handshake_ = command;
+        };
+        expect("AUTH");
         auto done = send(commands, limit);
         if (done && endpoint.password) done = expect_ok(limit);
-        if (endpoint.password) handshake_ = "a command of the handshake";
+        constexpr std::string_view others = "a command of the handshake";
+        expect(others);
         if (done) done = expect_name_taken(limit);
+        expect("SELECT");
         if (done && endpoint.db != 0) done = expect_ok(limit);
+        expect(others);
         if (done) done = read_answers(sent, endpoint.any_role, limit);
         handshake_ = {};
         return done;

@@ -36,19 +36,23 @@ inline std::string encode(const Call& call, SendForm form, const Connection& con
     return call.wire(options);
 }
 
-/// Whether it is about the lock's own key. Of another one, the script names it.
+/// Whether it is about the type of the lock's own key. Of another one the script names it, and of data of the same type
+/// it says so.
 inline bool is_of_wrong_type(const Fault& fault, const Call& call) {
+    const std::string& message = fault.error.message;
     return fault.error.code == Errc::wrong_type && !call.type().empty() &&
-           !call.names_companion(fault.error.message);
+           !call.names_companion(message) && message.find("no lock") == std::string::npos;
 }
 
-/// Says what the server leaves out of an error: which keys its ACL has to allow, or of which type the key
-/// should be.
+/// Says what the server leaves out of an error: what its ACL has to allow, or of which type the key should be.
 inline void explain(Fault& fault, const Call& call) {
     std::string& message = fault.error.message;
     if (fault.error.code == Errc::denied && call.needs_all_keys() &&
         message.find("key") != std::string::npos) {
-        message += " (the ACL has to allow" + call.key_patterns() + " too)";
+        message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
+    }
+    if (fault.error.code == Errc::denied && message.find("can't run this") != std::string::npos) {
+        message += " (ACL LOG says which; the page on deployment has all that are needed)";
     }
     if (is_of_wrong_type(fault, call)) {
         message = "WRONGTYPE the key, or one beside it, is of another type than this policy's (" +

@@ -72,7 +72,7 @@ inline std::string without_quotation(std::string_view text, std::string_view com
         Row{"MASTERDOWN", "the server is a replica without its master"},
         Row{"NOAUTH", "the server wants a password"},
         Row{"WRONGPASS", "wrong user or password, or a disabled user"},
-        Row{"NOPERM", "the ACL forbids the command"},
+        Row{"NOPERM", "the ACL forbids"},
         Row{"DENIED", "the server is in protected mode: it serves its own machine only"},
     };
     static constexpr std::array phrases{
@@ -85,7 +85,9 @@ inline std::string without_quotation(std::string_view text, std::string_view com
     };
     const std::string_view first = text.substr(0, text.find(' '));
     for (const Row& row : codes) {
-        if (first == row.word) return std::string{first}.append(" ").append(row.meaning);
+        if (first != row.word) continue;
+        std::string words = std::string{first}.append(" ").append(row.meaning);
+        return first == "NOPERM" ? words.append(" ").append(command) : words;
     }
     for (const Row& row : phrases) {
         if (text.find(row.word) != std::string_view::npos) return "ERR " + std::string{row.meaning};

@@ -106,6 +106,9 @@ inline constexpr std::string_view queue =
 inline constexpr std::string_view place =
 #include <redlatch/lua/place.lua>
     ;
+inline constexpr std::string_view only_a_hold =
+#include <redlatch/lua/only_a_hold.lua>
+    ;
 inline constexpr std::string_view only_on_master =
 #include <redlatch/lua/only_on_master.lua>
     ;
@@ -147,6 +150,7 @@ inline Script compose(std::string_view line, std::string_view file, std::string_
     include(script, "claims.lua", files::claims);
     include(script, "claim_of.lua", files::claim_of);
     include(script, "claim_queue.lua", files::claim_queue);
+    include(script, "only_a_hold.lua", files::only_a_hold);
     include(script, "only_on_master.lua", files::only_on_master);
     include(script, "channel.lua", files::channel);
     include(script, "key_space.lua", files::key_space);
