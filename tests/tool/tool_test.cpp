@@ -292,11 +292,75 @@ TEST_F(Tool, says_once_that_it_waits_for_a_server) {
     ToolRun tool = run_script("touch $F/ran");
     const auto said = [&] { return tool.errors(); };
     ASSERT_TRUE(eventually([&] { return said().ends_with("\n"); }));
-    EXPECT_TRUE(said().starts_with("redlatch: still waiting: no server answered")) << said();
+    EXPECT_TRUE(said().starts_with("redlatch: still waiting: no usable answer")) << said();
     server.start();
     EXPECT_EQ(tool.code(), 0);
     EXPECT_TRUE(exists(file("ran")));
     EXPECT_EQ(std::ranges::count(said(), '\n'), 1) << said();
+}
+
+TEST_F(Tool, says_that_it_waits_for_a_quorum) {
+    RedisServer one;
+    RedisServer two;
+    RedisServer three;
+    const Words uris{"--uri", one.uri(), "--uri", two.uri(), "--uri", three.uri()};
+    two.stop();
+    three.stop();
+    ToolRun tool = run_script("true", uris);
+    EXPECT_TRUE(eventually([&] { return tool.errors().ends_with("\n"); }));
+    EXPECT_TRUE(tool.errors().starts_with("redlatch: still waiting: no quorum")) << tool.errors();
+    tool.process().kill(SIGTERM);
+    EXPECT_EQ(tool.code(), 128 + SIGTERM);
+}
+
+TEST_F(Tool, says_what_it_does_where_it_is_asked_to) {
+    raw.set("job", "somebody");
+    ToolRun tool = run_script("true", {"--verbose"});
+    EXPECT_TRUE(eventually([&] { return tool.errors() == "redlatch: waiting for job\n"; }))
+        << tool.errors();
+    raw.del("job");
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_NE(tool.errors().find("redlatch: acquired, fence "), std::string::npos) << tool.errors();
+}
+
+TEST_F(Tool, takes_no_uri_for_a_name) {
+    for (const std::string uri : {"redis://:s3cret@h", "REDISS://:s3cret@h:1", "unix://:s3cret@/x",
+                                  "redis+cluster://:s3cret@h"}) {
+        for (const Words& arguments :
+             {Words{"run", uri, "job", "--", "true"}, Words{"run", "job", uri, "--", "true"},
+              Words{"status", uri}, Words{"break", "--yes", uri}, Words{"status", "job", uri},
+              Words{uri}, Words{"run", "--wait", uri, "job", "--", "true"},
+              Words{"run", "--permits", uri, "job", "--", "true"},
+              Words{"run", "-E", uri, "job", "--", "true"}}) {
+            ToolRun tool = run(arguments);
+            EXPECT_EQ(tool.code(), 64) << tool.errors();
+            EXPECT_EQ(tool.errors().find("s3cret"), std::string::npos) << tool.errors();
+            EXPECT_NE(tool.errors().find("URI"), std::string::npos) << tool.errors();
+        }
+    }
+    EXPECT_EQ(run({"run", "https://shop/cart", "--", "true"}).code(), 0);
+}
+
+TEST_F(Tool, runs_a_script_that_does_not_say_whose_it_is) {
+    std::ofstream{file("script")} << "echo \"$0 $1\"\n";
+    ::chmod(file("script").c_str(), 0700);
+    ToolRun tool = run({"run", "job", "--", file("script"), "one two"});
+    EXPECT_EQ(tool.code(), 0) << tool.errors();
+    EXPECT_EQ(tool.output(), file("script") + " one two\n");
+}
+
+TEST_F(Tool, takes_no_hash_away_that_is_data) {
+    raw.command({"HSET", "session", "user", "1", "name", "bob"});
+    raw.command({"HSET", "name", "bob", "x"});
+    raw.command({"PEXPIRE", "name", "60000"});
+    for (const std::string name : {"session", "name"}) {
+        EXPECT_EQ(run({"status", name}).code(), 65);
+        ToolRun tool = run({"break", "--yes", name});
+        EXPECT_EQ(tool.code(), 65);
+        EXPECT_EQ(tool.errors(),
+                  "redlatch: '" + name + "' is no lock; redis-cli TYPE tells what it is\n");
+        EXPECT_EQ(raw.type(name), "hash");
+    }
 }
 
 TEST_F(Tool, has_a_code_for_a_lock_that_it_did_not_get) {
@@ -604,7 +668,7 @@ TEST_F(Tool, says_nothing_where_nothing_goes_wrong_or_it_is_told_to_be_quiet) {
         run({"run", "-q", "-w", "0", "--uri", "redis://127.0.0.1:1", "job", "--", "true"});
     EXPECT_EQ(quiet.code(), 69);
     EXPECT_EQ(quiet.errors(), "");
-    std::ofstream{file("program")} << "neither a script nor a program\n";
+    std::ofstream{file("program")} << "#!/\n";  // its interpreter is a folder
     ASSERT_EQ(::chmod(file("program").c_str(), 0700), 0);
     ToolRun no_program = run({"run", "--quiet", "job", "--", file("program")});
     EXPECT_EQ(no_program.code(), 126);
@@ -731,7 +795,7 @@ TEST_F(Tool, lets_nobody_in_for_a_while_whatever_the_commands_code_was) {
 }
 
 TEST_F(Tool, frees_at_once_what_was_taken_for_a_command_that_did_not_run) {
-    std::ofstream{file("program")} << "neither a script nor a program\n";
+    std::ofstream{file("program")} << "#!/\n";  // its interpreter is a folder
     ASSERT_EQ(::chmod(file("program").c_str(), 0700), 0);
     for (const Words& names : {Words{"job"}, Words{"job", "other"}}) {
         Words arguments{"run", "--at-least", "1000"};
@@ -889,7 +953,10 @@ TEST_F(Tool, ends_the_command_when_the_server_is_silent_for_a_whole_lease) {
     server.freeze();
     EXPECT_EQ(tool.code(), 79);  // though the command said 0
     EXPECT_TRUE(exists(file("term")));
-    EXPECT_EQ(tool.errors(), "redlatch: the lock was lost; the command is ended\n");
+    const std::string line = "redlatch: the lock 'job' was lost; the command is ended";
+    EXPECT_TRUE(tool.errors().starts_with(line)) << tool.errors();
+    EXPECT_NE(tool.errors().find("last error: no usable answer"), std::string::npos)
+        << tool.errors();
 }
 
 TEST_F(Tool, kills_a_command_that_does_not_end_after_a_loss_by_silence) {
@@ -899,7 +966,10 @@ TEST_F(Tool, kills_a_command_that_does_not_end_after_a_loss_by_silence) {
     server.freeze();
     EXPECT_EQ(tool.code(), 79);
     EXPECT_FALSE(process_alive(command));
-    EXPECT_EQ(tool.errors(), "redlatch: the lock was lost; the command is ended\n");
+    const std::string line = "redlatch: the lock 'job' was lost; the command is ended";
+    EXPECT_TRUE(tool.errors().starts_with(line)) << tool.errors();
+    EXPECT_NE(tool.errors().find("last error: no usable answer"), std::string::npos)
+        << tool.errors();
 }
 
 TEST_F(Tool, gives_the_code_of_a_command_that_ended_while_the_server_was_silent) {
@@ -967,7 +1037,7 @@ TEST_F(Tool, never_starts_a_command_whose_lock_was_lost_before) {
     server.freeze();
     std::this_thread::sleep_for(lease);
     starter.go_on();
-    const std::string line = "redlatch: the lock was lost before the command started\n";
+    const std::string line = "redlatch: the lock 'job' was lost before the command started\n";
     EXPECT_TRUE(eventually([&] { return tool.errors() == line; })) << tool.errors();
     server.thaw();
     EXPECT_EQ(tool.code(), 79);
@@ -1505,6 +1575,18 @@ TEST_F(Tool, shows_a_lock_as_json) {
               "{\"name\":\"j\\u0022\\u000a\",\"held\":true,\"owner\":\"a\\u005c\\u00ff\",\"hold_"
               "count\":1,"
               "\"ttl_ms\":null,\"waiters\":0}\n");
+    const auto name_of = [this](const std::string& name) {
+        ToolRun shown = run({"status", "--json", name});
+        EXPECT_EQ(shown.code(), 1);
+        const std::string text = shown.output();
+        return text.substr(0, text.find(",\"held"));
+    };
+    for (const std::string text : {"n\u00e4me", "\u20ac", "\U0001d11e"}) {
+        EXPECT_EQ(name_of(text), "{\"name\":\"" + text + "\"");
+    }
+    EXPECT_EQ(name_of("\xc3\xa4\xc3"), R"({"name":"\u00c3\u00a4\u00c3")");
+    EXPECT_EQ(name_of("\xed\xa0\x80"), R"({"name":"\u00ed\u00a0\u0080")");
+    EXPECT_EQ(name_of("\xc0\xaf"), R"({"name":"\u00c0\u00af")");
 }
 
 TEST_F(Tool, takes_a_lock_away_from_its_holder) {
@@ -1531,12 +1613,18 @@ TEST_F(Tool, does_not_take_a_lock_away_unasked) {
         terminal.type(answer);
         EXPECT_EQ(asked.code(), answer == "yes\n" ? 0 : 75);
         EXPECT_EQ(raw.exists("job"), answer != "yes\n");
-        EXPECT_NE(asked.errors().find("held by somebody. Take it away?"), std::string::npos);
+        EXPECT_NE(asked.errors().find("no lock. Take it away?"), std::string::npos);
     }
+    raw.command({"SET", "job", "somebody", "PX", "60000"});
+    const Terminal terminal;
+    ToolRun asked = run({"break", "job"}, with_terminal, terminal.input());
+    terminal.type("y\n");
+    EXPECT_EQ(asked.code(), 0);
+    EXPECT_NE(asked.errors().find("held by somebody. Take it away?"), std::string::npos);
 }
 
 TEST_F(Tool, takes_a_lock_away_from_nobody_but_whom_it_has_shown) {
-    raw.set("job", "somebody");
+    raw.command({"SET", "job", "somebody", "PX", "600000"});
     const Terminal terminal;
     ToolRun tool = run({"break", "job"}, with_terminal, terminal.input());
     ASSERT_TRUE(asks_about(tool, "somebody"));

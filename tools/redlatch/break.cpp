@@ -11,17 +11,14 @@ namespace tool {
 
 namespace {
 
-bool user_agrees(const std::string& name, const std::string& owner) {
-    std::fprintf(stderr, "'%s' is held by %s. Take it away? [y/N] ", printable(name).c_str(),
-                 printable(owner).c_str());
+/// `has_end`: else the key may be no lock at all.
+bool user_agrees(const std::string& name, const std::string& owner, bool has_end) {
+    std::fprintf(stderr, "'%s' is held by %s%s. Take it away? [y/N] ", printable(name).c_str(),
+                 printable(owner).c_str(),
+                 has_end ? "" : ", without an end: it may be data, and no lock");
     std::string answer;
     std::getline(std::cin, answer);
     return answer == "y" || answer == "yes";
-}
-
-int failed(const Settings& settings, const redlatch::Error& error) {
-    complain(settings, error.describe());
-    return settings.codes.of(error);
 }
 
 }  // namespace
@@ -40,8 +37,9 @@ int take_away(const Settings& settings) {
         return 0;
     }
     bool taken = false;
+    const bool has_end = seen->ttl || seen->kind == Kind::shared || seen->kind == Kind::semaphore;
     for (const redlatch::Holder& holder : seen->holders) {
-        if (!settings.yes && !user_agrees(name, holder.owner)) continue;
+        if (!settings.yes && !user_agrees(name, holder.owner, has_end)) continue;
         taken = true;
         const auto forced = take_from(client, name, seen->kind, holder.owner);
         if (!forced) return failed(settings, forced.error());

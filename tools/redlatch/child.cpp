@@ -143,7 +143,15 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
     argv.push_back(nullptr);
     write_all(report.get(), is_executed);
     ::execv(options.path.c_str(), argv.data());
-    const int error = errno;
+    int error = errno;
+    if (error == ENOEXEC) {  // a script that does not say whose: the shell's, as for execvp
+        std::string shell{"/bin/sh"};
+        std::string script{options.path};
+        argv.front() = script.data();
+        argv.insert(argv.begin(), shell.data());
+        ::execv(shell.c_str(), argv.data());
+        error = errno;
+    }
     write_all(report.get(), "-");
     if (!options.quiet) {
         std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),

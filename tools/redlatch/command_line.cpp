@@ -83,6 +83,24 @@ const VerbOptions& options_of(Verb verb) {
     return verb == Verb::status ? of_status : of_break;
 }
 
+bool is_uri(std::string_view word) {
+    return word.find("://") != std::string_view::npos;
+}
+
+/// Whether it says where servers are: no lock has such a name by intent.
+bool is_uri_of_servers(std::string_view word) {
+    std::string scheme{word.substr(0, word.find("://"))};
+    std::ranges::transform(scheme, scheme.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return is_uri(word) && (scheme.starts_with("redis") || scheme == "unix");
+}
+
+/// A word as a message has it: a URI may have a password.
+std::string shown(const std::string& word) {
+    return is_uri(word) ? "a URI" : "'" + word + "'";
+}
+
 std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
     char* end = nullptr;
     errno = 0;
@@ -90,7 +108,7 @@ std::chrono::milliseconds seconds(std::string_view option, const std::string& te
     const bool is_number = end != text.c_str() && *end == '\0' && errno == 0;
     constexpr double most = 1e9;  // seconds
     if (!is_number || !std::isfinite(value) || value < 0 || value > most) {
-        throw UsageError{"'" + text + "' is no number of seconds for " + std::string{option}};
+        throw UsageError{shown(text) + " is no number of seconds for " + std::string{option}};
     }
     return std::chrono::milliseconds{std::llround(value * 1000)};
 }
@@ -100,7 +118,7 @@ std::ptrdiff_t permits_of(const std::string& text) {
     const char* const end = text.data() + text.size();
     const auto [stopped, error] = std::from_chars(text.data(), end, number);
     if (error != std::errc{} || stopped != end || number < 1) {
-        throw UsageError{"'" + text + "' is no number of permits"};
+        throw UsageError{shown(text) + " is no number of permits"};
     }
     return number;
 }
@@ -115,7 +133,7 @@ void set_exit_code(const std::string& text, ExitCodes& codes) {
         int code = -1;
         const auto [stopped, error] = std::from_chars(first, last, code);
         if (error != std::errc{} || stopped != last || !codes.set(part.substr(0, equals), code)) {
-            throw UsageError{"'" + part + "' is no exit code such as busy=0"};
+            throw UsageError{shown(part) + " is no exit code such as busy=0"};
         }
         begin = end + 1;
     }
@@ -157,7 +175,8 @@ Verb verb_of(std::string_view word) {
     if (word == "break") return Verb::remove;
     if (word == "help" || word == "--help" || word == "-h") return Verb::help;
     if (word == "version" || word == "--version") return Verb::version;
-    throw UsageError{"there is no '" + std::string{word} + "'; there are run, status and break"};
+    throw UsageError{shown(std::string{word}) +
+                     " is nothing to do; there are run, status and break"};
 }
 
 std::string as_given(const char* option, int code) {
@@ -188,8 +207,13 @@ public:
     void check_operands() const {
         const std::vector<std::string>& names = settings_->names;
         if (names.empty()) throw UsageError{"the lock's name is missing"};
+        if (std::ranges::any_of(names, is_uri_of_servers)) {
+            throw UsageError{
+                "a URI stands where a lock's name is expected: each one needs a --uri of its own"};
+        }
         if (names.size() > 1 && settings_->verb != Verb::run) {
-            throw UsageError{"one lock's name is expected, '" + names[1] + "' is a second one"};
+            throw UsageError{"one lock's name is expected, " + shown(names[1]) +
+                             " is a second one"};
         }
         const auto has_line_break = [](const std::string& name) {
             return name.find('\n') != std::string::npos;
@@ -317,14 +341,14 @@ break   takes the lock away from its present holders
 
 Which Redis:
   -u, --uri URI          the server; several times: several masters, a majority decides
-      --uri-file FILE    a file that has such URIs, one a line
+      --uri-file FILE    a file that has such URIs, with white space in between
                          Without both: the environment's REDLATCH_URI, else redis://127.0.0.1:6379
       --key-space PREFIX what the keys beside the lock's own begin with; default redlatch:
 Options of run (times in seconds, fractions too):
   -w, --wait SECONDS     give up after that long; default: wait without limit
   -n, --no-wait          try once
-  -l, --lease SECONDS    how long the server keeps the lock of a machine that died; default 10. It is
-                         renewed while COMMAND runs.
+  -l, --lease SECONDS    for how long the lock is taken, and renewed while COMMAND runs; default 10. The
+                         server keeps that of a machine that died for this and --kill-after.
   -k, --kill-after SECONDS
                          after a loss COMMAND gets TERM, and KILL that long after; default 10
       --at-least SECONDS nobody gets the lock until that long after it was taken
@@ -336,7 +360,7 @@ Options of run (times in seconds, fractions too):
       --permits N        run N such commands at a time: a semaphore
       --no-fence         take no fencing token
       --stoppable        let the terminal's stop key stop COMMAND; nothing renews the lock meanwhile
-  -v, --verbose          say what happens
+  -v, --verbose          say that the lock is waited for, and that it was obtained
 Options of all:
   -E, --exit-code NAME=CODE[,...]
                          change an exit code: usage (64), type (65), server (69), internal (70),

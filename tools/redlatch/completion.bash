@@ -9,7 +9,7 @@ _redlatch() {
         fi
     done
     case $previous in
-        --uri-file) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+        --uri-file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         -u | --uri | --key-space | -w | --wait | -l | --lease | -k | --kill-after | --at-least | --longest-lease | --permits) return ;;
         -E | --exit-code) return ;;
     esac

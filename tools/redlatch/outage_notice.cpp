@@ -1,5 +1,6 @@
 #include "outage_notice.hpp"
 
+#include "any_lock.hpp"
 #include "verbs.hpp"
 
 namespace tool {
@@ -7,12 +8,30 @@ namespace tool {
 void OutageNotice::end() {
     const std::lock_guard lock{mutex_};
     is_told_ = true;
+    last_error_.reset();
+}
+
+std::optional<redlatch::Error> OutageNotice::last_error() const {
+    const std::lock_guard lock{mutex_};
+    return last_error_;
+}
+
+void OutageNotice::wait_began(const WaitBegan& event) {
+    if (settings_->verbose) complain(*settings_, "waiting for " + printable(event.key));
+}
+
+void OutageNotice::renewed(const Renewed&) {
+    const std::lock_guard lock{mutex_};
+    last_error_.reset();
 }
 
 void OutageNotice::error(const redlatch::Error& event) {
-    if (event.code != redlatch::Errc::unavailable) return;
     const auto now = std::chrono::steady_clock::now();
     const std::lock_guard lock{mutex_};
+    last_error_ = event;
+    // Over several masters it is the quorum that is missing.
+    using redlatch::Errc;
+    if (event.code != Errc::unavailable && event.code != Errc::no_quorum) return;
     if (!began_) began_ = now;
     if (is_told_ || now - *began_ < told_after) return;
     is_told_ = true;

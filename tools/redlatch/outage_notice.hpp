@@ -10,7 +10,7 @@
 namespace tool {
 
 /// Says on standard error that no server answers while the lock is waited for, once. Else a wait without limit would be
-/// silent for as long as the server is down.
+/// silent for as long as the server is down. While the lock is held it remembers what went wrong.
 class OutageNotice final : public redlatch::Observer {
 public:
     explicit OutageNotice(const Settings& settings) : settings_(&settings) {}
@@ -18,6 +18,11 @@ public:
     /// The wait is over: nothing is said any more.
     void end();
 
+    /// What went wrong since the lock was renewed last: why it may have been lost.
+    std::optional<redlatch::Error> last_error() const;
+
+    void wait_began(const WaitBegan& event) override;
+    void renewed(const Renewed& event) override;
     void error(const redlatch::Error& event) override;
     void reconnected(const Reconnected& event) override;
 
@@ -26,8 +31,9 @@ private:
     static constexpr std::chrono::seconds told_after{3};
 
     const Settings* settings_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::optional<std::chrono::steady_clock::time_point> began_;
+    std::optional<redlatch::Error> last_error_;
     bool is_told_ = false;
 };
 

@@ -1,3 +1,4 @@
+#include "any_lock.hpp"
 #include "child.hpp"
 #include "outage_notice.hpp"
 #include "signals.hpp"
@@ -98,6 +99,12 @@ public:
     }
 
     void cancel() { stop_.request_stop(); }
+
+    /// Where something went wrong since the last renewal: that, to be said behind a loss.
+    std::string last_error() const {
+        const auto error = notice_->last_error();
+        return error ? "; last error: " + error->describe() : "";
+    }
 
     /// Can be read as soon as there is a result.
     int descriptor() const noexcept { return over_.descriptor(); }
@@ -250,13 +257,23 @@ private:
             return ended_by_signal(*ended_by);
         }
         if (result) return std::nullopt;
-        complain(*settings_, result.error().describe());
+        const bool is_other_kind = result.error().code == redlatch::Errc::wrong_type;
+        complain(*settings_, result.error().describe() +
+                                 (is_other_kind ? "; --permits, --shared and --exclusive are "
+                                                  "kinds of their own"
+                                                : ""));
         return settings_->codes.of(result.error());
     }
 
     int lost_before_start() {
-        complain(*settings_, "the lock was lost before the command started");
+        complain(*settings_, lost_lock() + " before the command started");
         return settings_->codes.of(Failure::lost);
+    }
+
+    std::string lost_lock() const {
+        const std::vector<std::string>& names = settings_->names;
+        return names.size() == 1 ? "the lock '" + printable(names.front()) + "' was lost"
+                                 : "one of the locks was lost";
     }
 
     bool is_fenced() const { return settings_->fenced && !settings_->permits; }
@@ -301,7 +318,7 @@ private:
 
     void lose() {
         is_lost_ = true;
-        complain(*settings_, "the lock was lost; the command is ended");
+        complain(*settings_, lost_lock() + "; the command is ended" + acquisition_->last_error());
         child_.send(SIGTERM);
         child_.send(SIGCONT);
         kill_at_ = SteadyClock::now() + settings_->kill_after;
@@ -373,7 +390,7 @@ private:
         const bool expired = released && *released != redlatch::Release::released;
         if (!is_lost_ && expired) {
             is_lost_ = true;
-            complain(*settings_, "the lock was lost while the command ran");
+            complain(*settings_, lost_lock() + " while the command ran");
         }
         if (!released) complain(*settings_, released.error().describe());
         if (is_lost_) {

@@ -2,6 +2,7 @@
 #include "verbs.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -20,12 +21,41 @@ bool is_plain(char c) {
     return c >= 0x20 && c < 0x7f;
 }
 
-/// Text as JSON has it. Names and tokens are bytes: those beyond ASCII are written as U+0080 to U+00FF.
+/// How many bytes the first character of a text takes in UTF-8; 0 where it is none.
+std::size_t length_of_character(std::string_view text) {
+    const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (byte(0) < 0x80) return 1;
+    if (byte(0) < 0xc2 || byte(0) > 0xf4) return 0;
+    const std::size_t length = byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
+    if (text.size() < length) return 0;
+    for (std::size_t i = 1; i < length; ++i) {
+        if ((byte(i) & 0xc0U) != 0x80U) return 0;
+    }
+    // Longer than need be, halves of a pair, or beyond the last character there is.
+    const bool is_one = (byte(0) != 0xe0 || byte(1) >= 0xa0) &&
+                        (byte(0) != 0xed || byte(1) < 0xa0) &&
+                        (byte(0) != 0xf0 || byte(1) >= 0x90) && (byte(0) != 0xf4 || byte(1) < 0x90);
+    return is_one ? length : 0;
+}
+
+bool is_utf8(std::string_view text) {
+    while (!text.empty()) {
+        const std::size_t length = length_of_character(text);
+        if (length == 0) return false;
+        text.remove_prefix(length);
+    }
+    return true;
+}
+
+/// Text as JSON has it. Names and tokens are bytes: where they are no UTF-8, those beyond ASCII are written as U+0080 to
+/// U+00FF.
 std::string quoted(std::string_view bytes) {
+    const bool is_text = is_utf8(bytes);
     std::string text{"\""};
     for (const char c : bytes) {
         const auto byte = static_cast<unsigned char>(c);
-        if (is_plain(c) && c != '"' && c != '\\') {
+        const bool is_part_of_text = is_text && byte >= 0x80;
+        if (is_part_of_text || (is_plain(c) && c != '"' && c != '\\')) {
             text += c;
         } else {
             text.append("\\u00")
@@ -126,14 +156,19 @@ std::string printable(std::string_view bytes) {
     return text;
 }
 
+int failed(const Settings& settings, const redlatch::Error& error) {
+    const bool is_none = error.code == redlatch::Errc::wrong_type;
+    complain(settings, is_none ? "'" + printable(settings.names.front()) +
+                                     "' is no lock; redis-cli TYPE tells what it is"
+                               : error.describe());
+    return settings.codes.of(error);
+}
+
 int status(const Settings& settings) {
     const std::string& name = settings.names.front();
     redlatch::Client client = make_client(settings);
     const auto seen = look_at(client, name);
-    if (!seen) {
-        complain(settings, seen.error().describe());
-        return settings.codes.of(seen.error());
-    }
+    if (!seen) return failed(settings, seen.error());
     std::puts((settings.json ? json(name, *seen) : plain(*seen)).c_str());
     return seen->holders.empty() ? is_free : is_held;
 }

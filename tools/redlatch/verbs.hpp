@@ -12,6 +12,9 @@ int run(const Settings& settings);
 int status(const Settings& settings);
 int take_away(const Settings& settings);
 
+/// Says why a lock could not be looked at. Returns the exit code.
+int failed(const Settings& settings, const redlatch::Error& error);
+
 /// The client for `settings.uris`.
 redlatch::Client make_client(const Settings& settings,
                              std::shared_ptr<redlatch::Observer> observer = nullptr);
