@@ -10,7 +10,7 @@ ROOT = os.path.join("..", "..")
 
 
 class Redlatch(ConanFile):
-    """conan create packaging/conan"""
+    """conan create packaging/conan -s compiler.cppstd=20 --build=missing"""
 
     name = "redlatch"
     description = "Distributed locks on Redis, header-only C++20"
@@ -41,7 +41,8 @@ class Redlatch(ConanFile):
         check_min_cppstd(self, 20)
 
     def package_id(self):
-        self.info.clear()
+        self.info.settings.clear()
+        self.info.requires.clear()
 
     def generate(self):
         toolchain = CMakeToolchain(self)
@@ -52,6 +53,8 @@ class Redlatch(ConanFile):
             "REDLATCH_BUILD_TOOL",
         ):
             toolchain.cache_variables[option] = False
+        # One that the system happens to have is not this package's.
+        toolchain.cache_variables["CMAKE_DISABLE_FIND_PACKAGE_OpenSSL"] = not self.options.with_tls
         toolchain.generate()
 
     def package(self):
@@ -66,3 +69,4 @@ class Redlatch(ConanFile):
         self.cpp_info.builddirs = [os.path.join("share", "cmake", "redlatch")]
         self.cpp_info.bindirs = []
         self.cpp_info.libdirs = []
+        self.cpp_info.system_libs = ["pthread"]
