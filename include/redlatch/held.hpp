@@ -79,8 +79,8 @@ public:
     /// freed: then it is free when its lease ends.
     Result<Release> release() noexcept;
 
-    /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is
-    /// longer. Blocks for at most `command_timeout`.
+    /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is longer; with a watchdog
+    /// never beyond `max_hold`, which is no error: `remaining()` tells. Blocks for at most `command_timeout`.
     ///
     /// Errors: `lost`, and then for good; `not_held`; `invalid_argument`; others leave what was
     /// left of the validity as it was.

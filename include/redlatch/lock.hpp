@@ -165,11 +165,11 @@ public:
         return impl_.acquire(options);
     }
 
-    /// As `acquire()` without a thread that waits, for `co_await`: gives a `Result<Held>`, and
-    /// begins there. The hold is the `Held`'s own, as with `Owner::hold`: a coroutine is no thread.
+    /// As `acquire()` without a thread that waits, for `co_await`, where it begins: gives a
+    /// `Result<Held>`. The hold is the `Held`'s own, as with `Owner::hold`: a coroutine is no thread.
     /// In one queue with those who block. `stop` ends the wait with `Errc::cancelled`, unless the
     /// lock was delivered before. `Errc::lost`: its validity ended before it was delivered; renewal
-    /// begins there. This handle may be destroyed meanwhile.
+    /// begins at the delivery. This handle may be destroyed meanwhile.
     [[nodiscard]] AsyncResult<Held> async_acquire(const AsyncOptions& options = {},
                                                   std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));

@@ -72,7 +72,7 @@ enum class Connections {
 };
 
 /// How much of a lease the holder does not rely on, because the two clocks may run at different
-/// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `floor ≥ 0`.
+/// rates: `lease × factor + floor`. `0 ≤ factor < 1`, `0 ≤ floor ≤ 24 days`.
 struct Drift {
     double factor = 0.01;                ///< Default: 1 %.
     std::chrono::milliseconds floor{2};  ///< Default: 2 ms.
@@ -121,17 +121,17 @@ struct LockOptions {
     /// `ReleaseMode::confirmed`.
     ReleaseMode release_mode = ReleaseMode::confirmed;
 
-    /// The pauses of a waiter that polls, or that a fault made wait. Default: 10 ms to 100 ms.
+    /// The pauses of a waiter that polls, or that a fault made wait: 0 < min < max ≤ 24 days. Default: 10 ms to 100 ms.
     Backoff backoff{};
 
-    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. Refused
-    /// without one. Of nested holds the outermost one's counts; where that is not watched, the longest of
+    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. At least 10 ms. Refused
+    /// without a watchdog. Of nested holds the outermost one's counts; where that is not watched, the longest of
     /// those that are. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the
     /// holder sent last can land before the next one starts. A normal release frees at once.
-    /// Default: 0.
+    /// At most 24 days. Default: 0.
     std::chrono::milliseconds lock_delay{0};
 
     /// After a release nobody gets the lock until that long after it was taken: for a job that is to run
@@ -256,11 +256,11 @@ struct ClientOptions {
     /// In place of URIs, or beside them: make the connections to one server each.
     std::vector<ConnectionFactory> factories{};
 
-    /// The time for one connection, name resolution included. Default: 1 s.
+    /// The time for one connection, name resolution included; positive, and 24 days at most count. Default: 1 s.
     std::chrono::milliseconds connect_timeout{1000};
 
     /// The time for one command and its answer; calls that don't wait for a lock take no longer
-    /// in all, connecting and retries included. Default: 1 s.
+    /// in all, connecting and retries included. Positive; 24 days at most count. Default: 1 s.
     std::chrono::milliseconds command_timeout{1000};
 
     /// With several masters: how long one may take for an answer before the others decide without it.

@@ -5,6 +5,7 @@
 
 #include <concepts>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -68,16 +69,24 @@ public:
     using error_type = E;  ///< what it has if not
 
     /// All went well, and there is nothing to say.
-    Expected() requires std::is_void_v<T> : value_(std::in_place) {}
+    Expected() requires std::is_void_v<T> : value_() {}
     /// Has a value.
-    Expected(Value value) requires(!std::is_void_v<T>) : value_(std::in_place, std::move(value)) {}
+    Expected(Value value) requires(!std::is_void_v<T>) : value_(std::move(value)) {}
     /// Has an error.
     Expected(Unexpected<E> error) : error_(std::in_place, std::move(error).error()) {}
 
     /// @{
     /// As the other one.
-    Expected(const Expected&) = default;
-    Expected(Expected&&) = default;  // NOLINT(performance-noexcept-move-constructor): as T's
+    Expected(const Expected& other) requires(
+        std::is_copy_constructible_v<Value>&& std::is_copy_constructible_v<E>)
+        : error_(other.error_) {
+        if (has_value()) ::new (place()) Value(other.value_);
+    }
+    Expected(Expected&& other) noexcept(
+        std::is_nothrow_move_constructible_v<Value>&& std::is_nothrow_move_constructible_v<E>)
+        : error_(std::move(other.error_)) {
+        if (has_value()) ::new (place()) Value(std::move(other.value_));
+    }
     /// @}
     /// @{
     /// Becomes as the other one. Where a copy or a move throws, it still has a value, or still has an error.
@@ -85,28 +94,30 @@ public:
         return assign(other);
     }
     Expected& operator=(Expected&& other) noexcept(
-        std::is_nothrow_move_assignable_v<std::optional<Value>>&&
+        std::is_nothrow_move_constructible_v<Value>&& std::is_nothrow_move_assignable_v<Value>&&
             std::is_nothrow_move_assignable_v<std::optional<E>>) requires std::movable<Value> {
         return assign(std::move(other));
     }
     /// @}
-    ~Expected() = default;
+    ~Expected() {
+        if (has_value()) value_.~Value();
+    }
 
     /// @{
     /// Whether it has a value.
-    bool has_value() const noexcept { return value_.has_value(); }
+    bool has_value() const noexcept { return !error_; }
     explicit operator bool() const noexcept { return has_value(); }
     /// @}
 
     /// @{
     /// The value, which has to be there.
-    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) { return *value_; }
-    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return *value_; }
-    Value&& operator*() && noexcept requires(!std::is_void_v<T>) { return std::move(*value_); }
+    const Value& operator*() const& noexcept requires(!std::is_void_v<T>) { return value_; }
+    Value& operator*() & noexcept requires(!std::is_void_v<T>) { return value_; }
+    Value&& operator*() && noexcept requires(!std::is_void_v<T>) { return std::move(value_); }
     const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
-        return std::addressof(*value_);
+        return std::addressof(value_);
     }
-    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::addressof(*value_); }
+    Value* operator->() noexcept requires(!std::is_void_v<T>) { return std::addressof(value_); }
     /// @}
 
     /// @{
@@ -151,19 +162,28 @@ private:
     /// What it had goes last: by then nothing throws, and `other` may be a part of it.
     template <class Other>
     Expected& assign(Other&& other) {
-        if (other.has_value()) {
+        if (has_value() && other.has_value()) {
             value_ = std::forward<Other>(other).value_;
+        } else if (other.has_value()) {
+            ::new (place()) Value(std::forward<Other>(other).value_);
             error_.reset();
+        } else if (has_value()) {
+            error_ = std::forward<Other>(other).error_;
+            value_.~Value();
         } else {
             error_ = std::forward<Other>(other).error_;
-            value_.reset();
         }
         return *this;
     }
 
-    // One of the two. Not a std::variant, which takes some fifty functions for each type.
+    void* place() noexcept { return std::addressof(value_); }
+
+    // The value is there where no error is. Neither a std::variant nor two optional ones, which take some fifty
+    // functions for each type.
     std::optional<E> error_;
-    std::optional<Value> value_;
+    union {
+        Value value_;
+    };
 };
 
 /// What calls return that do not throw: a `T`, or the `Error` that says why there is none.

@@ -110,11 +110,17 @@ public:
     /// The most permits there can be.
     static constexpr std::ptrdiff_t max() noexcept { return detail::SemaphoreImpl::max; }
 
+    /// @{
     /// Makes a handle, without I/O. `permits` is not negative, and with 0 all wait for
     /// `set_permits()`. Throws `LockError` with `Errc::invalid_argument` for that, a bad name or
     /// bad options as `Lock` does, and for a client with several masters.
     Semaphore(Client& client, std::string name, std::ptrdiff_t permits, LockOptions options = {})
         : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
+    Semaphore(Client& client, const char* name, std::ptrdiff_t permits, LockOptions options = {})
+        : Semaphore(client, detail::string_of(name, "the semaphore's name"), permits, options) {}
+    /// @}
+    Semaphore(Client& client, std::nullptr_t name, std::ptrdiff_t permits,
+              LockOptions options = {}) = delete;
     Semaphore(const Semaphore&) = delete;
     Semaphore& operator=(const Semaphore&) = delete;
     /// Gives back what `acquire()` and `try_acquire…()` took and nobody gave back. Blocks for at most
@@ -132,7 +138,7 @@ public:
     /// Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_acquire() { return impl_.try_acquire(Wait::none()); }
 
-    /// Waits for at most `wait`, and 50 ms for the answer to a last try.
+    /// The same, and waits for at most `wait`, and 50 ms for the answer to a last try.
     [[nodiscard]] bool try_acquire_for(Wait wait) { return impl_.try_acquire(wait); }
 
     /// The same until a point in time of any clock.
@@ -180,6 +186,7 @@ public:
     /// Asks the server who has permits, and how many wait. Blocks for at most `command_timeout`.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
+    /// @{
     /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
     /// as `inspect()` shows it. A holder in this process finds its permits lost at once, one elsewhere at its next
     /// renewal. `absent` for an owner that has none, `invalid_argument` for no owner. Of owners with more than one
@@ -187,6 +194,10 @@ public:
     Result<Forced> force_release(std::string_view owner) noexcept {
         return impl_.force_release(owner);
     }
+    Result<Forced> force_release(const char* owner) noexcept {
+        return force_release(owner == nullptr ? std::string_view{} : std::string_view{owner});
+    }
+    /// @}
 
 private:
     detail::SemaphoreImpl impl_;

@@ -113,6 +113,8 @@ public:
         virtual void note_unanswered() {}
         /// No server has all keys of its lock just now.
         virtual void keys_are_apart() {}
+        /// The client is closing: none follows where it is answered.
+        virtual void make_last() {}
         /// The try is over: another one follows, or none.
         virtual void follow(Renewal& renewal, TimePoint now) = 0;
 
@@ -243,9 +245,8 @@ public:
         const TimePoint until = closes_at_ ? TimePoint::max() : now;
         while (due.size() < largest_batch && !clean_ups_.empty() &&
                clean_ups_.begin()->first <= until) {
-            CleanUpJob job = std::move(clean_ups_.extract(clean_ups_.begin()).mapped());
-            if (closes_at_) job.once_more = false;
-            due.push_back(std::make_shared<CleanUpTry>(std::move(job)));
+            due.push_back(std::move(clean_ups_.extract(clean_ups_.begin()).mapped()));
+            if (closes_at_) due.back()->make_last();
             ++cleaning_;
         }
         return due;
@@ -517,6 +518,7 @@ private:
             return has_more_to_serve(answer);
         }
         void go_unanswered(Renewal&) override {}
+        void make_last() override { job_.once_more = false; }
 
         void follow(Renewal& renewal, TimePoint now) override {
             --renewal.cleaning_;
@@ -591,7 +593,9 @@ private:
         return found->second;
     }
 
-    void put(TimePoint due, CleanUpJob job) { clean_ups_.emplace(due, std::move(job)); }
+    void put(TimePoint due, CleanUpJob job) {
+        clean_ups_.emplace(due, std::make_shared<CleanUpTry>(std::move(job)));
+    }
 
     void end_clean_up(const Hold& hold) {
         const auto cleaned = cleaned_.find(hold.token().bytes);
@@ -616,7 +620,7 @@ private:
     const Terms terms_;
     Schedule<std::shared_ptr<Hold>> watched_;
     std::unordered_map<std::string, std::shared_ptr<Sharers>> sharers_;  // by their token
-    std::multimap<TimePoint, CleanUpJob> clean_ups_;
+    std::multimap<TimePoint, std::shared_ptr<Try>> clean_ups_;           // by when they are due
     std::unordered_map<std::string_view, Cleaned> cleaned_;     // by the token, which its hold has
     std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
     std::size_t cleaning_ = 0;                                  // clean-ups under way

@@ -70,13 +70,13 @@ public:
 
     /// Those that serve a slot.
     std::vector<ServerAddress> serving() const {
-        std::vector<bool> serves(masters_.size());
+        std::vector<std::uint32_t> slots(masters_.size());  // how many each serves
         for (const Master owner : owners_) {
-            if (owner != nobody) serves[owner] = true;
+            if (owner != nobody) ++slots[owner];
         }
         std::vector<ServerAddress> some;
         for (std::size_t i = 0; i < masters_.size(); ++i) {
-            if (serves[i]) some.push_back(masters_[i]);
+            if (slots[i] > 0) some.push_back(masters_[i]);
         }
         return some;
     }

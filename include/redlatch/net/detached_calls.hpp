@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,23 +21,26 @@ namespace redlatch::inline v0::detail {
 /// Calls that cannot be cancelled and may take for ever, each on a thread that is never joined and owns
 /// all it needs. There is one for a name at a time: everybody who needs it meanwhile shares its result,
 /// and nobody else does. Thread-safe.
-template <class Result>
 class DetachedCalls {
 public:
+    /// What a call returns; null where it has failed.
+    using Result = std::shared_ptr<const void>;
+    /// Throws nothing.
+    using Function = std::function<Result()>;
+
     /// `thread_name`: as `start_service_thread()` takes it. Borrowed.
     explicit DetachedCalls(const char* thread_name) noexcept : thread_name_(thread_name) {}
 
-    /// What `call()` returns, which has to be `noexcept` but for its own copying. `what` is for messages.
-    template <class Function>
+    /// What `call()` returns. `what` is for messages.
     Expected<Result, Fault> run(const std::string& name, Function call, std::string_view what,
                                 const Limit& limit) {
         State& state = *state_;
         std::unique_lock lock{state.mutex};
-        const Pending pending = join(name, std::move(call));
+        const std::shared_ptr<Pending> pending = join(name, std::move(call));
         if (pending == nullptr) {
             return Unexpected{io_fault(std::string{what} + ": cannot start a thread")};
         }
-        while (!*pending) {
+        while (!pending->returned) {
             if (limit.cancelled()) return Unexpected{cancelled_fault()};
             const Clock::duration left = limit.left();
             if (left == Clock::duration::zero()) {
@@ -45,31 +48,34 @@ public:
             }
             state.answered.wait_for(lock, std::min<Clock::duration>(left, stop_check_interval));
         }
-        return **pending;
+        return pending->result;
     }
 
 private:
-    using Pending = std::shared_ptr<std::optional<Result>>;  // empty until it has returned
+    struct Pending {
+        bool returned = false;
+        Result result{};
+    };
 
     /// What the threads need too.
     struct State {
         std::mutex mutex;
         std::condition_variable answered;
-        std::map<std::string, Pending> pending;
+        std::map<std::string, std::shared_ptr<Pending>> pending;
     };
 
     /// The call that is under way, or a new one; null without a thread to be had. With the mutex held,
     /// which the thread needs for its result.
-    template <class Function>
-    Pending join(const std::string& name, Function call) {
+    std::shared_ptr<Pending> join(const std::string& name, Function call) {
         const auto found = state_->pending.find(name);
         if (found != state_->pending.end()) return found->second;
-        auto pending = std::make_shared<std::optional<Result>>();
+        auto pending = std::make_shared<Pending>();
         std::thread thread = start_service_thread(
             thread_name_, [state = state_, pending, name, call = std::move(call)] {
                 Result result = call();
                 const std::lock_guard lock{state->mutex};
-                *pending = std::move(result);
+                pending->result = std::move(result);
+                pending->returned = true;
                 state->pending.erase(name);
                 state->answered.notify_all();
             });

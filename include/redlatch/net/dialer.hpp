@@ -87,8 +87,8 @@ struct DialOptions {
     std::chrono::milliseconds connect_timeout;
     std::shared_ptr<const TlsLayer> tls;  ///< null where no endpoint wants it
     Examine examine;                      ///< may be empty
-    std::shared_ptr<Resolver> resolver;
-    std::shared_ptr<LogIn> log_in;  ///< null where the endpoints say how to log in
+    Resolver* resolver;                   ///< has to outlive the connections that are being made
+    std::shared_ptr<LogIn> log_in;        ///< null where the endpoints say how to log in
 
     Expected<Connection, Fault> connect(const Endpoint& endpoint, const Limit& limit) const {
         const Limit own = limit.within(connect_timeout);

@@ -32,7 +32,7 @@ public:
                 io_fault("the function that gives the credentials threw an exception")};
         }
         const std::lock_guard lock{mutex_};
-        if (given_ == nullptr) given_ = *std::move(asked);
+        if (given_ == nullptr) given_ = std::static_pointer_cast<const Credentials>(*asked);
         return given_;
     }
 
@@ -53,7 +53,7 @@ private:
     }
 
     const std::function<Credentials()> ask_;
-    DetachedCalls<Given> calls_{"redlatch log in"};
+    DetachedCalls calls_{"redlatch log in"};
     std::mutex mutex_{};
     Given given_{};
 };

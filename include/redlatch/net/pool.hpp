@@ -37,7 +37,6 @@ public:
         }
 
         Connection& operator*() noexcept { return connection_; }
-        const Connection& operator*() const noexcept { return connection_; }
         Connection* operator->() noexcept { return &connection_; }
 
         /// Whether it lay idle before, and so may have died unnoticed.
@@ -175,12 +174,16 @@ private:
     }
 
     Expected<Loan, Fault> open_new(const Limit& limit) {
+        struct Place {
+            Pool* pool;
+            ~Place() {
+                if (pool != nullptr) pool->give_up_place();
+            }
+        } place{this};
         auto connection = dialer_->open(limit);
-        if (!connection) {
-            give_up_place();
-            return Unexpected{std::move(connection).error()};
-        }
+        if (!connection) return Unexpected{std::move(connection).error()};
         connection->busy_wait(busy_wait_);
+        place.pool = nullptr;
         return Loan{*this, *std::move(connection), false};
     }
 

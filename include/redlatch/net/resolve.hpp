@@ -6,6 +6,7 @@
 #include <netdb.h>
 
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -49,7 +50,8 @@ public:
             auto asked = lookups_.run(
                 host, [host] { return ask(host); }, "name resolution", limit);
             if (!asked) return Unexpected{std::move(asked).error()};
-            result = *std::move(asked);
+            result = *asked == nullptr ? Lookup{.error = EAI_MEMORY}
+                                       : *std::static_pointer_cast<const Lookup>(*asked);
         }
         if (result.error != 0) {
             return Unexpected{
@@ -59,15 +61,16 @@ public:
     }
 
 private:
-    static Lookup ask(const std::string& host) noexcept {
+    /// Null without memory.
+    static DetachedCalls::Result ask(const std::string& host) noexcept {
         try {
-            return look_up(host, 0);
+            return std::make_shared<const Lookup>(look_up(host, 0));
         } catch (const std::bad_alloc&) {
-            return {.error = EAI_MEMORY};
+            return nullptr;
         }
     }
 
-    DetachedCalls<Lookup> lookups_{"redlatch lookup"};
+    DetachedCalls lookups_{"redlatch lookup"};
 };
 
 /// Connects to an endpoint: its socket, or its addresses in turn, each of which gets its share of

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -22,8 +23,9 @@ class ServiceThread {
 public:
     using Lock = std::unique_lock<std::mutex>;
 
-    /// `name`: as `start_service_thread()` takes it. Borrowed.
-    explicit ServiceThread(const char* name) noexcept : name_(name) {}
+    /// `name`: as `start_service_thread()` takes it. Borrowed. `run`: what the thread does.
+    ServiceThread(const char* name, std::function<void()> run) noexcept
+        : name_(name), run_(std::move(run)) {}
     ServiceThread(const ServiceThread&) = delete;
     ServiceThread& operator=(const ServiceThread&) = delete;
 
@@ -32,11 +34,10 @@ public:
     // With the mutex held:
 
     /// Whether it runs. Starts it where it does not, unless the service closes.
-    template <class Run>
-    bool start(Run&& run) {
+    bool start() {
         if (!running_ && !closing_) {
             if (thread_.joinable()) thread_.join();  // it has said `end`
-            thread_ = start_service_thread(name_, std::forward<Run>(run));
+            thread_ = start_service_thread(name_, run_);
             running_ = thread_.joinable();
         }
         return running_;
@@ -90,6 +91,7 @@ public:
 
 private:
     const char* const name_;
+    const std::function<void()> run_;
     std::mutex mutex_;
     std::condition_variable wake_;
     bool running_ = false;

@@ -5,12 +5,24 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <functional>
 #include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
+
+/// What a service thread runs. One type for all: each one that a `std::thread` takes costs a file 90 functions.
+struct ServiceMain {
+    const char* name;
+    std::function<void()> run;
+
+    void operator()() const {
+        pthread_setname_np(pthread_self(), name);
+        run();
+    }
+};
 
 /// Starts a service thread that the process's signals pass by: a handler of the user's runs on the
 /// user's threads. `name`: for debuggers and `top -H`, which see 15 bytes of it. Returns one that is not
@@ -26,10 +38,7 @@ std::thread start_service_thread(const char* name, Run&& run) {
         ~Restore() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
     } const restore{before};
     try {
-        return std::thread{[name, run = std::forward<Run>(run)]() mutable {
-            pthread_setname_np(pthread_self(), name);
-            run();
-        }};
+        return std::thread{ServiceMain{name, std::forward<Run>(run)}};
     } catch (const std::system_error&) {
     } catch (const std::bad_alloc&) {
     }

@@ -22,11 +22,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <tuple>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
@@ -66,7 +65,7 @@ public:
     bool start() {
         if (running_.load(std::memory_order_acquire)) return true;
         const auto lock = thread_.lock();
-        if (closing_ || !open() || !thread_.start([this] { run(); })) return false;
+        if (closing_ || !open() || !thread_.start()) return false;
         running_ = true;
         return true;
     }
@@ -110,7 +109,7 @@ public:
     void submit(std::shared_ptr<Order> order) {
         Order& submitted = *order;
         if (order->rank == CommandRank::release && ways_.size() > 1) {
-            for (auto& [key, way] : ways_) way.link.withdraw(order->token());
+            for (Way& way : ways_) way.link.withdraw(order->token());
         }
         submitted.route_ = route_of(std::move(order));
         submitted.route_->begin();
@@ -126,19 +125,24 @@ public:
     void set_timer(EngineTimer& timer, TimePoint due) noexcept { wheel_.set(timer, due); }
     void clear_timer(EngineTimer& timer) noexcept { wheel_.clear(timer); }
 
-    bool is_closing() const noexcept { return closing_; }
-
 private:
     /// A link, and what makes it work.
     class Way final : public EngineTimer {
     public:
-        Way(Engine& engine, detail::Node& node, Replicas replicas)
-            : engine_(&engine), link(node, engine.limits(), replicas) {}
+        Way(Engine& engine, detail::Node& node, Replicas replicas, const void* own)
+            : engine_(&engine),
+              replicas_(replicas),
+              own_(own),
+              link(node, engine.limits(), replicas) {}
         ~Way() = default;
         Way(const Way&) = delete;
         Way& operator=(const Way&) = delete;
 
         void expired(TimePoint now) noexcept override { link.pass_time(now); }
+
+        bool serves(const detail::Node& node, Replicas replicas, const void* own) const noexcept {
+            return &link.node() == &node && replicas_ == replicas && own_ == own;
+        }
 
         /// Whether there is more to write.
         bool write() {
@@ -205,6 +209,8 @@ private:
         int poller() const noexcept { return engine_->poller_.get(); }
 
         Engine* engine_;
+        const Replicas replicas_;
+        const void* const own_;
         Descriptor watched_;
         unsigned watched_number_ = 0;
         std::uint32_t watched_events_ = 0;
@@ -214,15 +220,17 @@ private:
         Link link;
     };
 
-    std::unique_ptr<Order::Route> route_of(std::shared_ptr<Order> order) {
+    using RoutePtr = std::unique_ptr<Order::Route>;
+
+    RoutePtr route_of(std::shared_ptr<Order> order) {
         RouteServices& services = *this;
         if (topology_->voters() > 1) {
-            return std::make_unique<QuorumRoute>(services, std::move(order));
+            return RoutePtr{new QuorumRoute{services, std::move(order)}};
         }
         if (topology_->redirects()) {
-            return std::make_unique<ClusterRoute>(services, std::move(order));
+            return RoutePtr{new ClusterRoute{services, std::move(order)}};
         }
-        return std::make_unique<Recycled<SingleRoute>>(services, std::move(order));
+        return RoutePtr{new Recycled<SingleRoute>{services, std::move(order)}};
     }
 
     // What routes need:
@@ -231,8 +239,10 @@ private:
     TimerWheel& timers() noexcept override { return wheel_; }
     Link& link_to(Node& node, Replicas replicas, const void* own) override {
         is_busy_ = true;
-        const std::tuple key{&node, replicas.count(), own};
-        return ways_.try_emplace(key, *this, node, replicas).first->second.link;
+        for (Way& way : ways_) {
+            if (way.serves(node, replicas, own)) return way.link;
+        }
+        return ways_.emplace_back(*this, node, replicas, own).link;
     }
     Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
     void await_map(MapWaiter& waiter) override {
@@ -345,7 +355,7 @@ private:
 
     void write() {
         is_busy_ = false;
-        for (auto& [key, way] : ways_) {
+        for (Way& way : ways_) {
             if (way.write()) is_busy_ = true;
         }
     }
@@ -355,7 +365,7 @@ private:
         do {
             run_posted();
             settle_map();
-            for (auto& [key, way] : ways_) way.end();
+            for (Way& way : ways_) way.end();
             completions.hand_over();
             wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(Clock::now());
@@ -370,7 +380,7 @@ private:
     bool has_orders() const {
         return !waiting_for_map_.empty() ||
                std::any_of(ways_.begin(), ways_.end(),
-                           [](const auto& way) { return way.second.link.has_unwritten(); });
+                           [](const Way& way) { return way.link.has_unwritten(); });
     }
 
     Topology* topology_;
@@ -381,11 +391,11 @@ private:
     std::atomic<bool> closing_{false};
     std::atomic<bool> asleep_{false};
     std::atomic<EngineTask*> posted_{nullptr};  // the newest first
-    ServiceThread thread_{"redlatch engine"};
+    ServiceThread thread_{"redlatch engine", [this] { run(); }};
     // Of the thread:
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
-    std::map<std::tuple<Node*, unsigned, const void*>, Way> ways_;  // by node, replicas, owner
+    std::list<Way> ways_;  // by node, replicas, owner
     IntrusiveList<MapWaiter> waiting_for_map_;
     BackgroundCall<bool> refresh_;
 };

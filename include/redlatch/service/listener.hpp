@@ -44,7 +44,7 @@ public:
     /// at once; false without a thread to be had.
     bool start() noexcept {
         const auto lock = thread_.lock();
-        running_ = thread_.start([this] { run(); });
+        running_ = thread_.start();
         return running_ || thread_.is_closing();
     }
 
@@ -133,7 +133,7 @@ private:
     }
 
     const Work work_;
-    ServiceThread thread_{"redlatch listen"};
+    ServiceThread thread_{"redlatch listen", [this] { run(); }};
     std::atomic<bool> running_{false};  // written with its mutex held
     Descriptor socket_;  // while there is a connection; guarded by the thread's mutex
     Random random_{static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())};

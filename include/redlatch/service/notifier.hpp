@@ -94,7 +94,7 @@ private:
 
     /// With the mutex held.
     void wake_up() {
-        static_cast<void>(thread_.start([this] { run(); }));  // or the next call does
+        static_cast<void>(thread_.start());  // or the next call does
         thread_.wake();
     }
 
@@ -141,7 +141,7 @@ private:
         std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
     const std::shared_ptr<CallbackThreads> events_ =
         std::make_shared<CallbackThreads>(CallbackThreads::Kind::events);
-    ServiceThread thread_{"redlatch notify"};
+    ServiceThread thread_{"redlatch notify", [this] { run(); }};
     // Guarded by its mutex:
     Schedule<std::shared_ptr<Hold>> alarms_;
     bool supervise_ = false;

@@ -58,7 +58,7 @@ private:
     bool is_woken() const noexcept { return woken_.load(std::memory_order_acquire) != 0; }
 
     /// How often other threads are let run before a sleep: a core that a thread is still awake on need not be
-    /// woken up for the next one. 16 threads pass a lock on 130,000 times a second with four, and 50,000
+    /// woken up for the next one. 16 threads pass a lock on 124,000 times a second with four, and 50,000
     /// times with two or none, on two cores with nothing else to do (`benchmarks/run 1x16/empty`). On one
     /// core, or where others want the cores too, four cost a third of what two or none reach there.
     static constexpr int yields = 4;

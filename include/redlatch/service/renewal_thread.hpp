@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -110,10 +109,11 @@ private:
 
     /// The way to one server.
     struct Link {
-        Link(Node& at, MasterIndex number, Clock::duration command_timeout)
-            : node(&at), index(number), silence(command_timeout) {}
+        Link(Node& at, const void* owner, MasterIndex number, Clock::duration command_timeout)
+            : node(&at), own(owner), index(number), silence(command_timeout) {}
 
         Node* node;
+        const void* own;  // as of `lua::users_own()`
         MasterIndex index;
         std::optional<Pipeline<Order>> pipe;
         Silence silence;
@@ -137,7 +137,7 @@ private:
         if (thread_.is_running()) return {};
         if (thread_.is_closing())
             return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
-        if (wake_.open() && thread_.start([this] { run(); })) return {};
+        if (wake_.open() && thread_.start()) return {};
         return Unexpected{Error{Errc::unavailable,
                                 {},
                                 {},
@@ -191,10 +191,11 @@ private:
     }
 
     Link& link_to(Node& node, const Hold& hold) {
-        const std::pair key{&node, lua::users_own(hold.scripts())};
-        const auto [at, is_new] = indexes_.try_emplace(key, links_.size());
-        if (is_new) links_.emplace_back(node, at->second, command_timeout_);
-        return links_[at->second];
+        const void* const own = lua::users_own(hold.scripts());
+        for (Link& link : links_) {
+            if (link.node == &node && link.own == own) return link;
+        }
+        return links_.emplace_back(node, own, links_.size(), command_timeout_);
     }
 
     void perform_actions() {
@@ -439,13 +440,12 @@ private:
     const Events events_;
     const std::chrono::milliseconds command_timeout_;
     WakeDescriptor wake_;
-    ServiceThread thread_{"redlatch renew"};
+    ServiceThread thread_{"redlatch renew", [this] { run(); }};
     // Guarded by the mutex:
     Renewal renewal_;
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
     // Of the thread:
     std::deque<Link> links_;
-    std::map<std::pair<Node*, const void*>, MasterIndex> indexes_;
 };
 
 }  // namespace redlatch::inline v0::detail

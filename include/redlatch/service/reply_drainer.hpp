@@ -57,9 +57,7 @@ private:
     }
 
     /// With the mutex held.
-    bool start() {
-        return !thread_.is_closing() && thread_.start([this] { run(); });
-    }
+    bool start() { return !thread_.is_closing() && thread_.start(); }
 
     /// With the mutex held.
     void mark_pending(Node* node) {
@@ -87,7 +85,7 @@ private:
     }
 
     const Clock::duration patience_;
-    ServiceThread thread_{"redlatch drain"};
+    ServiceThread thread_{"redlatch drain", [this] { run(); }};
     // Guarded by its mutex:
     std::vector<Node*> pending_;  // nodes with answers to come
     std::size_t posting_ = 0;     // threads that are just sending

@@ -16,13 +16,14 @@ namespace redlatch::inline v0::detail {
 /// locked for ever.
 class SharedClient {
 public:
-    explicit SharedClient(ClientSetup setup) : setup_(std::move(setup)), session_(setup_) {}
+    explicit SharedClient(ClientSetup setup)
+        : setup_(std::move(setup)), session_(setup_), make_session_(make_session) {}
     SharedClient(const SharedClient&) = delete;
     SharedClient& operator=(const SharedClient&) = delete;
 
     Session& session() {
         if (Session* const own = existing_session()) return *own;
-        return session_after_fork();
+        return make_session_(*this);
     }
 
     /// Whether all keys of a lock have to lie in one slot.
@@ -38,14 +39,17 @@ public:
     Session* existing_session() noexcept { return session_.existing(); }
 
 private:
-    Session& session_after_fork() {
-        ClientSetup setup = setup_;
+    /// After a fork.
+    static Session& make_session(SharedClient& client) {
+        ClientSetup setup = client.setup_;
         if (setup.options.tls != nullptr) setup.options.tls = setup.options.tls->afresh();
-        return session_.renew(setup);
+        return client.session_.renew(setup);
     }
 
     const ClientSetup setup_;
     PerProcess<Session> session_;
+    /// By a pointer: a file that makes no client compiles nothing that makes a session.
+    Session& (*const make_session_)(SharedClient&);
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -31,6 +31,8 @@ public:
     Subscription(const Subscription&) = delete;
     Subscription& operator=(const Subscription&) = delete;
 
+    const Node& node() const noexcept { return *node_; }
+
     /// Begins to listen, as long as it is needed. Returns at once. Where the system has no thread to give,
     /// nothing is heard until a later call gets one.
     void start() noexcept {

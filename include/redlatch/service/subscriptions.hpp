@@ -3,8 +3,7 @@
 #include <redlatch/service/subscription.hpp>
 
 #include <functional>
-#include <map>
-#include <memory>
+#include <list>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -26,37 +25,34 @@ public:
 
     Subscription& of(Node& node) {
         const std::lock_guard lock{mutex_};
-        std::unique_ptr<Subscription>& subscription = all_[&node];
-        if (subscription == nullptr) {
-            subscription = std::make_unique<Subscription>(
-                node, channel_,
-                Subscription::Events{
-                    .granted = [this, &node](const Grant& grant) { events_.granted(node, grant); },
-                    .listening = events_.listening,
-                    .needed = [this, &node] { return events_.is_master(node); }});
-            if (closing_) subscription->begin_to_close();
-        }
-        return *subscription;
+        if (Subscription* const known = find(node)) return *known;
+        Subscription& made = all_.emplace_back(
+            node, channel_,
+            Subscription::Events{
+                .granted = [this, &node](const Grant& grant) { events_.granted(node, grant); },
+                .listening = events_.listening,
+                .needed = [this, &node] { return events_.is_master(node); }});
+        if (closing_) made.begin_to_close();
+        return made;
     }
 
     /// A master is another server than it was: listens anew.
     void reconnect() {
         const std::lock_guard lock{mutex_};
-        for (auto& [node, subscription] : all_) subscription->reconnect();
+        for (Subscription& subscription : all_) subscription.reconnect();
     }
 
     /// The same for one master, which may be none any more.
     void reconnect(Node& node) {
         const std::lock_guard lock{mutex_};
-        const auto found = all_.find(&node);
-        if (found != all_.end()) found->second->reconnect();
+        if (Subscription* const known = find(node)) known->reconnect();
     }
 
     /// Tells the threads to end, which takes at most the time for one command. Returns at once.
     void begin_to_close() {
         const std::lock_guard lock{mutex_};
         closing_ = true;
-        for (auto& [node, subscription] : all_) subscription->begin_to_close();
+        for (Subscription& subscription : all_) subscription.begin_to_close();
     }
 
     /// Ends the threads.
@@ -65,16 +61,24 @@ public:
         std::vector<Subscription*> all;  // those that come later get no thread
         {
             const std::lock_guard lock{mutex_};
-            for (auto& [node, subscription] : all_) all.push_back(subscription.get());
+            for (Subscription& subscription : all_) all.push_back(&subscription);
         }
         for (Subscription* const subscription : all) subscription->close();
     }
 
 private:
+    /// With the mutex held; null where there is none.
+    Subscription* find(const Node& node) noexcept {
+        for (Subscription& subscription : all_) {
+            if (&subscription.node() == &node) return &subscription;
+        }
+        return nullptr;
+    }
+
     const std::string channel_;
     const Events events_;
     std::mutex mutex_;
-    std::map<Node*, std::unique_ptr<Subscription>> all_;
+    std::list<Subscription> all_;
     bool closing_ = false;
 };
 

@@ -31,28 +31,31 @@ struct TopologyEvents {
 /// Makes the topology that a client's options describe. Connects to nothing.
 class TopologyBuilder {
 public:
+    using TopologyPtr = std::unique_ptr<Topology>;
+    using DialerPtr = std::unique_ptr<Dialer>;
+
     /// Borrows the setup. `dial`: how each server is connected to.
     TopologyBuilder(const ClientSetup& setup, DialOptions dial, TopologyEvents events)
         : setup_(&setup), dial_(std::move(dial)), events_(std::move(events)) {}
 
     /// Once.
-    std::unique_ptr<Topology> build() {
+    TopologyPtr build() {
         if (setup_->is(UriParts::Kind::cluster)) {
             const UriParts& uri = setup_->uris.front();
-            return std::make_unique<Cluster>(uri.hosts, uri, dial_, node_use(), events_.reconnected,
-                                             events_.master_moved, events_.node_left);
+            return TopologyPtr{new Cluster{uri.hosts, uri, dial_, node_use(), events_.reconnected,
+                                           events_.master_moved, events_.node_left}};
         }
         auto dialers = make_dialers();
         if (dialers.size() > 1) {
             const ClientOptions& options = setup_->options;
             const Quorum::Terms terms{std::min(options.node_timeout, options.command_timeout),
                                       options.longest_lease};
-            return std::make_unique<Quorum>(std::move(dialers), node_use(), terms,
-                                            events_.reconnected, events_.owes_answer);
+            return TopologyPtr{new Quorum{std::move(dialers), node_use(), terms,
+                                          events_.reconnected, events_.owes_answer}};
         }
         auto dialer = std::move(dialers.front());
         dialer->on_move(events_.master_moved);
-        return std::make_unique<SingleMaster>(std::move(dialer), node_use(), events_.reconnected);
+        return TopologyPtr{new SingleMaster{std::move(dialer), node_use(), events_.reconnected}};
     }
 
     /// Of what was built, which owns it; null where there are none.
@@ -67,21 +70,21 @@ private:
         return use;
     }
 
-    std::vector<std::unique_ptr<Dialer>> make_dialers() {
-        std::vector<std::unique_ptr<Dialer>> dialers;
+    std::vector<DialerPtr> make_dialers() {
+        std::vector<DialerPtr> dialers;
         for (const UriParts& uri : setup_->uris) dialers.push_back(make_dialer(uri));
         for (const ConnectionFactory& factory : setup_->options.factories) {
             dialers.push_back(
-                std::make_unique<OwnDialer>(factory, dial_.connect_timeout, dial_.examine));
+                DialerPtr{new OwnDialer{factory, dial_.connect_timeout, dial_.examine}});
         }
         return dialers;
     }
 
-    std::unique_ptr<Dialer> make_dialer(const UriParts& uri) {
-        if (uri.kind != UriParts::Kind::sentinel) return std::make_unique<DirectDialer>(uri, dial_);
-        auto dialer = std::make_unique<SentinelDialer>(uri.hosts, uri.service, uri, dial_);
-        dialer->on_found(events_.sentinels_found);
-        sentinels_ = dialer.get();
+    DialerPtr make_dialer(const UriParts& uri) {
+        if (uri.kind != UriParts::Kind::sentinel) return DialerPtr{new DirectDialer{uri, dial_}};
+        sentinels_ = new SentinelDialer{uri.hosts, uri.service, uri, dial_};
+        DialerPtr dialer{sentinels_};
+        sentinels_->on_found(events_.sentinels_found);
         return dialer;
     }
 

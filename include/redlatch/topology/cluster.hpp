@@ -136,7 +136,7 @@ private:
         const std::lock_guard lock{nodes_mutex_};
         auto found = nodes_.find(address);
         if (found == nodes_.end()) {
-            auto dialer = std::make_unique<DirectDialer>(endpoint_of(address), dial_);
+            std::unique_ptr<Dialer> dialer{new DirectDialer{endpoint_of(address), dial_}};
             dialer->on_move(on_move_);
             found = nodes_.try_emplace(address, std::move(dialer), use_, on_reconnect_).first;
         }
@@ -238,17 +238,17 @@ private:
             informant_ = informant;
             anybody_ = &anybody;
         }
-        drop_others(std::move(masters));
+        drop_others(masters);
     }
 
     /// What serves no slot is left alone.
-    void drop_others(std::vector<Node*> masters) {
-        std::sort(masters.begin(), masters.end());
+    void drop_others(const std::vector<Node*>& masters) {
         std::vector<Node*> others;
         {
             const std::lock_guard lock{nodes_mutex_};
             for (auto& [address, node] : nodes_) {
-                const bool serves = std::binary_search(masters.begin(), masters.end(), &node);
+                const bool serves =
+                    std::find(masters.begin(), masters.end(), &node) != masters.end();
                 if (!serves) others.push_back(&node);
             }
         }

@@ -37,7 +37,7 @@ public:
         if (thread_.is_closing()) {
             return {ConnectStatus::Kind::none, io_fault("the client was closed")};
         }
-        if (!thread_.start([this] { run(); })) {
+        if (!thread_.start()) {
             return {ConnectStatus::Kind::none, io_fault("cannot start a thread to connect")};
         }
         const bool connected = reach_.connects();
@@ -109,7 +109,7 @@ private:
 
     Node node_;
     std::stop_source stop_;
-    ServiceThread thread_{"redlatch conn"};
+    ServiceThread thread_{"redlatch conn", [this] { run(); }};
     // Guarded by its mutex:
     std::vector<int> waiting_;
     MasterReach reach_;

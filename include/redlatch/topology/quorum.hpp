@@ -35,17 +35,17 @@ public:
            std::function<void(Node&)> on_late)
         : terms_(terms), on_late_(std::move(on_late)) {
         for (auto& dialer : dialers) {
-            masters_.push_back(std::make_unique<Master>(std::move(dialer), use, on_reconnect));
+            masters_.emplace_back(std::move(dialer), use, on_reconnect);
         }
     }
 
     std::size_t voters() const noexcept override { return masters_.size(); }
 
-    Node& master_of(std::string_view) override { return masters_.front()->node(); }
+    Node& master_of(std::string_view) override { return masters_.front().node(); }
 
     std::vector<Node*> masters_of(std::string_view) override {
         std::vector<Node*> nodes;
-        for (const auto& master : masters_) nodes.push_back(&master->node());
+        for (Master& master : masters_) nodes.push_back(&master.node());
         return nodes;
     }
 
@@ -80,14 +80,14 @@ public:
     }
 
     void close() override {
-        for (const auto& master : masters_) master->begin_to_close();
-        for (const auto& master : masters_) master->close();
+        for (Master& master : masters_) master.begin_to_close();
+        for (Master& master : masters_) master.close();
     }
 
 private:
     Master& master_at(const Node& node) {
-        return **std::find_if(masters_.begin(), masters_.end(),
-                              [&node](const auto& master) { return &master->node() == &node; });
+        return *std::find_if(masters_.begin(), masters_.end(),
+                             [&node](Master& master) { return &master.node() == &node; });
     }
 
     const Terms terms_;

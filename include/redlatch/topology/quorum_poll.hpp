@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,12 +28,12 @@ namespace redlatch::inline v0::detail {
 /// whoever uses that connection next. One thread.
 class QuorumPoll {
 public:
-    using Masters = std::vector<std::unique_ptr<Master>>;
+    using Masters = std::list<Master>;
 
     /// Borrows all. `again`: for where a connection had died while it lay idle. `token`: whose command it
     /// is; null where that does not matter.
-    QuorumPoll(const Masters& masters, const Call& call, const Call& again,
-               const QuorumRules& rules, const TokenAtMasters* token, Limit limit)
+    QuorumPoll(Masters& masters, const Call& call, const Call& again, const QuorumRules& rules,
+               const TokenAtMasters* token, Limit limit)
         : call_(&call),
           again_(&again),
           limit_(std::move(limit)),
@@ -41,7 +42,7 @@ public:
           token_(token),
           order_(owed_answers()) {
         legs_.reserve(masters.size());
-        for (const auto& master : masters) legs_.emplace_back(*master);
+        for (Master& master : masters) legs_.emplace_back(master);
     }
     QuorumPoll(const QuorumPoll&) = delete;
     QuorumPoll& operator=(const QuorumPoll&) = delete;
