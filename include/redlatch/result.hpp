@@ -182,7 +182,7 @@ private:
     // functions for each type.
     std::optional<E> error_;
     union {
-        Value value_;
+        Value value_;  // NOLINT(readability-identifier-naming): no public name
     };
 };
 
