@@ -352,7 +352,7 @@ REDLATCH_INLINE Result<void> Held::downgrade() noexcept {
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {
-    return ref_.is_ours() && ref_.hold->valid(Clock::now());
+    return ref_.is_ours() && ref_.hold->is_seen_valid(Clock::now());
 }
 
 REDLATCH_INLINE std::chrono::milliseconds Held::remaining() const noexcept {

@@ -201,7 +201,7 @@ REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {
 
 REDLATCH_INLINE bool LockImpl::held() const noexcept {
     const auto hold = my_hold();
-    return hold != nullptr && hold->valid(Clock::now());
+    return hold != nullptr && hold->is_seen_valid(Clock::now());
 }
 
 REDLATCH_INLINE std::chrono::milliseconds LockImpl::remaining() const noexcept {

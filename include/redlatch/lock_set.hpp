@@ -666,8 +666,9 @@ REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
 
 REDLATCH_INLINE bool HeldSet::held() const noexcept {
     if (holds_ == nullptr || !holds_->are_ours()) return false;
-    return std::ranges::all_of(
-        holds_->refs(), [now = Clock::now()](const auto& ref) { return ref.hold->valid(now); });
+    return std::ranges::all_of(holds_->refs(), [now = Clock::now()](const auto& ref) {
+        return ref.hold->is_seen_valid(now);
+    });
 }
 
 REDLATCH_INLINE std::chrono::milliseconds HeldSet::remaining() const noexcept {

@@ -112,6 +112,19 @@ TEST(Hold, in_doubt_is_uncertain_until_confirmed) {
     EXPECT_EQ(hold->state(sent + 3s), HoldState::held);
 }
 
+TEST(Hold, that_somebody_was_told_is_over_stays_over) {
+    for (const bool told : {false, true}) {
+        const auto hold = taken_at_sent({.lease = 30s});
+        if (told) {
+            EXPECT_EQ(hold->state(sent + 30s), HoldState::lost);
+        }
+        // An answer that is being counted: its thread has looked at the clock before.
+        EXPECT_EQ(hold->confirm_in_time(sent + 29s, sent + 20s, 30s), !told);
+        EXPECT_EQ(hold->is_seen_valid(sent + 29s), !told);
+        EXPECT_EQ(hold->remaining(sent + 31s), told ? 0ms : 19s);
+    }
+}
+
 TEST(Hold, given_up_is_not_held) {
     for (const Phase phase : {Phase::releasing, Phase::released}) {
         const auto hold = taken_at_sent();

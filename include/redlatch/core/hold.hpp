@@ -112,11 +112,23 @@ public:
 
     /// The end of validity: what `held()` and `remaining()` compare the clock with.
     TimePoint valid_until() const noexcept {
-        return TimePoint{Clock::duration{valid_until_.load(std::memory_order_acquire)}};
+        return time_of(valid_until_.load(std::memory_order_acquire));
     }
     /// The holder has ended it: it is neither held nor lost.
     bool is_given_up() const noexcept { return !in(Phase::held) && !in(Phase::lost); }
     bool valid(TimePoint now) const noexcept { return in(Phase::held) && now < valid_until(); }
+
+    /// The same for a caller who is told, with the present time. A hold of which somebody was told that it is over stays
+    /// over: an answer that is just being counted comes too late.
+    bool is_seen_valid(TimePoint now) const noexcept {
+        if (!in(Phase::held)) return false;
+        Clock::rep end = valid_until_.load(std::memory_order_acquire);
+        while (!is_seen_over(end)) {
+            if (now < time_of(end)) return true;
+            if (valid_until_.compare_exchange_weak(end, end | seen_over)) return false;
+        }
+        return false;
+    }
 
     /// When the hold ends whatever happens (`max_hold`).
     TimePoint last_end() const noexcept { return last_end_; }
@@ -184,17 +196,22 @@ public:
 
     /// The server confirmed `lease` to a command that went out after `sent`. Never shortens.
     void confirm(TimePoint sent, Lease lease) noexcept {
-        const TimePoint end = std::min(detail::valid_until(sent, lease, terms_.drift), last_end_);
-        advance_to(valid_until_, end);
-        if (lease >= terms_.lease) advance_to(refreshed_at_, sent);
-        uncertain_.store(false, std::memory_order_relaxed);
+        const Clock::rep wanted = end_of(sent, lease);
+        Clock::rep old = valid_until_.load(std::memory_order_relaxed);
+        while (old < wanted && !valid_until_.compare_exchange_weak(old, wanted)) {
+        }
+        note_confirmed(sent, lease);
     }
 
     /// The same for an answer that may have come too late: a hold that was over once stays over, and
     /// false says that what the server has has to be released.
     bool confirm_in_time(TimePoint now, TimePoint sent, Lease lease) noexcept {
-        if (!valid(now)) return false;
-        confirm(sent, lease);
+        const Clock::rep wanted = end_of(sent, lease);
+        Clock::rep old = valid_until_.load(std::memory_order_acquire);
+        do {
+            if (!in(Phase::held) || is_seen_over(old) || now >= time_of(old)) return false;
+        } while (!valid_until_.compare_exchange_weak(old, std::max(old, wanted)));
+        note_confirmed(sent, lease);
         return in(Phase::held);
     }
 
@@ -214,12 +231,12 @@ public:
             case Phase::lost: return HoldState::lost;
             default: return HoldState::none;
         }
-        if (now >= valid_until()) return HoldState::lost;
+        if (!is_seen_valid(now)) return HoldState::lost;
         return uncertain_.load(std::memory_order_relaxed) ? HoldState::uncertain : HoldState::held;
     }
 
     std::chrono::milliseconds remaining(TimePoint now) const noexcept {
-        if (!valid(now)) return std::chrono::milliseconds::zero();
+        if (!is_seen_valid(now)) return std::chrono::milliseconds::zero();
         return std::chrono::floor<std::chrono::milliseconds>(saturating_sub(valid_until(), now));
     }
 
@@ -297,6 +314,22 @@ private:
         return *made.release();
     }
 
+    // The end of validity is an even number of nanoseconds. An odd one says that somebody was told that it is over.
+    static constexpr Clock::rep seen_over = 1;
+
+    static bool is_seen_over(Clock::rep end) noexcept { return (end & seen_over) != 0; }
+    static TimePoint time_of(Clock::rep end) noexcept {
+        return TimePoint{Clock::duration{end & ~seen_over}};
+    }
+    Clock::rep end_of(TimePoint sent, Lease lease) const noexcept {
+        const TimePoint end = std::min(detail::valid_until(sent, lease, terms_.drift), last_end_);
+        return end.time_since_epoch().count() & ~seen_over;
+    }
+    void note_confirmed(TimePoint sent, Lease lease) noexcept {
+        if (lease >= terms_.lease) advance_to(refreshed_at_, sent);
+        uncertain_.store(false, std::memory_order_relaxed);
+    }
+
     static void advance_to(std::atomic<Clock::rep>& at, TimePoint to) noexcept {
         const Clock::rep wanted = to.time_since_epoch().count();
         auto old = at.load(std::memory_order_relaxed);
@@ -308,7 +341,7 @@ private:
     const Token token_;
     const LockOwner owner_;
     std::atomic<Phase> phase_{Phase::acquiring};
-    std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
+    mutable std::atomic<Clock::rep> valid_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> refreshed_at_{TimePoint::min().time_since_epoch().count()};
     std::atomic<Clock::rep> kept_until_{TimePoint::min().time_since_epoch().count()};
     std::atomic<bool> uncertain_{false};
