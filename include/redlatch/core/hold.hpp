@@ -118,8 +118,8 @@ public:
     bool is_given_up() const noexcept { return !in(Phase::held) && !in(Phase::lost); }
     bool valid(TimePoint now) const noexcept { return in(Phase::held) && now < valid_until(); }
 
-    /// The same for a caller who is told, with the present time. A hold of which somebody was told that it is over stays
-    /// over: an answer that is just being counted comes too late.
+    /// The same for a caller who is told, with the present time. A hold of which somebody was told that it is over
+    /// stays over: an answer that is just being counted comes too late.
     bool is_seen_valid(TimePoint now) const noexcept {
         if (!in(Phase::held)) return false;
         Clock::rep end = valid_until_.load(std::memory_order_acquire);

@@ -608,8 +608,8 @@ public:
         return nullptr;
     }
 
-    /// The server has removed that token at this process's wish. The hold that goes by it; null where none does, or none
-    /// yet: then `finish` and its like tell.
+    /// The server has removed that token at this process's wish. The hold that goes by it; null where none does, or
+    /// none yet: then `finish` and its like tell.
     std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
         auto hold = with_token(key, token);
         if (hold == nullptr) removed_.add(token);

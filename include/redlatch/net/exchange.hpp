@@ -52,7 +52,7 @@ inline void explain(Fault& fault, const Call& call) {
         message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
     }
     if (fault.error.code == Errc::denied && message.find("can't run this") != std::string::npos) {
-        message += " (ACL LOG says which; the page on deployment has all that are needed)";
+        message += " (ACL LOG says which; docs/deployment.md lists all that are needed)";
     }
     if (is_of_wrong_type(fault, call)) {
         message = "WRONGTYPE the key, or one beside it, is of another type than this policy's (" +

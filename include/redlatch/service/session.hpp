@@ -163,8 +163,8 @@ public:
                       ServerKeeps server = ServerKeeps::nothing) {
         lose(*this, hold, server);
     }
-    /// The server has removed that token at our wish. Whoever holds that lock under it, as `holder_of` has it; an acquisition
-    /// that ends with it calls `lose_removed`.
+    /// The server has removed that token at our wish. Whoever holds that lock under it, as `holder_of` has it; an
+    /// acquisition that ends with it calls `lose_removed`.
     std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
         return tokens_.made(token) ? locks_.removed(key, token) : nullptr;
     }
