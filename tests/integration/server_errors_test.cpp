@@ -590,7 +590,9 @@ TEST(ServerErrors, of_scripts_are_told_without_where_in_the_script) {
     Client client{options_for("unix://alice:secret@" + server.socket_path(), 10s)};
     const auto error = refused_lock<Reentrant>(client);
     ASSERT_TRUE(is_error(error, Errc::denied));
-    EXPECT_TRUE(speaks_of(*error, "ACL LOG")) << error->describe();
+    // Redis does not name the command, Valkey does.
+    EXPECT_NE(speaks_of(*error, "'hset'"), speaks_of(*error, "ACL LOG")) << error->describe();
+    EXPECT_TRUE(speaks_of(*error, "docs/deployment.md")) << error->describe();
     EXPECT_FALSE(speaks_of(*error, "user_script")) << error->describe();
     EXPECT_FALSE(speaks_of(*error, lua::on_hash().acquire.sha())) << error->describe();
 }

@@ -51,8 +51,10 @@ inline void explain(Fault& fault, const Call& call) {
         message.find("key") != std::string::npos) {
         message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
     }
-    if (fault.error.code == Errc::denied && message.find("can't run this") != std::string::npos) {
-        message += " (ACL LOG says which; docs/deployment.md lists all that are needed)";
+    if (fault.error.code == Errc::denied && message.find(" run ") != std::string::npos) {
+        const bool names_command = message.find("run the '") != std::string::npos;
+        message += names_command ? " (" : " (ACL LOG says which; ";
+        message += "docs/deployment.md lists all that are needed)";
     }
     if (is_of_wrong_type(fault, call)) {
         message = "WRONGTYPE the key, or one beside it, is of another type than this policy's (" +
