@@ -97,6 +97,19 @@ TEST_F(Cluster, is_found_as_long_as_one_node_of_the_uri_answers) {
     EXPECT_TRUE(fails_with(blind.ping(), Errc::unavailable));
 }
 
+TEST_F(Cluster, whose_node_is_taken_for_a_single_master_says_how_its_uri_begins) {
+    Client client{options_for(group_.server(0).tcp_uri(), 10s)};
+    Lock<Simple> lock{client, name_on(1)};
+    std::promise<Result<Held>> asynchronous;
+    lock.async_acquire({}, {}, [&](Result<Held> held) { asynchronous.set_value(std::move(held)); });
+    for (const auto& refused :
+         {lock.acquire({.wait = 0s}).error(), asynchronous.get_future().get().error()}) {
+        EXPECT_EQ(refused.code, Errc::protocol);
+        EXPECT_TRUE(speaks_of(refused, "MOVED ")) << refused.describe();
+        EXPECT_TRUE(speaks_of(refused, "redis+cluster://")) << refused.describe();
+    }
+}
+
 TEST_F(Cluster, refuses_names_that_no_slot_keeps_together) {
     for (const std::string name : {"a}b", "}a", "{}a", "{}", "}"}) {
         EXPECT_TRUE(is_error(thrown_by([&] {

@@ -55,6 +55,13 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     return to;
 }
 
+/// Says what a redirection means to a client that takes the server for the one master.
+inline void explain_redirection(Fault& fault) {
+    if (redirection_of(fault))
+        fault.error.message +=
+            "; the server is a node of a Cluster: its URI begins with redis+cluster://";
+}
+
 /// Servers send a command from one to the other for too long: they do not agree yet where its key is.
 inline void disagree(Fault& fault) {
     fault.error.code = Errc::unavailable;

@@ -97,7 +97,10 @@ protected:
     virtual void start(std::string_view key) { send_to(topology().master_of(key)); }
 
     /// It has met that at the server where it was sent.
-    virtual void failed(Fault fault) { tell(Unexpected{std::move(fault)}); }
+    virtual void failed(Fault fault) {
+        explain_redirection(fault);
+        tell(Unexpected{std::move(fault)});
+    }
 
     /// It is not waiting for anything but an answer any more.
     virtual void stop_waiting() noexcept {}

@@ -87,7 +87,9 @@ public:
     virtual Expected<Reply, Fault> run_on_masters(const Call& call, const Call& again,
                                                   const Limit& limit, QuorumProgress& progress) {
         static_cast<void>(progress);
-        return master_of(call.key()).run(call, again, limit);
+        auto reply = master_of(call.key()).run(call, again, limit);
+        if (!reply) explain_redirection(reply.error());
+        return reply;
     }
 
     /// How several decide about a command that has such an answer.
