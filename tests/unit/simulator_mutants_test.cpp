@@ -128,9 +128,9 @@ TEST_P(Mutants, are_found) {
 INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
                          [](const auto& instance) { return std::string{instance.param.name}; });
 
-/// Mistakes in what machines do only for locks with claims, for sets of locks, or where the master is one of several
+/// Mistakes in what machines do only for locks with claims, for sets of locks, under force, or where the master is one of several
 /// nodes.
-constexpr std::array<std::string_view, 31> in_some_schedules{"renewed_for_each_reader",
+constexpr std::array<std::string_view, 32> in_some_schedules{"renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
                                                              "downgraded_at_server_only",
@@ -151,6 +151,7 @@ constexpr std::array<std::string_view, 31> in_some_schedules{"renewed_for_each_r
                                                              "adopted_from_arrival",
                                                              "too_few_adopt",
                                                              "place_left_behind_adopted",
+                                                             "removed_token_held",
                                                              "sent_on_without_limit",
                                                              "unclear_hop_forgotten",
                                                              "ask_taken_for_moved",

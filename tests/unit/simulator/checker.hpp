@@ -274,7 +274,7 @@ public:
     /// Somebody is about to be told that the hold is lost.
     void lost(const detail::Hold& hold, int lock, bool closing) {
         (*trace_)("lost: ", tail(hold.token().bytes));
-        const bool is_kept = !several() || is_majority(count_masters_of(hold, lock));
+        const bool is_kept = !several() || is_majority(count_masters_that_keep(hold, lock));
         if (promised(hold) && is_kept && !closing)
             fail("told of a loss that is none: " + hold.token().bytes);
         const auto& watchers = token_of(hold.token().bytes).watchers;
@@ -462,7 +462,9 @@ public:
         if (is_gone && !has(owners, command.token())) {
             token_of(command.token()).prolonged_until = Moment{-1h};
             token_of(command.token()).waits_for_release = false;
+            token_of(command.token()).denied_at |= bit_of(command.master);
         }
+        if (extends) token_of(command.token()).denied_at &= ~bit_of(command.master);
         if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
@@ -671,6 +673,7 @@ private:
         TimePoint first_end{};    ///< as it began
         Moment kept_until{-1h};   ///< by its `min_hold`
         Moment lost_at{-1h};      ///< as its client was told
+        unsigned denied_at = 0;   ///< the masters that answered its last extension with no
         unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
         bool was_forced = false;  ///< by any of them: nothing is promised any more
         bool is_told_of_force = false;  ///< its own process
@@ -1280,9 +1283,13 @@ private:
 
     bool is_majority(std::size_t masters) const { return 2 * masters > servers_->size(); }
 
-    std::size_t count_masters_of(const detail::Hold& hold, int lock) const {
+    /// Without those that have told an extension that it is not there: a late command may have put it there since.
+    std::size_t count_masters_that_keep(const detail::Hold& hold, int lock) const {
+        const auto token = tokens_.find(hold.token().bytes);
+        const unsigned denied = token == tokens_.end() ? 0 : token->second.denied_at;
         return static_cast<std::size_t>(std::ranges::count_if(*servers_, [&](const auto& server) {
-            return has(server->owners(lock), hold.token().bytes);
+            return (denied & bit_of(server->number())) == 0 &&
+                   has(server->owners(lock), hold.token().bytes);
         }));
     }
 

@@ -186,6 +186,9 @@ mutate(adopted_from_arrival core/transfer.hpp
     "return Moved{.since = sent_," "sent_" "now")
 mutate(too_few_adopt core/transfer.hpp
     "if (!reply.replicated)" "!reply.replicated" "false")
+mutate(removed_token_held core/lock_table.hpp
+    ".is_removed = removed_.take(hold->token().bytes)};\n        if (finished.kept)"
+    "removed_.take(hold->token().bytes)" "false")
 mutate(place_left_behind_adopted core/lock_table.hpp
     "const bool has_next = !here.queue.empty() && here.current == nullptr;"
     "here.current == nullptr" "true")
