@@ -9,6 +9,8 @@ namespace {
 
 using redlatch::Errc;
 using redlatch::detail::classify_server_error;
+using redlatch::detail::denies_command;
+using redlatch::detail::denies_key;
 using redlatch::detail::Fault;
 using redlatch::detail::kind_of;
 using redlatch::detail::plain_words;
@@ -54,7 +56,13 @@ TEST(ServerError, closed_doors_are_permanent) {
              "ERR AUTH <password> called without any password configured for the default user.",
              "ERR The user executing the script can't run this command or subcommand script: "
              "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
+             "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
+             "@user_script:1: The user executing the script can't run this command or subcommand",
+             "ERR The user executing the script can't access at least one of the keys mentioned in "
+             "the command arguments script: 6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on "
+             "@user_script:1.",
              "ERR ACL failure in script: User has no permissions to run the 'set' command",
+             "ERR ACL failure in script: No permissions to access a key",
          }) {
         expect_error(text, Errc::denied, false);
     }
@@ -118,6 +126,8 @@ TEST(ServerError, unknown_is_permanent_and_unexpected) {
              "ERR Error running script (call to f_0): @user_script:1: Script attempted to access "
              "nonexistent global variable 'x'",
              "CROSSSLOT Keys in request don't hash to the same slot",
+             "ERR Script attempted to access a non local key in a cluster node script: "
+             "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
              "MOVED 3999 127.0.0.1:6381",
              "ASK 3999 127.0.0.1:6381",
              "EXECABORT Transaction discarded because of previous errors.",
@@ -139,6 +149,42 @@ TEST(ServerError, part_of_a_word_is_another_word) {
 TEST(ServerError, words_elsewhere_do_not_count) {
     expect_error("WHATEVER -READONLY inside", Errc::protocol, false);
     expect_error("ERR READONLYX is no word", Errc::protocol, false);
+}
+
+/// A lock's name may be any of these.
+TEST(ServerError, quoted_arguments_do_not_count) {
+    for (const std::string name :
+         {"AUTH:session", "DB index", "max number of clients", "invalid password", "ACL failure",
+          "a: -READONLY b", "a: LOADING b", "can't run this command", "access a key"}) {
+        expect_error(
+            "ERR unknown command 'EVALSHA', with args beginning with: 'a1' '1' '" + name + "' ",
+            Errc::protocol, false);
+    }
+}
+
+TEST(ServerError, of_an_acl_is_about_a_command_or_about_a_key) {
+    for (const std::string_view text :
+         {"NOPERM this user has no permissions to run the 'evalsha' command",
+          "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+          "NOPERM User monkey has no permissions to run the 'evalsha' command",
+          "ERR The user executing the script can't run this command or subcommand",
+          "ERR ACL failure in script: User monkey has no permissions to run the 'hset' command"}) {
+        EXPECT_TRUE(denies_command(text)) << text;
+        EXPECT_FALSE(denies_key(text)) << text;
+    }
+    for (const std::string_view text :
+         {"NOPERM this user has no permissions to access one of the keys used as arguments",
+          "ERR The user executing the script can't access at least one of the keys mentioned in "
+          "the command arguments",
+          "NOPERM No permissions to access a key",
+          "ERR ACL failure in script: No permissions to access a key"}) {
+        EXPECT_TRUE(denies_key(text)) << text;
+        EXPECT_FALSE(denies_command(text)) << text;
+    }
+    for (const std::string_view text :
+         {"", "NOPERM No permissions to access a channel", "NOAUTH Authentication required."}) {
+        EXPECT_FALSE(denies_command(text) || denies_key(text)) << text;
+    }
 }
 
 TEST(ServerError, denial_in_a_handshake_names_the_command_and_quotes_nothing) {
@@ -173,7 +219,7 @@ TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {
 TEST(ServerError, says_what_a_command_has_to_do_next) {
     const auto kind = [](std::string_view text) {
         const Errc code = classify_server_error(text).code;
-        return kind_of(Fault{.error = {code, {}, {}, std::string{text}, {}}});
+        return kind_of(Fault{.error = {code, {}, {}, std::string{plain_words(text)}, {}}});
     };
     EXPECT_EQ(kind("NOSCRIPT No matching script. Please use EVAL."), ReplyKind::unknown_script);
     EXPECT_EQ(kind("ERR NOSCRIPT"), ReplyKind::error);

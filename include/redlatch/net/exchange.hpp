@@ -47,12 +47,12 @@ inline bool is_of_wrong_type(const Fault& fault, const Call& call) {
 /// Says what the server leaves out of an error: what its ACL has to allow, or of which type the key should be.
 inline void explain(Fault& fault, const Call& call) {
     std::string& message = fault.error.message;
-    if (fault.error.code == Errc::denied && call.needs_all_keys() &&
-        message.find("key") != std::string::npos) {
+    const bool denied = fault.error.code == Errc::denied;
+    if (denied && call.needs_all_keys() && denies_key(message)) {
         message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
     }
-    if (fault.error.code == Errc::denied && message.find(" run ") != std::string::npos) {
-        const bool names_command = message.find("run the '") != std::string::npos;
+    if (denied && denies_command(message)) {
+        const bool names_command = message.find("to run the '") != std::string::npos;
         message += names_command ? " (" : " (ACL LOG says which; ";
         message += "docs/deployment.md lists all that are needed)";
     }

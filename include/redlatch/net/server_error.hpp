@@ -21,8 +21,7 @@ struct ServerError {
 /// Whether it was a replica that answered: nothing was executed.
 inline bool says_not_master(const Fault& fault) {
     const std::string& text = fault.error.message;
-    return text.starts_with("READONLY") || text.starts_with("MASTERDOWN") ||
-           text.find(": -READONLY") != std::string::npos;  // inside a script, before 7.0
+    return text.starts_with("READONLY") || text.starts_with("MASTERDOWN");
 }
 
 /// What an error in answer to a command decides.
@@ -99,7 +98,21 @@ inline std::string without_quotation(std::string_view text, std::string_view com
            "; the server's words are left out, as they may quote the password";
 }
 
+/// Whether an ACL forbids a command, by the server's plain words.
+inline bool denies_command(std::string_view words) {
+    return words.find("can't run this command") != std::string_view::npos ||
+           words.find("to run the '") != std::string_view::npos;
+}
+
+/// The same of a key.
+inline bool denies_key(std::string_view words) {
+    return words.find("one of the keys") != std::string_view::npos ||
+           words.find("access a key") != std::string_view::npos;
+}
+
+/// Only plain words count: what the server quotes may be a lock's name, in which any of them may stand.
 inline ServerError classify_server_error(std::string_view text) {
+    const std::string_view words = plain_words(text);
     struct Row {
         std::string_view word;
         ServerError meaning;
@@ -125,31 +138,24 @@ inline ServerError classify_server_error(std::string_view text) {
         Row{"LATE", wait_and_retry},
         Row{"WRONGTYPE", {Errc::wrong_type, false}},
     };
-    const std::string_view first = text.substr(0, text.find(' '));
+    const std::string_view first = words.substr(0, words.find(' '));
     for (const Row& row : rows) {
         if (first == row.word) return row.meaning;
     }
-    if (first != "ERR") return {Errc::protocol, false};
+    if (!text.starts_with("ERR ")) return {Errc::protocol, false};
 
     constexpr std::array phrases{
         Row{"max number of clients", wait_and_retry},
         Row{"invalid password", forbidden},                // Redis 5
         Row{"AUTH", forbidden},                            // a password where none is set
-        Row{"can't run this command", forbidden},          // inside a script, 7.0
-        Row{"ACL failure", forbidden},                     // inside a script, 7.2
+        Row{"ACL failure", forbidden},                     // inside a script, from 7.2 on
         Row{"DB index", {Errc::invalid_argument, false}},  // SELECT
     };
     for (const Row& row : phrases) {
-        if (text.find(row.word) != std::string_view::npos) return row.meaning;
+        if (words.find(row.word) != std::string_view::npos) return row.meaning;
     }
-    // "ERR Error running script …: -READONLY You can't …", or "…: WRONGTYPE Operation …"
-    for (const Row& row : rows) {
-        for (const std::string before : {": -", ": "}) {
-            const std::string wrapped = before + std::string{row.word} + " ";
-            if (text.find(wrapped) != std::string_view::npos) return row.meaning;
-        }
-    }
-    return {Errc::protocol, false};
+    const bool by_acl = denies_command(words) || denies_key(words);  // inside a script, before 7.2
+    return by_acl ? forbidden : ServerError{Errc::protocol, false};
 }
 
 }  // namespace redlatch::inline v0::detail
