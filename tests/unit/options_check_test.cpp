@@ -164,6 +164,14 @@ TEST(ClientOptions, at_least_one_connection) {
     EXPECT_TRUE(accepted(detail::check(options)));
 }
 
+TEST(ClientOptions, connections_are_pooled_or_shared) {
+    auto options = client_options();
+    options.connections = Connections::shared;
+    EXPECT_TRUE(accepted(detail::check(options)));
+    options.connections = static_cast<Connections>(9);
+    EXPECT_TRUE(refused(detail::check(options), "connections"));
+}
+
 TEST(ClientOptions, busy_wait_is_short) {
     auto options = client_options();
     for (const std::chrono::microseconds good : {0us, 1us, 10'000us}) {

@@ -156,6 +156,9 @@ inline Result<ClientSetup> check(ClientOptions given) {
     if (auto fits = check_key_space(options.key_space); !fits) {
         return Unexpected{std::move(fits).error()};
     }
+    if (options.connections != Connections::pooled && options.connections != Connections::shared) {
+        return Unexpected{invalid("connections is none of its enumerators")};
+    }
     if (options.max_connections == 0) {
         return Unexpected{invalid("max_connections must be at least 1")};
     }
