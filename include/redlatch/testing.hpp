@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -74,7 +73,7 @@ public:
 
     /// After `stop()`: a new one without keys, at the same place.
     void start() {
-        if (server_ > 0) return;
+        if (server_ > 0 || !is_ours()) return;
         spawn();
         try {
             wait_for_answer();
@@ -86,11 +85,11 @@ public:
 
     /// Connections stay open, and nothing is answered until `thaw()`.
     void freeze() const noexcept {
-        if (server_ > 0) ::kill(server_, SIGSTOP);
+        if (server_ > 0 && is_ours()) ::kill(server_, SIGSTOP);
     }
     /// Ends `freeze()`: what was asked meanwhile is answered now.
     void thaw() const noexcept {
-        if (server_ > 0) ::kill(server_, SIGCONT);
+        if (server_ > 0 && is_ours()) ::kill(server_, SIGCONT);
     }
 
 private:

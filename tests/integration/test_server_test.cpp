@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -64,6 +68,23 @@ TEST(TestServer, answers_nothing_while_it_is_frozen) {
     server.freeze();
     EXPECT_FALSE(client.ping());
     server.thaw();
+    EXPECT_TRUE(client.ping());
+}
+
+TEST(TestServer, does_nothing_in_a_forked_child) {
+    TestServer server{redis_server_program()};
+    Client client{patient(server.uri())};
+    ASSERT_TRUE(client.ping());
+    const ::pid_t child = ::fork();
+    if (child == 0) {
+        server.freeze();
+        server.stop();
+        server.start();
+        ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
     EXPECT_TRUE(client.ping());
 }
 
