@@ -107,10 +107,10 @@ public:
     ///   released in the background, with its `min_hold`.
     Result<Ticket> detach() noexcept;
 
-    /// Ends this acquisition, as `release()` does, and blocks for nothing. In this process it has ended when this
-    /// returns; the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the
-    /// client ends meanwhile, the outcome may be `cancelled`. The lock is released all the same, which may block here
-    /// for `command_timeout`.
+    /// Ends this acquisition, as `release()` does, without blocking. In this process it has ended when this returns;
+    /// the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the client ends
+    /// meanwhile, the outcome may be `cancelled`. The lock is released all the same: only then this may block, for
+    /// `command_timeout`.
     AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.

@@ -52,9 +52,12 @@ public:
     using policy_type = Policy;
 
     /// @{
-    /// Makes a handle, without I/O. Throws `LockError` with `Errc::invalid_argument` for a name
-    /// that is empty, longer than 1 KiB or begins with `redlatch:`, and for bad options. A name is
-    /// bytes of any kind.
+    /// Makes a handle, without I/O. A name is bytes of any kind. Throws `LockError` with
+    /// `Errc::invalid_argument` for:
+    /// - a name that is empty, longer than 1 KiB, or begins with `redlatch:` or the client's `key_space`;
+    /// - in a Cluster, a name with a closing brace and no hash tag;
+    /// - an option outside its range, and a lease that is no longer than its `drift`;
+    /// - over several masters, `replicas`, and a lease or `min_hold` longer than `longest_lease`.
     Lock(Client& client, std::string name, LockOptions options = {})
         : impl_(client, std::move(name), options, detail::traits_of<Policy>()) {}
     Lock(Client& client, const char* name, LockOptions options = {})
@@ -87,7 +90,7 @@ public:
     /// taken until then; a fault that lasted until then throws `LockError`.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
-    /// The same until a point in time of any clock.
+    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_take({.wait = detail::time_left(deadline)});
@@ -124,7 +127,7 @@ public:
         return impl_.try_take_shared({.wait = wait});
     }
 
-    /// The same until a point in time of any clock.
+    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {

@@ -272,7 +272,7 @@ public:
         return impl_.try_take({.wait = wait, .lease = lease});
     }
 
-    /// The same until a point in time of any clock.
+    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_take({.wait = detail::time_left(deadline)});
@@ -307,7 +307,7 @@ public:
         return impl_.try_take_shared({.wait = wait, .lease = lease});
     }
 
-    /// The same until a point in time of any clock.
+    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {

@@ -12,8 +12,10 @@ namespace redlatch::inline v0 {
 /// Is told what happens to the locks of a client (`ClientOptions::observer`); override what you
 /// want to know. Called on threads of the client's own, as a rule one call after the other in the
 /// order of the events. A call that takes longer than 10 ms does not hold up the next ones, which
-/// then run at the same time on another thread. What a call throws is dropped. A call may use any
-/// lock. Where no observer is set, none of this costs anything.
+/// then run at the same time on another thread. At most eight run at once; while 100,000 events wait
+/// behind them, further ones are dropped, but for the ends of waits and holds whose beginning was told.
+/// What a call throws is dropped. A call may use any lock. Where no observer is set, none of this costs
+/// anything.
 class Observer {
 public:
     /// How long something took.

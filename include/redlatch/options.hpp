@@ -106,7 +106,7 @@ private:
 
 /// What a `Lock` does unless a call says otherwise. Checked when the `Lock` is made.
 struct LockOptions {
-    /// How long the server keeps the lock for a silent holder. Default: 30 s.
+    /// How long the server keeps the lock for a silent holder: longer than what `drift` takes of it. Default: 30 s.
     Lease lease = std::chrono::seconds{30};
 
     /// How to wait for another process. Default: `WaitStrategy::queued`.
@@ -249,8 +249,8 @@ using CredentialsFunction = std::function<Credentials()>;
 /// How a `Client` reaches its servers. Checked when the `Client` is made.
 struct ClientOptions {
     /// The server, here or in `factories`; or several masters that know nothing of each other, best
-    /// three or five, of which a majority has to agree on each lock. Sentinel and Cluster URIs stand
-    /// alone.
+    /// three or five and 64 at most, of which a majority has to agree on each lock. Sentinel and Cluster
+    /// URIs stand alone.
     std::vector<Uri> uris{};
 
     /// In place of URIs, or beside them: make the connections to one server each.

@@ -141,7 +141,7 @@ public:
     /// The same, and waits for at most `wait`, and 50 ms for the answer to a last try.
     [[nodiscard]] bool try_acquire_for(Wait wait) { return impl_.try_acquire(wait); }
 
-    /// The same until a point in time of any clock.
+    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_acquire_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) {

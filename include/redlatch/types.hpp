@@ -117,13 +117,15 @@ struct Holder {
 
 /// What Redis says about a lock at one moment.
 struct LockInfo {
-    bool locked = false;           ///< somebody holds it
+    /// Nobody else can take it: somebody holds it, or it is kept for a ticket (`:ticket` ends the owner) or a
+    /// `min_hold` (`:min_hold`).
+    bool locked = false;
     std::string owner;             ///< the owner's token; a foreign client's own value
     std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
     /// Time until the key expires; without a value where it never does or nobody holds it.
     std::optional<std::chrono::milliseconds> ttl;
-    /// How many processes wait in the server's queue. Those that poll are not counted, and one that
-    /// died stays until its turn would come.
+    /// Places in the server's queue: one for each process, and one more for each thread that waits to read with
+    /// `Owner::hold`. Who polls is not counted, and who died stays until its turn would come.
     std::uint64_t waiters = 0;
     /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is how many
     /// there are of all, `owner` the first of them.
@@ -132,9 +134,10 @@ struct LockInfo {
 
 /// What Redis says about a semaphore at one moment.
 struct SemaphoreInfo {
-    std::uint64_t permits = 0;      ///< as `set_permits()` has set it, else as this object believes
-    std::uint64_t taken = 0;        ///< may be more than `permits`, if that was reduced
-    std::uint64_t waiters = 0;      ///< processes and threads in the server's queue; see `LockInfo`
+    std::uint64_t permits = 0;  ///< as `set_permits()` has set it, else as this object believes
+    std::uint64_t taken = 0;    ///< may be more than `permits`, if that was reduced
+    std::uint64_t waiters =
+        0;  ///< places in the server's queue, one for each acquisition that waits
     std::vector<Holder> holders{};  ///< two hundred at most, the next to end first
 };
 
