@@ -65,7 +65,6 @@
 #include <fcntl.h>
 #include <sys/types.h>
 
-#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>

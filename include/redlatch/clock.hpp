@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include <chrono>
-#include <concepts>
 #include <limits>
 #include <ratio>
 

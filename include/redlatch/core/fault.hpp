@@ -4,7 +4,6 @@
 #include <redlatch/result.hpp>
 
 #include <optional>
-#include <utility>
 
 namespace redlatch::inline v0::detail {
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <redlatch/clock.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/one_of.hpp>
-#include <redlatch/core/validity.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/types.hpp>

@@ -8,9 +8,6 @@
 #include <redlatch/core/renewal.hpp>
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -2,7 +2,6 @@
 
 #include <redlatch/options.hpp>
 
-#include <algorithm>
 #include <chrono>
 
 namespace redlatch::inline v0::detail {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <stop_token>
-#include <utility>
 
 namespace redlatch::inline v0::detail {
 

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 namespace redlatch::inline v0::detail {
 

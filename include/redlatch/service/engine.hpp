@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <optional>
 #include <stop_token>
 #include <utility>
 

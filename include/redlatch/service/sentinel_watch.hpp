@@ -4,7 +4,6 @@
 #include <redlatch/topology/sentinel.hpp>
 
 #include <chrono>
-#include <string>
 
 namespace redlatch::inline v0::detail {
 

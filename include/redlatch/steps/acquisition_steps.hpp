@@ -16,7 +16,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 
 namespace redlatch::inline v0::detail {

@@ -5,11 +5,9 @@
 #include <redlatch/service/session.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 namespace redlatch::inline v0::detail {

@@ -8,7 +8,6 @@
 #include <redlatch/topology/topology.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>

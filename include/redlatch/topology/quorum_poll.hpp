@@ -11,14 +11,11 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

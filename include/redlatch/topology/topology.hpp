@@ -8,10 +8,8 @@
 #include <redlatch/net/node.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
