@@ -128,8 +128,8 @@ TEST_P(Mutants, are_found) {
 INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
                          [](const auto& instance) { return std::string{instance.param.name}; });
 
-/// Mistakes in what machines do only for locks with claims, for sets of locks, under force, or where the master is one of several
-/// nodes.
+/// Mistakes in what machines do only for locks with claims, for sets of locks, under force, or where the master is one
+/// of several nodes.
 constexpr std::array<std::string_view, 32> in_some_schedules{"renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
