@@ -3,11 +3,9 @@
 #include <redlatch/core/master_reach.hpp>
 #include <redlatch/net/node.hpp>
 #include <redlatch/net/service_thread.hpp>
-
-#include <unistd.h>
+#include <redlatch/net/wake_descriptor.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,8 +29,8 @@ public:
 
     Node& node() noexcept { return node_; }
 
-    /// Has a connection made, and `wake` (an event descriptor, or -1) written to when there is news.
-    ConnectStatus request(int wake) {
+    /// Has a connection made, and `waiter` rung when there is news; null for nobody. Borrows it until `forget`.
+    ConnectStatus request(const WakeDescriptor* waiter) {
         const auto lock = thread_.lock();
         if (thread_.is_closing()) {
             return {ConnectStatus::Kind::none, io_fault("the client was closed")};
@@ -44,15 +42,15 @@ public:
         ConnectStatus status = reach_.request(connected || node_.has_room(), Clock::now());
         if (!connected && reach_.connects()) thread_.wake();
         if (status.kind == ConnectStatus::Kind::none) return status;
-        const bool known = std::find(waiting_.begin(), waiting_.end(), wake) != waiting_.end();
-        if (wake >= 0 && !known) waiting_.push_back(wake);
+        const bool known = std::find(waiting_.begin(), waiting_.end(), waiter) != waiting_.end();
+        if (waiter != nullptr && !known) waiting_.push_back(waiter);
         return status;
     }
 
-    /// `wake` is not written to any more.
-    void forget(int wake) {
+    /// `waiter` is not rung any more.
+    void forget(const WakeDescriptor& waiter) {
         const auto lock = thread_.lock();
-        std::erase(waiting_, wake);
+        std::erase(waiting_, &waiter);
     }
 
     /// As `MasterReach` has it.
@@ -98,20 +96,15 @@ private:
             }
             lock.lock();
             reach_.connected(std::move(fault), Clock::now());
-            for (const int wake : std::exchange(waiting_, {})) tell(wake);
+            for (const WakeDescriptor* const waiter : std::exchange(waiting_, {})) waiter->ring();
         }
-    }
-
-    static void tell(int wake) noexcept {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const ssize_t written = ::write(wake, &one, sizeof one);
     }
 
     Node node_;
     std::stop_source stop_;
     ServiceThread thread_{"redlatch conn", [this] { run(); }};
     // Guarded by its mutex:
-    std::vector<int> waiting_;
+    std::vector<const WakeDescriptor*> waiting_;
     MasterReach reach_;
 };
 

@@ -63,7 +63,7 @@ public:
     Expected<Connection, Fault> connect(Node& node, const Limit& limit) override {
         Master& master = master_at(node);
         if (master.is_doubtful()) {
-            ConnectStatus status = master.request(-1);
+            ConnectStatus status = master.request(nullptr);
             if (status.kind != ConnectStatus::Kind::coming) {
                 return Unexpected{std::move(status.fault)};
             }

@@ -4,12 +4,12 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/exchange.hpp>
 #include <redlatch/net/socket.hpp>
+#include <redlatch/net/wake_descriptor.hpp>
 #include <redlatch/topology/master.hpp>
 #include <redlatch/topology/quorum_reply.hpp>
 #include <redlatch/topology/topology.hpp>
 
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -44,7 +44,7 @@ public:
     QuorumPoll(const QuorumPoll&) = delete;
     QuorumPoll& operator=(const QuorumPoll&) = delete;
     ~QuorumPoll() {
-        for (Leg& leg : legs_) leg.master->forget(wake_.get());
+        for (Leg& leg : legs_) leg.master->forget(wake_);
     }
 
     /// Asks everybody and blocks until it is decided, for as long as the limit allows: what they have
@@ -121,12 +121,11 @@ private:
         }
         Limit limit{machine_.next_due(), limit_.stop};
         if (machine_.any_unconnected()) {
-            entries.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
+            entries.push_back(wake_.entry());
             limit = limit.within(look_again);
         }
         auto news = wait_any(entries, limit);
-        std::uint64_t rings = 0;
-        [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &rings, sizeof rings);
+        wake_.reset();
         return news;
     }
 
@@ -134,8 +133,7 @@ private:
         Leg& leg = legs_[i];
         auto loan = leg.master->is_doubtful() ? std::nullopt : borrow(leg.master->node());
         if (!loan) {
-            if (!wake_.valid()) wake_ = Descriptor{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-            machine_.not_connected(i, leg.master->request(wake_.get()));
+            machine_.not_connected(i, leg.master->request(wake_.open() ? &wake_ : nullptr));
             return;
         }
         if (!machine_.admit(i, (*loan)->started_by(), Clock::now())) return;
@@ -225,7 +223,7 @@ private:
     const TokenAtMasters* const token_;
     CommandOrder order_;
     std::vector<Leg> legs_;
-    Descriptor wake_;  // rung when there may be a connection
+    WakeDescriptor wake_;  // rung when there may be a connection
 };
 
 }  // namespace redlatch::inline v0::detail
