@@ -166,6 +166,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/transferring.hpp
     include/redlatch/steps/lost.hpp
+    include/redlatch/steps/any_stop.hpp
     include/redlatch/steps/acquire_set.hpp
     include/redlatch/steps/inspect.hpp
     include/redlatch/steps/claims.hpp
@@ -187,9 +188,12 @@ set(REDLATCH_HEADERS
     include/redlatch/async/acquire_set_operation.hpp
     include/redlatch/lock_impl.hpp
     include/redlatch/lock.hpp
+    include/redlatch/held_set.hpp
+    include/redlatch/lock_set_impl.hpp
     include/redlatch/lock_set.hpp
     include/redlatch/lock_guard.hpp
     include/redlatch/completion_queue.hpp
+    include/redlatch/semaphore_impl.hpp
     include/redlatch/semaphore.hpp
     include/redlatch/metrics.hpp
     include/redlatch/log_observer.hpp

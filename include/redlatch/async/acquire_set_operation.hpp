@@ -6,6 +6,7 @@
 #include <redlatch/async/joint_call.hpp>
 #include <redlatch/held.hpp>
 #include <redlatch/steps/acquire_set.hpp>
+#include <redlatch/steps/any_stop.hpp>
 
 #include <cstddef>
 #include <memory>

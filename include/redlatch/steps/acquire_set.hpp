@@ -2,6 +2,7 @@
 
 #include <redlatch/core/set_acquisition.hpp>
 #include <redlatch/steps/acquire.hpp>
+#include <redlatch/steps/any_stop.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
@@ -9,36 +10,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// Asks a source to stop: as a callback on another token.
-struct RequestStop {
-    std::stop_source source;
-    void operator()() const noexcept { static_cast<void>(std::stop_source{source}.request_stop()); }
-};
-
-/// Stops when one of several tokens does.
-class AnyStop {
-public:
-    void add(std::stop_token token) {
-        if (!token.stop_possible()) return;
-        callbacks_.push_back(std::make_unique<Callback>(std::move(token), RequestStop{source_}));
-    }
-    void request_stop() const noexcept { RequestStop{source_}(); }
-    std::stop_token token() const { return source_.get_token(); }
-
-private:
-    using Callback = std::stop_callback<RequestStop>;
-
-    std::stop_source source_;
-    std::vector<std::unique_ptr<Callback>> callbacks_;
-};
 
 /// What is the same for a thread and for an operation that take the locks of a set: all that waits for nothing.
 class SetSteps {
