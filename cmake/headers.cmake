@@ -52,6 +52,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/reader_claim.hpp
     include/redlatch/core/removed_tokens.hpp
     include/redlatch/core/intrusive_list.hpp
+    include/redlatch/core/intrusive_index.hpp
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_table.hpp

@@ -23,6 +23,7 @@ using namespace redlatch;
 using namespace redlatch::test;
 using namespace std::chrono_literals;
 using detail::CommandRank;
+using detail::saturating_add;
 
 class AnEngine : public ::testing::Test {
 protected:
@@ -115,6 +116,29 @@ TEST_F(AnEngine, keeps_an_order_no_longer_than_until_its_deadline) {
     EXPECT_EQ(late->times_told(), 1);
     EXPECT_EQ(answer(order({"GET", "a"})), "1") << "and the link lives";
     EXPECT_EQ(proxy_.counts().connections, 1);
+}
+
+/// More than a link has unanswered at a time: what comes behind them waits for its turn.
+TEST_F(AnEngine, gives_an_order_that_waits_behind_others_its_time_anew_where_it_has_some_left) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG") << "it gets answers";
+    proxy_.hold_replies();
+    std::vector<OrderPtr> before;
+    for (int i = 0; i < 1024; ++i) before.push_back(order({"PING"}));
+    const OrderPtr patient = order({"SET", "a", "1"}, 500ms);
+    const OrderPtr strict = order({"SET", "b", "1"}, 500ms);
+    patient->time.give_up_at = saturating_add(Clock::now(), generous_limit);
+    on_engine(engine(), [&] {
+        for (const OrderPtr& each : before) engine().submit(each);
+        engine().submit(patient);
+        engine().submit(strict);
+    });
+    const Outcome outcome = strict->wait();
+    EXPECT_EQ(outcome.fault.error.code, Errc::unavailable);
+    EXPECT_FALSE(outcome.fault.maybe_executed);
+    EXPECT_TRUE(stays([&] { return !patient->is_told(); }, 300ms));
+    proxy_.pass();
+    EXPECT_EQ(patient->wait().value, "OK");
+    EXPECT_FALSE(redis_.exists("b"));
 }
 
 TEST_F(AnEngine, tells_an_abandoned_order_only_of_a_late_answer) {
@@ -296,6 +320,23 @@ TEST_F(AnEngine, runs_timers_when_they_are_due) {
     ASSERT_TRUE(eventually([&] { return soon.at.load() != detail::TimePoint{}; }));
     EXPECT_GE(soon.at.load(), due);
     EXPECT_EQ(never.at.load(), detail::TimePoint{});
+}
+
+class AnImpatientEngine : public AnEngine {
+protected:
+    AnImpatientEngine() : AnEngine(2s) {}
+};
+
+TEST_F(AnImpatientEngine, fails_no_order_with_an_attempt_to_connect_that_began_before_it_came) {
+    server_.freeze();
+    const OrderPtr first = order({"PING"});
+    const OrderPtr later = order({"PING"});
+    submit(first);
+    submit(later);  // at a later turn
+    EXPECT_EQ(first->wait().fault.error.code, Errc::unavailable);
+    EXPECT_FALSE(later->is_told());
+    server_.thaw();
+    EXPECT_EQ(later->wait().value, "PONG");
 }
 
 }  // namespace

@@ -129,13 +129,13 @@ using OrderPtr = std::shared_ptr<TestOrder>;
 /// An order whose answer is waited for by so long from now on.
 inline OrderPtr order(TestOrder::Words words, std::chrono::milliseconds wait = generous_limit) {
     auto made = std::make_shared<TestOrder>(std::move(words));
-    made->answer_by = detail::saturating_add(Clock::now(), wait);
+    made->time = detail::saturating_add(Clock::now(), wait);
     return made;
 }
 
 inline OrderPtr order(const Script& script, std::string key) {
     auto made = std::make_shared<TestOrder>(script, TestOrder::Words{std::move(key)});
-    made->answer_by = detail::saturating_add(Clock::now(), generous_limit);
+    made->time = detail::saturating_add(Clock::now(), generous_limit);
     return made;
 }
 

@@ -3,6 +3,7 @@
 #include "cluster_tools.hpp"
 #include "engine_tools.hpp"
 #include "fault_tools.hpp"
+#include "scripted_server.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -199,6 +200,21 @@ TEST_F(AnEngineWithAReplica, tells_in_time_how_many_have_it_and_keeps_nobody_els
     session_.engine().close();
     EXPECT_EQ(abandoned->late().size(), 1U);
     EXPECT_EQ(abandoned.use_count(), 1);
+}
+
+TEST(AnEngineForReplicas, tells_that_none_has_it_where_nobody_says_so_in_time) {
+    const ScriptedServer server{[](const auto& command, const auto&) {
+        const std::string answer = command.front() == "WAIT" ? "" : "+OK\r\n";
+        return ScriptedServer::of_handshake(command).value_or(answer);
+    }};
+    detail::Session session{setup_for({"redis://" + server.place()})};
+    const OrderPtr taken = order({"SET", "a", "1"}, 2s);
+    taken->replicas = Replicas{2};
+    taken->shape = detail::ReplyShape::ok_or_nil;
+    submit(session, taken);
+    EXPECT_EQ(taken->wait().value, "OK");
+    EXPECT_EQ(taken->wait().replicas, 0);
+    EXPECT_EQ(taken->wait().replicas_wanted, 2);
 }
 
 TEST_F(AnEngineWithAReplica, serves_asynchronous_acquisitions) {

@@ -66,6 +66,19 @@ TEST(Attempts, wait_for_no_answer_beyond_the_end_for_several) {
     }
 }
 
+TEST(Attempts, leave_a_try_that_waits_for_its_turn_as_long_as_the_wait_lasts) {
+    const auto first = [](Wait wait, TimePoint answer_by = TimePoint::max()) {
+        AcquirePlan wanted = plan(wait);
+        wanted.answer_by = answer_by;
+        return as<SendTry>(Attempts(wanted, start, 1).begin(start));
+    };
+    EXPECT_EQ(first(Wait::none()).give_up_at, start + 1s) << "as its answer";
+    EXPECT_EQ(first(10s).give_up_at, start + 10s + detail::last_answer_slack);
+    EXPECT_EQ(first(10s).answer_by, start + 1s);
+    EXPECT_EQ(first(Wait::unlimited()).give_up_at, TimePoint::max());
+    EXPECT_EQ(first(10s, start + 300ms).give_up_at, start + 300ms) << "one of several";
+}
+
 TEST(Attempts, without_a_wait_tries_exactly_once) {
     for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {

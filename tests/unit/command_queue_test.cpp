@@ -26,6 +26,10 @@ protected:
         queue_.add(entry, rank, token);
         return entry;
     }
+    /// While there is no connection.
+    void add_at(TimePoint now, std::string name) {
+        queue_.add(entries_.emplace_back(std::move(name)), CommandRank::usual, {}, now);
+    }
 
     /// Writes all that may be written.
     std::string write(std::size_t bytes_of_each = 1) {
@@ -201,11 +205,46 @@ TEST_F(ACommandQueue, gives_back_what_is_unwritten_where_there_will_be_no_connec
     Entry& a = add("a");
     add("b");
     add("x", CommandRank::extension);
-    queue_.not_connected();
+    queue_.not_connected(TimePoint::max());
     EXPECT_FALSE(queue_.has_unwritten());
     EXPECT_FALSE(queue_.abandon(a)) << "before it was given back";
     EXPECT_EQ(take_failed(), "xb");
     EXPECT_FALSE(entries_[1].command.unclear());
+}
+
+TEST_F(ACommandQueue, keeps_what_came_after_an_attempt_to_connect_began_for_the_next_one) {
+    add("before");
+    add_at(now_ - 1ms, "waiting");
+    add_at(now_, "beginning");
+    add_at(now_ + 1ms, "later");
+    queue_.not_connected(now_);
+    EXPECT_EQ(take_failed(), "beforewaitingbeginning");
+    EXPECT_TRUE(queue_.has_unwritten());
+    EXPECT_EQ(write(), "later");
+}
+
+TEST_F(ACommandQueue, knows_whether_answers_come) {
+    EXPECT_FALSE(queue_.gets_answers(now_));
+    add("a");
+    add("b");
+    write();
+    EXPECT_FALSE(queue_.gets_answers(now_));
+    answer();
+    EXPECT_TRUE(queue_.gets_answers(now_ + 99ms));
+    EXPECT_FALSE(queue_.gets_answers(now_ + 100ms));
+}
+
+TEST_F(ACommandQueue, takes_out_what_is_unwritten_of_a_token_among_any_number_of_others) {
+    constexpr std::size_t count = 5000;
+    std::deque<std::string> tokens;
+    for (std::size_t i = 0; i < count; ++i) {
+        add("a", CommandRank::usual, tokens.emplace_back("owner:" + std::to_string(i)));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        add("r", CommandRank::release, tokens[i]);
+        ASSERT_EQ(take_failed(), "a");
+        ASSERT_TRUE(entries_[i].is_withdrawn());
+    }
 }
 
 TEST_F(ACommandQueue, writes_once_more_what_may_have_met_a_connection_that_was_dead) {

@@ -51,6 +51,9 @@ found_by(command_queue ACommandQueue.knows_when_a_command_was_sent_first)
 mutate(young_with_the_old core/command_queue.hpp
     "failure.of_others = command.written_at_ > in_vain;" "command.written_at_ > in_vain" "false")
 found_by(command_queue ACommandQueue.writes_once_more_what_has_not_waited_as_long_as_it_may)
+mutate(later_with_an_older_attempt core/command_queue.hpp
+    "if (command.added_ <= begun) fail" "command.added_ <= begun" "true")
+found_by(command_queue ACommandQueue.keeps_what_came_after_an_attempt_to_connect_began_for_the_next_one)
 mutate(late_is_repeated core/command.hpp
     "says_nothing = had_died || failure.of_others;" "failure.of_others" "failure.maybe_executed")
 found_by(command_queue ACommandQueue.writes_once_more_what_has_not_waited_as_long_as_it_may)
@@ -103,10 +106,21 @@ mutate(late_answer_counted_from_its_arrival service/order_route.hpp
     "if (is_abandoned()) {\n            const TimePoint first_sent = sent();" "sent()" "Clock::now()")
 found_by(engine AnEngine.keeps_an_order_no_longer_than_until_its_deadline)
 mutate(outlives_its_deadline service/order_route.hpp
-    "if (order_->answer_by != TimePoint::max())" "order_->answer_by != TimePoint::max()" "false")
+    "if (order_->time.answer_by != TimePoint::max())" "order_->time.answer_by != TimePoint::max()" "false")
 found_by(engine AnEngine.keeps_an_order_no_longer_than_until_its_deadline)
 
+mutate(turn_not_waited_for service/order_route.hpp
+    "if (behind_others && begin_anew(now)) return;" "behind_others" "false")
+found_by(engine AnEngine.gives_an_order_that_waits_behind_others_its_time_anew_where_it_has_some_left)
+mutate(unacknowledged_is_unanswered service/order_route.hpp
+    "if (link_ != nullptr && link_->end_unacknowledged(*this))" "link_ != nullptr" "false")
+found_by(engine AnEngineForReplicas.tells_that_none_has_it_where_nobody_says_so_in_time)
+
 # ---- The engine
+
+mutate(fails_with_an_older_attempt service/engine.hpp
+    "link.not_connected(made.error(), connect_.begun());" "connect_.begun()" "TimePoint::max()")
+found_by(engine AnImpatientEngine.fails_no_order_with_an_attempt_to_connect_that_began_before_it_came)
 
 mutate(written_behind_its_release_elsewhere service/engine.hpp
     "order->rank == CommandRank::release && ways_.size() > 1" "ways_.size() > 1" "false")

@@ -39,6 +39,8 @@ protected:
             std::string& to = is_abandoned() ? test->late_ : test->answers_;
             to += name + "=";
             if (reply) {
+                replicas = reply->replicas;
+                replicas_wanted = reply->replicas_wanted;
                 to += std::to_string(reply->view().integer().value_or(-1));
             } else {
                 to += std::string{reply.error().maybe_executed ? "unclear" : "not done"};
@@ -52,6 +54,8 @@ protected:
         const Script* script;
         ReplyShape shape = ReplyShape::integer;
         Error last_fault{};
+        std::int64_t replicas = -1;
+        std::int64_t replicas_wanted = -1;
     };
 
     ALink() { connect(link_); }
@@ -355,6 +359,26 @@ TEST_F(ALinkForReplicas, counts_the_replicas_where_all_have_to_have_it) {
     }
 }
 
+TEST_F(ALinkForReplicas, tells_that_none_have_it_where_its_time_is_over_before_they_answer) {
+    Link link{node_, {.command_timeout = 1s}, Replicas{2}};
+    connect(link);
+    Told& a = add_to(link, "a");
+    add_to(link, "b");
+    link.write();
+    EXPECT_FALSE(link.end_unacknowledged(a)) << "it is not known whether it was taken";
+    answer("+OK\r\n+OK\r\n");
+    link.read();
+    EXPECT_EQ(told(), "");
+    EXPECT_TRUE(link.end_unacknowledged(a));
+    EXPECT_EQ(told(), "a=-1 ");
+    EXPECT_EQ(a.replicas, 0);
+    EXPECT_EQ(a.replicas_wanted, 2);
+    answer(":2\r\n");
+    link.read();
+    EXPECT_EQ(told(), "b=-1 ");
+    EXPECT_EQ(commands_.back().replicas, 2);
+}
+
 TEST_F(ALinkForReplicas, does_not_know_what_became_of_it_where_it_breaks_before_the_answer) {
     Link link{node_, {.command_timeout = 1s}, Replicas{1}};
     connect(link);
@@ -411,6 +435,46 @@ TEST_F(ALink, ends_what_is_unwritten_where_there_is_no_connection) {
     link_.not_connected({});
     EXPECT_EQ(told(), "a=not done ");
     EXPECT_FALSE(link_.has_unwritten());
+}
+
+TEST_F(ALink, ends_nothing_that_came_after_a_failed_attempt_to_connect_had_begun) {
+    link_.break_off({});
+    add("a");
+    const TimePoint begun = Clock::now();
+    add("b");
+    link_.not_connected({}, begun);
+    EXPECT_EQ(told(), "a=not done ");
+    connect(link_);
+    link_.write();
+    answer(":1\r\n");
+    link_.read();
+    EXPECT_EQ(told(), "b=1 ");
+    add("c");
+    link_.break_off({});
+    link_.not_connected({}, Clock::now());
+    EXPECT_EQ(told(), "c=not done ");
+}
+
+TEST_F(ALink, says_whether_a_command_only_waits_for_its_turn_while_others_get_answers) {
+    Link narrow{node_, {.command_timeout = 1s, .written = 1}};
+    connect(narrow);
+    Told& a = commands_.emplace_back(*this, "a", nullptr);
+    Told& b = commands_.emplace_back(*this, "b", nullptr);
+    Told& c = commands_.emplace_back(*this, "c", nullptr);
+    for (Told* const each : {&a, &b, &c}) narrow.add(*each, CommandRank::usual, {});
+    narrow.write();
+    EXPECT_FALSE(narrow.is_behind_others(b, Clock::now())) << "nothing has been answered yet";
+    answer(":1\r\n");
+    narrow.read();
+    narrow.write();
+    const TimePoint now = Clock::now();
+    EXPECT_FALSE(narrow.is_behind_others(a, now)) << "it has ended";
+    EXPECT_FALSE(narrow.is_behind_others(b, now)) << "it is written";
+    EXPECT_TRUE(narrow.is_behind_others(c, now));
+    EXPECT_FALSE(narrow.is_behind_others(c, now + 1s)) << "the server is silent";
+    narrow.break_off({});
+    EXPECT_FALSE(narrow.is_behind_others(c, now)) << "there is no connection";
+    narrow.not_connected({});
 }
 
 }  // namespace

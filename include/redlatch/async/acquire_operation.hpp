@@ -272,24 +272,23 @@ private:
     using AcquisitionSteps::carry_out;
 
     Next carry_out(const SendSet& send) {
-        return try_once(send.answer_by, [session = session_](const Hold& hold, bool again) {
+        return try_once(send, [session = session_](const Hold& hold, bool again) {
             return again ? script(*session, hold, {}) : plain_set(hold);
         });
     }
 
     Next carry_out(const SendScript& send) {
         if (send.announce) turn_->announce(*hold_);
-        return try_once(send.answer_by,
-                        [session = session_, ttl = send.queue_ttl](const Hold& hold, bool) {
-                            return script(*session, hold, ttl);
-                        });
+        return try_once(send, [session = session_, ttl = send.queue_ttl](const Hold& hold, bool) {
+            return script(*session, hold, ttl);
+        });
     }
 
-    template <class Make>
-    Next try_once(TimePoint answer_by, Make make) {
+    template <class Try, class Make>
+    Next try_once(const Try& planned, Make make) {
         if (is_stopped_) return machine().cancelled();
         send(
-            CommandRank::usual, answer_by, hold_, std::move(make),
+            CommandRank::usual, OrderTime{planned.answer_by, planned.give_up_at}, hold_, std::move(make),
             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
                 drive(try_answered(reply, masters, sent));
             },

@@ -80,14 +80,14 @@ protected:
     /// answers when the others have decided, or to an order that was given up. `scripts`: of which policy the call is,
     /// where there is no hold.
     template <class Make, class Then, class Late = NoLateAnswer>
-    void send(CommandRank rank, TimePoint answer_by, std::shared_ptr<const Hold> hold, Make make,
+    void send(CommandRank rank, OrderTime time, std::shared_ptr<const Hold> hold, Make make,
               Then then, Late late = {}, const LockScripts* scripts = nullptr) {
         if (hold != nullptr) scripts = &hold->scripts();
         auto order = make_recycled<OrderWith<Make, Then, Late>>(
             *this, std::move(hold), std::move(make), std::move(then), std::move(late));
         order->scripts = scripts;
         order->rank = rank;
-        order->answer_by = answer_by;
+        order->time = time;
         order_ = order.get();
         engine_->submit(std::move(order));
     }

@@ -92,6 +92,7 @@ struct AskToJoin {
 /// Send the plain `SET`; where a connection had died while it lay idle, the script instead.
 struct SendSet {
     TimePoint answer_by;
+    TimePoint give_up_at;  ///< as of `SendTry`
 };
 /// Send the script. The server keeps a place for `queue_ttl`; gives it up where that is negative, leaves
 /// it as it is where it is zero.
@@ -99,6 +100,7 @@ struct SendScript {
     TimePoint answer_by;
     std::chrono::milliseconds queue_ttl;
     bool announce;  ///< first make the token known to the lock table, so that a grant finds it
+    TimePoint give_up_at;  ///< as of `SendTry`
 };
 /// Store the fencing token at a majority of the masters.
 struct StoreFence {
@@ -368,13 +370,14 @@ private:
     /// vote which is of no use is held no longer than one round.
     AcquisitionAction send(const SendTry& next, TimePoint now) {
         answer_by_ = next.answer_by;
+        give_up_at_ = next.give_up_at;
         last_ = next.last;
         is_plain_ = tries() == 1 && plan_.plain_set && !plan_.several_masters && !contended_ &&
                     !token_.queued();
         queue_ttl_ = std::chrono::milliseconds::zero();
         if (!is_plain_) return send_script(now);
         token_.asks();
-        return SendSet{answer_by_};
+        return SendSet{answer_by_, give_up_at_};
     }
 
     /// At the last try it depends on those behind us what becomes of our place.
@@ -392,7 +395,8 @@ private:
         const bool wants_place = queue_ttl_ > std::chrono::milliseconds::zero();
         return SendScript{.answer_by = answer_by_,
                           .queue_ttl = queue_ttl_,
-                          .announce = wants_place && !std::exchange(announced_, true)};
+                          .announce = wants_place && !std::exchange(announced_, true),
+                          .give_up_at = give_up_at_};
     }
 
     AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
@@ -547,6 +551,7 @@ private:
     bool is_plain_ = false;
     bool last_ = false;
     TimePoint answer_by_{};
+    TimePoint give_up_at_{};
     TimePoint sent_{};
     std::chrono::milliseconds queue_ttl_{0};
     std::uint64_t fence_ = 0;   // of the lock that was taken; 0 without one

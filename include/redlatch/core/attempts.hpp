@@ -48,6 +48,8 @@ struct Refusal {
 struct SendTry {
     TimePoint answer_by;
     bool last;
+    TimePoint
+        give_up_at{};  ///< where it waits behind others of this process until it is sent, no longer than that
 };
 struct Pause {
     TimePoint until;
@@ -151,11 +153,10 @@ private:
         last_try_ = plan_.wait.is_none() || now >= deadline_;
         sent_ = now;
         answer_by_ = std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
-        if (!plan_.wait.is_none()) {
-            const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
-            answer_by_ = std::min(answer_by_, strict);
-        }
-        return SendTry{answer_by_, last_try_};
+        if (plan_.wait.is_none()) return SendTry{answer_by_, last_try_, answer_by_};
+        const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
+        answer_by_ = std::min(answer_by_, strict);
+        return SendTry{answer_by_, last_try_, std::min(strict, plan_.answer_by)};
     }
 
     AttemptAction pause(TimePoint now, Clock::duration length) const {

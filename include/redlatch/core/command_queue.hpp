@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/command.hpp>
+#include <redlatch/core/intrusive_index.hpp>
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/silence.hpp>
 
@@ -31,6 +32,11 @@ public:
     /// Nobody waits for its answer any more.
     bool is_abandoned() const noexcept { return abandoned_; }
 
+    /// It was never written, and is to be.
+    bool is_unwritten() const noexcept {
+        return is_queued() && stage_ != Stage::failed && sent_ == TimePoint::min();
+    }
+
     /// A release of its token came before it was written.
     bool is_withdrawn() const noexcept { return withdrawn_; }
 
@@ -47,17 +53,18 @@ protected:
 private:
     friend class CommandQueue;
 
-    /// Among those that are unwritten, of tokens with the same hash.
+    /// Among those that are unwritten, by the hash of its token.
     struct Unwritten : IntrusiveList<Unwritten>::Node {
         explicit Unwritten(QueuedCommand& its) : command(&its) {}
         QueuedCommand* command;
+        std::size_t hash = 0;
     };
 
     enum class Stage : std::uint8_t { outside, again, first, usual, written, held, failed };
 
     std::string_view token_;
-    std::size_t hash_ = 0;
     Unwritten unwritten_{*this};
+    TimePoint added_ = TimePoint::min();  // where there was no connection
     TimePoint sent_ = TimePoint::min();
     TimePoint written_at_ = TimePoint::min();
     Stage stage_ = Stage::outside;
@@ -80,11 +87,13 @@ public:
         : limits_(limits), silence_(limits.command_timeout) {}
 
     /// `token`: for which it speaks; borrowed. A release has `take_failed` give back what is unwritten of
-    /// its token.
-    void add(QueuedCommand& command, CommandRank rank, std::string_view token) noexcept {
+    /// its token. `now`: where there is no connection; for ever in the past where there is one.
+    void add(QueuedCommand& command, CommandRank rank, std::string_view token,
+             TimePoint now = TimePoint::min()) noexcept {
         command.token_ = token;
-        command.hash_ = hash_of(token);
-        if (rank == CommandRank::release) withdraw(token, command.hash_);
+        command.added_ = now;
+        command.unwritten_.hash = hash_of(token);
+        if (rank == CommandRank::release) withdraw(token, command.unwritten_.hash);
         put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
     }
 
@@ -145,6 +154,11 @@ public:
     }
     bool is_reused() const noexcept { return silence_.is_reused(); }
 
+    /// Whether one has come within `command_timeout`.
+    bool gets_answers(TimePoint now) const noexcept {
+        return silence_.has_answered_since(now - limits_.command_timeout);
+    }
+
     /// There is no connection any more: those written get no answer. Each is written over the next one, or
     /// given back by `take_failed`.
     void disconnected(ConnectionFailure failure) noexcept {
@@ -155,7 +169,7 @@ public:
     /// The same when the time of `gone_at` has come. At a server that is silent, a command that was written later than
     /// `command_timeout` ago has time left for the next connection.
     void timed_out(TimePoint now) noexcept {
-        const bool trickles = silence_.has_answered_since(now - limits_.command_timeout);
+        const bool trickles = gets_answers(now);
         const TimePoint in_vain = trickles ? TimePoint::max() : now - limits_.command_timeout;
         silence_.disconnected();
         for (const Stage stage : {Stage::held, Stage::written}) {
@@ -163,9 +177,14 @@ public:
         }
     }
 
-    /// No connection could be made: `take_failed` gives back those unwritten.
-    void not_connected() noexcept {
-        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) fail(stage, {});
+    /// An attempt to connect that began then has failed: `take_failed` gives back what was unwritten at that time.
+    /// What came later waits for the next attempt.
+    void not_connected(TimePoint begun) noexcept {
+        for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
+            list(stage).for_each([&](QueuedCommand& command) {
+                if (command.added_ <= begun) fail(command, {});
+            });
+        }
     }
 
     QueuedCommand* take_failed() noexcept { return take_front(Stage::failed); }
@@ -174,7 +193,7 @@ private:
     using Stage = QueuedCommand::Stage;
 
     void withdraw(std::string_view token, std::size_t hash) noexcept {
-        unwritten_of(hash).for_each([&](const auto& unwritten) {
+        unwritten_.for_each_of(hash, [&](const auto& unwritten) {
             QueuedCommand& command = *unwritten.command;
             if (command.token_ != token) return;
             take(command);
@@ -191,7 +210,7 @@ private:
         const std::size_t size = std::min(token.size(), sizeof end);
         std::memcpy(end.data(), token.data() + (token.size() - size), size);
         constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
-        return static_cast<std::size_t>((end[0] ^ end[1] * odd) * odd >> 54U);
+        return static_cast<std::size_t>((end[0] ^ end[1] * odd) * odd >> 32U);
     }
 
     static std::size_t index(Stage stage) noexcept { return static_cast<std::size_t>(stage) - 1; }
@@ -218,13 +237,13 @@ private:
     void put(QueuedCommand& command, Stage stage) noexcept {
         list(stage).push_back(command);
         command.stage_ = stage;
-        if (is_unwritten(stage)) unwritten_of(command.hash_).push_back(command.unwritten_);
+        if (is_unwritten(stage)) unwritten_.add(command.unwritten_);
         if (stage == Stage::written) ++written_count_;
     }
 
     void take(QueuedCommand& command) noexcept {
         list(command.stage_).remove(command);
-        if (is_unwritten(command.stage_)) unwritten_of(command.hash_).remove(command.unwritten_);
+        if (is_unwritten(command.stage_)) unwritten_.remove(command.unwritten_);
         if (command.stage_ == Stage::written) --written_count_;
         command.stage_ = Stage::outside;
     }
@@ -233,22 +252,22 @@ private:
     void fail(Stage stage, ConnectionFailure failure,
               TimePoint in_vain = TimePoint::max()) noexcept {
         list(stage).for_each([&](QueuedCommand& command) {
-            take(command);
             failure.of_others = command.written_at_ > in_vain;
-            const bool again = command.command.failed(failure).next == CommandStep::Next::reconnect;
-            put(command, again ? Stage::again : Stage::failed);
+            fail(command, failure);
         });
     }
 
-    /// Of the tokens with that hash, and some others: most releases find nothing there to take.
-    IntrusiveList<QueuedCommand::Unwritten>& unwritten_of(std::size_t hash) noexcept {
-        return unwritten_by_hash_[hash % unwritten_by_hash_.size()];
+    void fail(QueuedCommand& command, ConnectionFailure failure) noexcept {
+        take(command);
+        const bool again = command.command.failed(failure).next == CommandStep::Next::reconnect;
+        put(command, again ? Stage::again : Stage::failed);
     }
 
     const Limits limits_;
     Silence silence_;
     std::array<IntrusiveList<QueuedCommand>, 6> lists_;  // for each stage but `outside`
-    std::array<IntrusiveList<QueuedCommand::Unwritten>, 1024> unwritten_by_hash_;
+    IntrusiveIndex<QueuedCommand::Unwritten>
+        unwritten_;  // most releases find nothing of their token there
     std::size_t written_count_ = 0;
 };
 

@@ -87,18 +87,19 @@ public:
         ++number_;
     }
 
-    /// There will be no connection: what is unwritten has failed.
-    void not_connected(const Fault& fault) {
+    /// An attempt to connect that began then has failed, and so has what was unwritten at that time.
+    void not_connected(const Fault& fault, TimePoint begun = TimePoint::max()) {
         trouble_ = fault;
-        queue_.not_connected();
+        queue_.not_connected(begun);
         end_failed(fault);
     }
 
     /// `token` is borrowed. A release takes out what is unwritten of its token.
     void add(LinkCommand& command, CommandRank rank, std::string_view token) {
         command.connection_ = 0;
+        const TimePoint now = connection_ ? TimePoint::min() : Clock::now();
         if (wanted_since_ == TimePoint::min()) wanted_since_ = Clock::now();
-        queue_.add(command, rank, token);
+        queue_.add(command, rank, token, now);
     }
 
     /// The same where the release goes over another link.
@@ -107,6 +108,24 @@ public:
     /// Nobody waits for it any more. False where it was not carried out, and never will be: then it has
     /// ended without a word.
     bool abandon(LinkCommand& command) noexcept { return queue_.abandon(command); }
+
+    /// Whether it waits for its turn to be written, and others get their answers meanwhile.
+    bool is_behind_others(const LinkCommand& command, TimePoint now) const noexcept {
+        return connection_ && command.is_unwritten() && queue_.gets_answers(now);
+    }
+
+    /// Its time is over. Where it only waits for replicas, it has ended as acknowledged by none; else false.
+    bool end_unacknowledged(LinkCommand& command) {
+        if (!command.taken_) return false;
+        queue_.take_out(command);
+        Reply taken = *std::exchange(command.taken_, std::nullopt);
+        taken.replicas_wanted = replicas_ == Replicas::all()
+                                    ? std::max<std::int64_t>(replicas_there_, 1)
+                                    : std::int64_t{replicas_.count()};
+        taken.replicas = 0;
+        command.ended(std::move(taken), CommandStep::Next::deliver);
+        return true;
+    }
 
     /// Writes what the connection takes at once. Whether there is more to write at the next turn.
     bool write() {

@@ -12,6 +12,19 @@
 
 namespace redlatch::inline v0::detail {
 
+/// For how long the answer to an order is waited for.
+struct OrderTime {
+    OrderTime(TimePoint by, TimePoint give_up = TimePoint::min()) noexcept
+        : answer_by(by), give_up_at(give_up) {}
+
+    /// Then its owner hears that there is no answer; it is abandoned.
+    TimePoint answer_by;
+
+    /// What waits behind others to be written may have longer: its own `command_timeout` from then on, but no longer
+    /// than until this.
+    TimePoint give_up_at;
+};
+
 /// A command that is to be carried out where its key is, without a thread that waits for the answer. All
 /// members are used, and called, on the engine's thread. It is submitted once, and lives until its
 /// last answer has come.
@@ -46,8 +59,7 @@ public:
 
     CommandRank rank = CommandRank::usual;
 
-    /// Then its owner hears that there is no answer; it is abandoned.
-    TimePoint answer_by = TimePoint::max();
+    OrderTime time{TimePoint::max()};
 
     /// What is sent. `again`: an earlier sending may have been carried out, so this one has to be right
     /// after that one, too. Borrows what the order owns.

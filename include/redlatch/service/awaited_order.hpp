@@ -49,7 +49,7 @@ public:
     AwaitedOrder(Engine& engine, OrderWait& wait, TimePoint deadline)
         : engine_(&engine), wait_(&wait), on_late_reply_(wait.progress->on_late_reply) {
         rank = wait.progress->rank;
-        answer_by = deadline;
+        time = deadline;
     }
 
     Call call(bool again) const override { return again ? *wait_->again : *wait_->call; }

@@ -167,6 +167,8 @@ private:
             event.data.ptr = this;
             if (!watched_.valid()) {
                 watched_ = link.duplicate();
+                if (!watched_.valid())
+                    return link.break_off(io_fault("dup: " + system_message(errno)));
                 watched_number_ = link.number();
                 if (::epoll_ctl(poller(), EPOLL_CTL_ADD, watched_.get(), &event) != 0) {
                     watched_ = {};
@@ -189,7 +191,7 @@ private:
             if (made) {
                 link.connected(*std::move(made));
             } else {
-                link.not_connected(made.error());
+                link.not_connected(made.error(), connect_.begun());
             }
         }
 

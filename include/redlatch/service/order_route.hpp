@@ -8,6 +8,7 @@
 #include <redlatch/net/order.hpp>
 #include <redlatch/topology/topology.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -58,8 +59,8 @@ public:
         : services_(&services), order_(std::move(order)) {}
 
     void begin() final {
-        if (order_->answer_by != TimePoint::max()) {
-            services_->timers().set(*this, order_->answer_by);
+        if (order_->time.answer_by != TimePoint::max()) {
+            services_->timers().set(*this, order_->time.answer_by);
         }
         replicas_ = order_->acknowledged_by();
         start(order_->key());
@@ -72,7 +73,14 @@ public:
     }
 
     Call call(bool again) const final { return order_->call(again); }
-    TimePoint answer_by() const noexcept final { return order_->answer_by; }
+    TimePoint answer_by() const noexcept final { return order_->time.answer_by; }
+
+    bool admit(const Connection&, TimePoint now) final {
+        const bool is_new = sent() == TimePoint::min();
+        const auto left = saturating_sub(order_->time.answer_by, now);
+        if (is_new && left < link_->node().command_timeout() / 2) begin_anew(now);
+        return true;
+    }
 
     void ended(Expected<Reply, Fault>&& reply, CommandStep::Next) noexcept final {
         if (is_abandoned()) {
@@ -85,7 +93,10 @@ public:
         }
     }
 
-    void expired(TimePoint) noexcept final {
+    void expired(TimePoint now) noexcept final {
+        const bool behind_others = link_ != nullptr && link_->is_behind_others(*this, now);
+        if (behind_others && begin_anew(now)) return;
+        if (link_ != nullptr && link_->end_unacknowledged(*this)) return;
         Fault fault = services_->no_answer();
         if (link_ != nullptr) fault.error.node = link_->node().name();
         fault.maybe_executed = leave();
@@ -124,6 +135,17 @@ protected:
     const Link* link() const noexcept { return link_; }
 
 private:
+    /// What it has waited for its turn to be written was not the server's silence: its time begins once more. False
+    /// where it may have no more.
+    bool begin_anew(TimePoint now) noexcept {
+        const TimePoint by = std::min<TimePoint>(
+            saturating_add(now, link_->node().command_timeout()), order_->time.give_up_at);
+        if (by <= order_->time.answer_by) return false;
+        order_->time.answer_by = by;
+        services_->timers().set(*this, by);
+        return true;
+    }
+
     /// Nobody waits for the answer any more. Whether it may be carried out.
     bool leave() noexcept {
         services_->timers().clear(*this);
@@ -198,7 +220,7 @@ private:
 
     detail::Node& master() const { return topology().master_of(order().key()); }
 
-    Redirecting machine_{order().answer_by};
+    Redirecting machine_{order().time.answer_by};
     Pause pause_{*this};
     bool waits_for_map_ = false;
 };

@@ -24,7 +24,7 @@ public:
     void begin() override {
         const auto masters = services_->topology().masters_of(order_->key());
         machine_.emplace(masters.size(), services_->topology().rules_for(shape_),
-                         order_->answer_by);
+                         order_->time.answer_by);
         for (std::size_t i = 0; i < masters.size(); ++i) {
             Link& link = services_->link_to(*masters[i], Replicas::none(), order_->own_link());
             Leg& leg = legs_.emplace_back(*this, i, link);
