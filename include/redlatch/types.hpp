@@ -134,10 +134,9 @@ struct LockInfo {
 
 /// What Redis says about a semaphore at one moment.
 struct SemaphoreInfo {
-    std::uint64_t permits = 0;  ///< as `set_permits()` has set it, else as this object believes
-    std::uint64_t taken = 0;    ///< may be more than `permits`, if that was reduced
-    std::uint64_t waiters =
-        0;  ///< places in the server's queue, one for each acquisition that waits
+    std::uint64_t permits = 0;      ///< as `set_permits()` has set it, else as this object believes
+    std::uint64_t taken = 0;        ///< may be more than `permits`, if that was reduced
+    std::uint64_t waiters = 0;      ///< places in the server's queue, one for each that waits
     std::vector<Holder> holders{};  ///< two hundred at most, the next to end first
 };
 

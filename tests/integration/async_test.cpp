@@ -211,6 +211,22 @@ TEST_F(AsyncTest, times_out_when_another_client_holds_it) {
     EXPECT_TRUE(eventually([&] { return lock.inspect().value().waiters == 0; }));
 }
 
+/// The release of an asynchronous hold is only on its way when its `Held` has ended.
+TEST(AsyncRelease, is_waited_for_by_a_single_try_of_its_own_client) {
+    const RedisServer server;
+    Proxy proxy{server.uri()};
+    Client client{options_for(proxy.uri(), 10s)};
+    Lock<> lock{client, "key"};
+    ASSERT_TRUE(lock.try_lock());
+    lock.unlock();
+    proxy.delay_replies(50ms);
+    { const Held held = take(lock); }
+    EXPECT_TRUE(lock.try_lock());
+    lock.unlock();
+    { const Held held = take(lock); }
+    EXPECT_TRUE(outcome_of(lock, {.wait = Wait::none()}));
+}
+
 TEST_F(AsyncTest, stop_ends_the_wait_wherever_it_waits) {
     Lock<Simple> theirs{other_client_, "key"};
     const Result<Held> other = theirs.acquire();

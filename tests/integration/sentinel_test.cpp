@@ -6,6 +6,7 @@
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/sentinels.hpp"
+#include "warnings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -186,6 +187,80 @@ TEST(SentinelDisagreement, is_settled_where_one_names_a_server_that_is_gone) {
     Client client{options_for("redis+sentinel://" + sentinels + "/mymaster", 2s)};
     Lock<Simple> lock{client, "job"};
     EXPECT_TRUE(succeeds(lock.acquire({.wait = 20s})));
+}
+
+/// Sentinels that say what a test wants, and two servers that could both be the master. The client has an idle
+/// connection to the first one, which goes on as if nothing were.
+class SentinelWatching : public ::testing::Test {
+protected:
+    struct Sentinel {
+        std::atomic<const RedisServer*> names;
+        bool may_listen = true;
+        std::atomic<bool> is_silent = false;
+        std::atomic<int> asked = 0;  // to be listened to, and from then on over that connection
+        ScriptedServer server{[this](const auto& command, const auto& received) {
+            return is_silent ? std::string{} : answer(command, received);
+        }};
+
+        std::string answer(const ScriptedServer::Words& command,
+                           const ScriptedServer::Words& received) {
+            const bool subscribed = std::ranges::find(received, "SUBSCRIBE") != received.end();
+            if (subscribed) ++asked;
+            if (command.front() == "SENTINEL") {
+                return "*2\r\n" + ScriptedServer::bulk("127.0.0.1") +
+                       ScriptedServer::bulk(std::to_string(names.load()->port()));
+            }
+            if (command.front() == "SUBSCRIBE") {
+                return may_listen ? "*3\r\n" + ScriptedServer::bulk("subscribe") +
+                                        ScriptedServer::bulk("+switch-master") + ":1\r\n"
+                                  : "-NOPERM this user has no permissions to access one of the "
+                                    "channels used as arguments\r\n";
+            }
+            return ScriptedServer::of_handshake(command).value_or("-ERR unknown\r\n");
+        }
+    };
+
+    Client client() {
+        ClientOptions options = options_for(
+            "redis+sentinel://" + first_.server.place() + "," + second_.server.place() + "/svc",
+            2s);
+        options.observer = warnings_;
+        return Client{options};
+    }
+    [[nodiscard]] bool takes_locks_at(Client& client, const RedisServer& server) {
+        RawRedis redis{server};
+        return eventually([&] {
+            const auto held = Lock<Simple>{client, "job"}.acquire();
+            return held && redis.exists("job");
+        });
+    }
+
+    RedisServer deposed_{{.tcp = true}};
+    RedisServer master_{{.tcp = true}};
+    Sentinel first_{.names = &deposed_};
+    Sentinel second_{.names = &master_};
+    std::shared_ptr<Warnings> warnings_ = std::make_shared<Warnings>();
+};
+
+TEST_F(SentinelWatching, goes_on_at_another_sentinel_where_one_has_fallen_silent) {
+    Client client = this->client();
+    ASSERT_TRUE(takes_locks_at(client, deposed_));
+    ASSERT_TRUE(eventually([&] { return first_.asked > 1; })) << "it is asked whether it is there";
+    first_.is_silent = true;
+    EXPECT_TRUE(takes_locks_at(client, master_));
+    EXPECT_TRUE(warnings_->all().empty());
+}
+
+TEST_F(SentinelWatching, asks_from_time_to_time_where_an_acl_forbids_to_listen) {
+    first_.may_listen = false;
+    Client client = this->client();
+    ASSERT_TRUE(takes_locks_at(client, deposed_));
+    ASSERT_TRUE(eventually([&] { return first_.asked > 1; }));
+    first_.names = &master_;
+    EXPECT_TRUE(takes_locks_at(client, master_));
+    ASSERT_TRUE(eventually([&] { return warnings_->all().size() == 1; }));
+    EXPECT_NE(warnings_->all().front().message.find("&+switch-master"), std::string::npos);
+    EXPECT_EQ(warnings_->all().front().node, first_.server.place());
 }
 
 /// A lock that is held and renewed, one that somebody waits for, and a failover.

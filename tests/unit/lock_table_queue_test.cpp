@@ -95,6 +95,50 @@ TEST(LockTable, stays_closed_until_the_release_is_answered) {
     expect_free(locks);
 }
 
+TEST(LockTable, single_try_waits_for_the_answer_to_a_release) {
+    for (const LockOwner who : {me, other}) {
+        Locks locks;
+        const auto hold = locks.taken();
+        locks.take(hold);
+        const Wish single_try{.wait = Wait::none(), .owner = who, .try_for = 1s};
+        if (who == other) {
+            EXPECT_EQ(locks.enter(single_try).said.outcome, Outcome::busy) << "it is held";
+        }
+        static_cast<void>(locks.table.end_innermost("key", me));
+        Asker& waiter = locks.enter(single_try);
+        ASSERT_EQ(waiter.said.outcome, Outcome::queued);
+        EXPECT_EQ(waiter.said.wake_at, locks.now + 1s);
+        EXPECT_EQ(locks.enter(single_try).said.outcome, Outcome::busy) << "somebody is in front";
+        locks.free(*hold);
+        EXPECT_EQ(locks.woken(), Woken{&waiter});
+        EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+        locks.table.end_turn(waiter.turn());
+        expect_free(locks);
+    }
+}
+
+TEST(LockTable, single_try_waits_no_longer_than_its_time_and_for_nothing_but_a_release) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    static_cast<void>(locks.table.end_innermost("key", me));
+    const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
+    Asker& late = locks.enter(single_try);
+    locks.now += 1s - 1ns;
+    EXPECT_EQ(locks.resume(late), Outcome::queued);
+    locks.now += 1ns;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    Asker& stopped = locks.enter(single_try);
+    stopped.stop_requested = true;
+    EXPECT_EQ(locks.resume(stopped), Outcome::cancelled);
+    Asker& waiter = locks.enter({.owner = other});
+    locks.free(*hold);
+    EXPECT_EQ(locks.resume(waiter), Outcome::turn);
+    EXPECT_EQ(locks.enter(single_try).said.outcome, Outcome::busy) << "another contends";
+    locks.table.end_turn(waiter.turn());
+    expect_free(locks);
+}
+
 TEST(LockTable, zero_or_negative_wait_is_busy_at_once) {
     Locks locks;
     locks.take(locks.taken());

@@ -47,6 +47,7 @@ struct Wish {
     detail::ClaimTerms claim{};
     std::string own_entry{};
     bool joins = false;
+    std::chrono::milliseconds try_for{0};  // of a single try
 
     detail::Acquisition acquisition() const {
         return {id, through, watched, claim.weight == detail::ClaimTerms::reader};
@@ -75,7 +76,8 @@ public:
                   .deadline = detail::saturating_add(
                       now, std::max(wish.wait.duration(), Clock::duration::zero())),
                   .acquisition = wish.acquisition(),
-                  .handoffs = {.in_row = wish.local_handoffs, .others_poll = wish.others_poll}} {}
+                  .handoffs = {.in_row = wish.local_handoffs, .others_poll = wish.others_poll},
+                  .try_by = detail::saturating_add(now, wish.try_for)} {}
 
 private:
     const detail::HoldTerms terms_;

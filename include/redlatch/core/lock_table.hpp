@@ -57,6 +57,8 @@ struct AcquireRequest {
     Acquisition acquisition;
     HandoffLimit handoffs;
     bool delivered_later = false;  ///< as `Hold::deliver_later()`
+    /// A single try waits for so long for the answer to a release that is under way here.
+    TimePoint try_by = TimePoint::min();
 
     const std::string& entry() const noexcept { return terms.entry(); }
 };
@@ -212,14 +214,15 @@ public:
             leave_queue(here, waiter);
             admission.outcome = Outcome::turn;
             admission.turn = begin_turn(name, *waiter.request_);
-        } else if (const auto end = end_of_wait(*waiter.request_, now, stop_requested)) {
+        } else if (const auto end = why_wait_ends(here, *waiter.request_, now, stop_requested)) {
             admission.outcome = *end;
             if (*end == Outcome::busy) say_why_busy(admission, here, *waiter.request_, now);
             leave_queue(here, waiter);
             if (front) wake_front(here);
             erase_if_unused(name);
         } else {
-            waiter.wake_at_ = std::min(waiter.request_->deadline, end_to_watch(here, now));
+            waiter.wake_at_ =
+                std::min(end_of_wait(here, *waiter.request_), end_to_watch(here, now));
             admission.wake_at = waiter.wake_at_;
         }
         return admission;
@@ -893,7 +896,21 @@ private:
             if (holder == request.owner && nests) return Outcome::nested;
             if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
         }
-        return request.wait.is_none() ? Outcome::busy : Outcome::queued;
+        const bool waits = !request.wait.is_none() ||
+                           (here.queue.empty() && now < end_of_single_try(here, request));
+        return waits ? Outcome::queued : Outcome::busy;
+    }
+
+    /// For ever in the past where there is nothing that it waits for.
+    static TimePoint end_of_single_try(const Entry& here, const AcquireRequest& request) {
+        const bool is_being_released =
+            here.current != nullptr && !here.contended && here.current->in(Phase::releasing);
+        return is_being_released ? request.try_by : TimePoint::min();
+    }
+
+    /// Until when it waits behind others of this process.
+    static TimePoint end_of_wait(const Entry& here, const AcquireRequest& request) {
+        return request.wait.is_none() ? end_of_single_try(here, request) : request.deadline;
     }
 
     static void say_why_busy(Admission& admission, const Entry& here, const AcquireRequest& request,
@@ -956,11 +973,11 @@ private:
         return runs ? here.current->valid_until() : TimePoint::max();
     }
 
-    std::optional<Outcome> end_of_wait(const AcquireRequest& request, TimePoint now,
-                                       bool stop_requested) const {
+    std::optional<Outcome> why_wait_ends(const Entry& here, const AcquireRequest& request,
+                                         TimePoint now, bool stop_requested) const {
         if (closed_) return Outcome::closed;
         if (stop_requested) return Outcome::cancelled;
-        if (now >= request.deadline) return Outcome::busy;
+        if (now >= end_of_wait(here, request)) return Outcome::busy;
         return std::nullopt;
     }
 

@@ -314,6 +314,12 @@ private:
         };
     }
 
+    void tell_unheard(const std::string& sentinel) {
+        events_.warning({.node = sentinel,
+                         .message = "a change of the master is heard of up to a second late: the "
+                                    "ACL has to allow +subscribe and &+switch-master"});
+    }
+
     void tell_unordered(const std::string& node) {
         events_.warning(
             {.node = node,
@@ -361,8 +367,11 @@ private:
          .listening = [this] { locks_.recheck_all(); },
          .is_master = [this](const Node& node) { return topology_->is_master(node); }}};
     std::unique_ptr<SentinelWatch> sentinel_watch_{
-        sentinels_ == nullptr ? nullptr
-                              : std::make_unique<SentinelWatch>(*sentinels_, command_timeout_)};
+        sentinels_ == nullptr
+            ? nullptr
+            : std::make_unique<SentinelWatch>(
+                  *sentinels_, command_timeout_,
+                  [this](const std::string& sentinel) { tell_unheard(sentinel); })};
     ReplyDrainer reply_drainer_{command_timeout_};
     Engine engine_{*topology_, command_timeout_};
 };

@@ -104,7 +104,8 @@ protected:
                 .deadline = Attempts::deadline(request_.wait, started_),
                 .acquisition = acquisition_,
                 .handoffs = handoff_limit(),
-                .delivered_later = request_.delivered_later};
+                .delivered_later = request_.delivered_later,
+                .try_by = answer_by()};
     }
 
     /// It is our turn to contend at the server.
@@ -428,7 +429,7 @@ private:
                              .drift = spec_->options.drift,
                              .backoff = spec_->options.backoff,
                              .command_timeout = session_->command_timeout(),
-                             .answer_by = request_.answer_by},
+                             .answer_by = answer_by()},
                 .key = spec_->key(),
                 .traits = spec_->traits,
                 .lock_delay = spec_->options.lock_delay,
@@ -437,6 +438,12 @@ private:
                 .polls = polls(),
                 .several_masters = session_->several(),
                 .weight = spec_->claim.weight};
+    }
+
+    /// A single try ends in time also where it has waited for the release of another hold.
+    TimePoint answer_by() const {
+        if (!request_.wait.is_none()) return request_.answer_by;
+        return std::min(request_.answer_by, saturating_add(started_, session_->command_timeout()));
     }
 
     HoldTerms own_terms() const {

@@ -75,6 +75,16 @@ public:
         if (master) arrive(*master);
     }
 
+    /// Asks a Sentinel who the master is; `hear_answer` wants to know what it says.
+    Call question() const {
+        return Call::plain({"SENTINEL", "get-master-addr-by-name", service_.name()});
+    }
+    void hear_answer(const ReplyView& reply) {
+        const SentinelAnswer answer = read(reply);
+        if (answer.kind != SentinelAnswer::Kind::address) return;
+        if (const auto master = parse_address(answer.host, answer.port)) arrive(*master);
+    }
+
 private:
     SentinelLookup look_up(const Limit& limit) const {
         const std::lock_guard lock{mutex_};
@@ -106,8 +116,7 @@ private:
                                         std::optional<Connection>* answering) const {
         auto connection = options_.connect_as_given(sentinel, limit);
         if (!connection) return Unexpected{std::move(connection).error()};
-        const Call question = Call::plain({"SENTINEL", "get-master-addr-by-name", service_.name()});
-        auto reply = connection->call(question.wire(), limit);
+        auto reply = connection->call(question().wire(), limit);
         if (!reply) return Unexpected{std::move(reply).error()};
         if (answering != nullptr) answering->emplace(*std::move(connection));
         return read(reply->view());
