@@ -204,6 +204,17 @@ TEST_F(Tls, options_that_cannot_work_are_refused_with_the_systems_reason) {
     EXPECT_FALSE(thrown_by([&] { static_cast<void>(tls({.ca_folder = folder.path()})); }));
 }
 
+TEST_F(Tls, is_what_a_server_may_want_that_hangs_up_on_a_client_without_it) {
+    RedisServer server{{.tls = with(usual_)}};
+    std::string uri = server.tls_uri("127.0.0.1");
+    uri.erase(std::string{"redis"}.size(), 1);
+    Client client{options_for(uri, 2s)};
+    const auto refused = client.ping();
+    ASSERT_TRUE(fails_with(refused, Errc::unavailable));
+    EXPECT_TRUE(speaks_of(refused.error(), "does the server expect TLS"))
+        << refused.error().describe();
+}
+
 TEST_F(Tls, to_a_server_that_speaks_none_says_so) {
     RedisServer server{{.tcp = true}};
     const std::string uri = "rediss" + server.tcp_uri().substr(5);

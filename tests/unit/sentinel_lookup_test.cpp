@@ -62,8 +62,6 @@ TEST(SentinelLookup, gives_each_its_part_of_the_time_and_keeps_one_for_the_maste
     EXPECT_EQ(get<Machine::Ask>(machine.begin(start)).until, start + 100ms);
     const auto next = machine.failed(silent, "s", start + 10ms);
     EXPECT_EQ(get<Machine::Ask>(next).until, start + 140ms);
-    const auto late = machine.failed(silent, "s", start + 1s);
-    EXPECT_EQ(get<Machine::Ask>(late).until, start + 1s) << "the time is over";
     Machine patient{"service", 0, 1, TimePoint::max()};
     EXPECT_EQ(get<Machine::Ask>(patient.begin(start)).until, start + 500ms);
 }
@@ -81,6 +79,22 @@ TEST(SentinelLookup, gives_up_with_what_all_sentinels_said) {
     EXPECT_EQ(fault->error.causes[0].node, "s1");
     EXPECT_EQ(fault->error.causes[1].node, "s2");
     EXPECT_EQ(fault->error.causes[1].message, "this Sentinel knows no service 'ser\\x0avice'");
+}
+
+TEST(SentinelLookup, blames_no_sentinel_that_it_has_no_time_to_ask) {
+    Machine early{"service", 0, 2, deadline};
+    const auto nobody = end(early.begin(deadline));
+    ASSERT_TRUE(nobody);
+    EXPECT_EQ(nobody->error.code, Errc::unavailable);
+    EXPECT_TRUE(nobody->transient);
+    EXPECT_EQ(nobody->error.message, "no time is left to ask for the master");
+    EXPECT_TRUE(nobody->error.causes.empty());
+    Machine late{"service", 0, 2, deadline};
+    static_cast<void>(late.begin(start));
+    const auto one = end(late.failed(fault(Errc::denied, "NOAUTH"), "s", deadline));
+    ASSERT_TRUE(one);
+    EXPECT_EQ(one->error.code, Errc::unavailable) << "the other one may know";
+    EXPECT_EQ(one->error.causes.size(), 1U);
 }
 
 TEST(SentinelLookup, may_succeed_later_where_all_are_silent) {

@@ -93,6 +93,7 @@ private:
         const auto parts = static_cast<Clock::rep>(count_ - asked_ + 1);
         const Clock::duration left =
             std::max(saturating_sub(deadline_, now), Clock::duration::zero());
+        if (left == Clock::duration::zero()) return GiveUp{not_master_ ? *not_master_ : too_late()};
         ++asked_;
         return Ask{asked_last(),
                    saturating_add(now, std::min<Clock::duration>(left / parts, patience))};
@@ -119,6 +120,15 @@ private:
                               "no Sentinel names the master",
                               {}},
                     .transient = !for_good};
+        for (const Fault& cause : faults_) fault.error.causes.push_back(cause.error);
+        return fault;
+    }
+
+    /// Not all have been asked.
+    Fault too_late() const {
+        const std::string service = "service " + printable(service_);
+        Fault fault{
+            .error = {Errc::unavailable, {}, service, "no time is left to ask for the master", {}}};
         for (const Fault& cause : faults_) fault.error.causes.push_back(cause.error);
         return fault;
     }

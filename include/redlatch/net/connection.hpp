@@ -69,7 +69,11 @@ public:
         }
         make_blocking(socket->release());
         Connection connection{ContextPtr{context}, endpoint.name(), std::move(stream)};
-        return connection.after(connection.shake_hands(endpoint, client_name, limit));
+        auto done = connection.shake_hands(endpoint, client_name, limit);
+        const bool was_hung_up_on = !done && done.error().disconnected && !connection.heard_;
+        if (was_hung_up_on && !endpoint.tls && endpoint.path.empty())
+            done.error().error.message += " (does the server expect TLS on this port?)";
+        return connection.after(std::move(done));
     }
 
     /// Takes over a connection that somebody else has made and that is ready for commands, with what
@@ -433,6 +437,7 @@ private:
     }
 
     Expected<void, Fault> feed(std::string_view bytes) {
+        heard_ = true;
         redisReader* const reader = context_->reader;
         if (redisReaderFeed(reader, bytes.data(), bytes.size()) != REDIS_OK) {
             return Unexpected{garbage(reader->errstr)};
@@ -599,6 +604,7 @@ private:
     std::vector<const Script*> scripts_run_;
     PendingReplies pending_;
     unsigned epoch_ = 0;
+    bool heard_ = false;          // anything
     std::string_view handshake_;  // what is answered next, while the answer may quote a password
 };
 
