@@ -928,10 +928,9 @@ private:
         return Turn{name};
     }
 
-    /// What was held here before is over at the server, whether that was noticed or not. Only what was adopted, and
-    /// who contended beside it, may come in the wrong order. The one that was refreshed last is most likely the one
-    /// that the server has given the lock last, unless its validity is over. The moment of a grant is no more than a
-    /// bound, so the other one is still held as far as is known.
+    /// The server has given the lock to `hold` after whatever was held here before, as a rule. Only an adopted hold and
+    /// the contender beside it may come in the wrong order. Of two, the one that was refreshed later becomes the
+    /// current one, unless its validity is over. The other one goes to `past`, and still counts as held.
     static void keep(Entry& here, std::shared_ptr<Hold> hold, TimePoint now) {
         const bool is_older =
             here.current != nullptr && here.current->valid(now) &&

@@ -271,7 +271,8 @@ public:
           caller_(caller == LockOwner{} ? owner_ : caller),
           terms_(terms()),
           started_(world_->timeline->now()),
-          machine_(plan(), client.now(), client.noise().seed()),
+          began_(client.now()),
+          machine_(plan(), began_, client.noise().seed()),
           done_(std::move(done)) {}
 
     LockOwner owner() const { return owner_; }
@@ -359,7 +360,7 @@ private:
                              .drift = plan.drift,
                              .backoff = plan.backoff,
                              .command_timeout = plan.command_timeout,
-                             .answer_by = wanted_->answer_by},
+                             .answer_by = std::min(wanted_->answer_by, single_try_ends())},
                 .key = terms_.keys->lock,
                 .traits = terms_.traits,
                 .lock_delay = wanted_->lock_delay,
@@ -368,6 +369,10 @@ private:
                 .polls = polls(),
                 .several_masters = plan.masters > 1,
                 .weight = wanted_->weight};
+    }
+
+    TimePoint single_try_ends() const {
+        return wanted_->wait.is_none() ? began_ + world_->plan->command_timeout : TimePoint::max();
     }
 
     unsigned handoffs_in_row() const {
@@ -409,7 +414,8 @@ private:
             .deadline = machine_.deadline(),
             .acquisition = acquisition_,
             .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()},
-            .delivered_later = is_delivered_later()});
+            .delivered_later = is_delivered_later(),
+            .try_by = single_try_ends()});
         const bool writes = world_->plan->claims == Claims::shared && !reads();
         client_->comes(this, wanted_->lock, writes && !wanted_->wait.is_none());
         event_ = "enter_if_free";
@@ -1041,6 +1047,7 @@ private:
     const LockOwner caller_;
     const detail::HoldTerms terms_;
     Moment started_;
+    const TimePoint began_;
     detail::AcquisitionMachine machine_;
     Done done_;
 
