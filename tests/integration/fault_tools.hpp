@@ -1,12 +1,12 @@
 #pragma once
 
+#include "support/resources.hpp"
 #include "support/wait.hpp"
 #include <redlatch/redlatch.hpp>
 
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
@@ -123,21 +123,6 @@ inline bool speaks_of(const Error& error, std::string_view words) {
         if (speaks_of(cause, words)) return true;
     }
     return false;
-}
-
-inline std::size_t entries_of(const char* folder) {
-    std::size_t count = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator{folder}) ++count;
-    return count;
-}
-
-/// How many descriptors this process has open (and one for looking).
-inline std::size_t open_descriptors() {
-    return entries_of("/proc/self/fd");
-}
-
-inline std::size_t running_threads() {
-    return entries_of("/proc/self/task");
 }
 
 /// Runs a blocking call on a thread of its own.

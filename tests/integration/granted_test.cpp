@@ -231,7 +231,6 @@ TYPED_TEST(Granted, queues_of_two_databases_are_apart) {
 }
 
 TYPED_TEST(Granted, many_dead_places_hold_up_nobody_for_long) {
-    // More than one release looks at, of processes that ended long ago.
     for (int i = 0; i < 100; ++i) {
         const std::string token = std::string(32, 'd') + ":host:1:" + std::to_string(i);
         this->redis_.command({"ZADD", "redlatch:queue:{job}", std::to_string(i + 1), token});

@@ -182,7 +182,6 @@ using LocksAsOne = LockTest;
 
 TEST_F(LocksAsOne, wait_for_each_other_in_no_circle) {
     constexpr int rounds = 40;
-    Lock<> check{client_, "x"};
     std::atomic<int> inside{0};
     std::atomic<int> done{0};
     const std::vector<std::vector<std::string>> orders{

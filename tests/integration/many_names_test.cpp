@@ -2,11 +2,10 @@
 
 #include "lock_test.hpp"
 #include "support/lock_table_view.hpp"
+#include "support/resources.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -31,10 +30,6 @@ protected:
                              [](const auto& c) { return c.at("name") == "many"; });
     }
 
-    static std::ptrdiff_t descriptors() {
-        return std::distance(std::filesystem::directory_iterator{"/proc/self/fd"}, {});
-    }
-
     ClientOptions options_{.uris = {server_.uri()},
                            .connect_timeout = 10s,
                            .command_timeout = 10s,
@@ -44,7 +39,7 @@ protected:
 TYPED_TEST_SUITE(ManyNames, AllPolicies);
 
 TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
-    const auto descriptors = this->descriptors();
+    const auto descriptors = open_descriptors();
     {
         Client client{this->options_};
         std::vector<std::unique_ptr<Lock<TypeParam>>> locks;
@@ -72,7 +67,7 @@ TYPED_TEST(ManyNames, are_held_at_once_by_few_connections) {
         EXPECT_EQ(known_locks(client), 0U);
     }
     EXPECT_TRUE(eventually([&] { return this->connections() == 0; }));
-    EXPECT_EQ(this->descriptors(), descriptors);
+    EXPECT_EQ(open_descriptors(), descriptors);
 }
 
 TYPED_TEST(ManyNames, are_freed_by_the_end_of_the_client) {

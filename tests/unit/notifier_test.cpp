@@ -1,5 +1,6 @@
 #include "service_tools.hpp"
 #include "support/no_more_threads.hpp"
+#include "support/resources.hpp"
 #include "support/wait.hpp"
 #include <redlatch/service/notifier.hpp>
 
@@ -12,8 +13,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -42,8 +41,6 @@ public:
         ++arrived_;
         changed_.notify_all();
         changed_.wait(lock, [this] { return open_; });
-        ++left_;
-        changed_.notify_all();
     }
     bool wait_for_arrivals(int n, std::chrono::milliseconds limit = generous_limit) {
         std::unique_lock lock{mutex_};
@@ -59,7 +56,6 @@ private:
     std::mutex mutex_;
     std::condition_variable changed_;
     int arrived_ = 0;
-    int left_ = 0;
     bool open_ = false;
 };
 
@@ -357,19 +353,15 @@ TEST(Notifier, tells_of_each_loss_though_those_who_hear_of_the_others_hang) {
     notifier.close(generous_limit);
 }
 
-std::ptrdiff_t threads_here() {
-    return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
-}
-
 TEST(Notifier, keeps_one_thread_for_the_next_loss) {
     std::thread{[] {}}.join();  // with the first one, ThreadSanitizer starts one of its own
     Notifier notifier{nobody};
-    const auto before = threads_here();
+    const auto before = running_threads();
     const auto barrier = std::make_shared<Barrier>();
     for (int i = 0; i < 20; ++i) notifier.post_loss([barrier] { barrier->arrive_and_wait(); });
     ASSERT_TRUE(barrier->wait_for_arrivals(20));
     barrier->open();
-    EXPECT_TRUE(eventually([&] { return threads_here() - before <= 2; })) << "and its own";
+    EXPECT_TRUE(eventually([&] { return running_threads() <= before + 2; })) << "and its own";
     notifier.close(generous_limit);
 }
 
@@ -377,7 +369,7 @@ TEST(CallbackThreads, are_one_in_the_end_though_more_were_started_than_there_wer
     std::thread{[] {}}.join();  // as above
     constexpr int many = 16;
     const auto threads = std::make_shared<CallbackThreads>(CallbackThreads::Kind::losses);
-    const auto before = threads_here();
+    const auto before = running_threads();
     const auto barrier = std::make_shared<Barrier>();
     TimePoint now = Clock::now();
     const auto post = [&](const CallbackThreads::Task& task) {
@@ -392,7 +384,7 @@ TEST(CallbackThreads, are_one_in_the_end_though_more_were_started_than_there_wer
     post([] {});
     static_cast<void>(CallbackThreads::supervise(threads, now + 1h));  // as many threads again
     barrier->open();
-    EXPECT_TRUE(eventually([&] { return threads_here() - before <= 1; }));
+    EXPECT_TRUE(eventually([&] { return running_threads() <= before + 1; }));
     threads->begin_to_close();
     EXPECT_TRUE(threads->wait_until_done(generous_limit));
 }
