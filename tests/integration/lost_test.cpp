@@ -213,6 +213,10 @@ public:
     void error(const Error&) override { called("error"); }
     void reconnected(const Reconnected&) override { called("reconnected"); }
     void warning(const Warning&) override { called("warning"); }
+    void wait_began(const WaitBegan&) override { called("wait_began"); }
+    void wait_ended(const WaitEnded&) override { called("wait_ended"); }
+    void hold_began(const HoldBegan&) override { called("hold_began"); }
+    void hold_ended(const HoldEnded&) override { called("hold_ended"); }
 
     void hang() {
         ++hanging;
@@ -244,9 +248,13 @@ protected:
     void cause_a_call(int number) {
         const std::string member = GetParam();
         const std::string key = "other:" + std::to_string(number);
-        if (member == "acquired" || member == "released") {
+        if (member == "acquired" || member == "released" || member.starts_with("hold_")) {
             Lock<Simple> lock{client_, key};
             const std::lock_guard guard{lock};
+        } else if (member.starts_with("wait_")) {
+            Lock<Simple> lock{client_, key};
+            const Held held = lock.acquire({.owner = Owner::hold}).value();
+            ASSERT_EQ(code_of(lock.acquire({.wait = 20ms})), Errc::timed_out);
         } else if (member == "timed_out") {
             ASSERT_TRUE(foreign_set(redis_, key));
             Lock<Simple> lock{client_, key};
@@ -306,7 +314,9 @@ TEST_P(LostBesideHanging, fires_by_the_end_of_validity) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, LostBesideHanging,
                          ::testing::Values("acquired", "timed_out", "released", "renewed", "lost",
-                                           "error", "reconnected", "warning", "stop_callback"),
+                                           "error", "reconnected", "warning", "wait_began",
+                                           "wait_ended", "hold_began", "hold_ended",
+                                           "stop_callback"),
                          [](const auto& member) { return member.param; });
 
 class LateAnswer : public LockTest {

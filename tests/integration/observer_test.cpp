@@ -1,6 +1,7 @@
 // The observer hears of everything, and can harm nothing. `Metrics` counts what it hears.
 
 #include "lock_test.hpp"
+#include "support/resources.hpp"
 #include "support/socket.hpp"
 #include <redlatch/metrics.hpp>
 
@@ -14,7 +15,6 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -392,8 +392,12 @@ TEST_F(ObserverTest, may_be_shared_by_clients) {
     EXPECT_EQ(seen_->acquired(2).size(), 2U);
 }
 
+/// Throws whatever it is told. The end of what it threw at is not told: so it hears the ends in silence about the
+/// beginnings, or has it the other way round.
 class Thrower : public Observer {
 public:
+    explicit Thrower(bool at_beginnings) : at_beginnings_(at_beginnings) {}
+
     void acquired(const Acquired&) override { fail(); }
     void timed_out(const TimedOut&) override { fail(); }
     void released(const Released&) override { fail(); }
@@ -401,32 +405,48 @@ public:
     void lost(const Lost&) override { fail(); }
     void error(const Error&) override { fail(); }
     void reconnected(const Reconnected&) override { fail(); }
+    void warning(const Warning&) override { fail(); }
+    void wait_began(const WaitBegan&) override { begin(); }
+    void wait_ended(const WaitEnded&) override { fail(); }
+    void hold_began(const HoldBegan&) override { begin(); }
+    void hold_ended(const HoldEnded&) override { fail(); }
 
     std::atomic<int> thrown{0};
 
 private:
+    void begin() {
+        if (at_beginnings_) fail();
+    }
     void fail() {
         ++thrown;
         throw std::runtime_error{"an observer's own trouble"};
     }
+
+    const bool at_beginnings_;
 };
 
 TEST_F(ObserverTest, that_throws_harms_nobody) {
-    const auto thrower = std::make_shared<Thrower>();
-    Client client{options(thrower)};
-    Lock<> lock{client, "job", {.lease = 6s}};
-    Lock<Reentrant> wrong{client, "data"};
+    redis_.command({"CONFIG", "SET", "maxmemory", "100mb"});
+    redis_.command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
     redis_.set("data", "value");
-    for (int i = 0; i < 5; ++i) {
+    for (const bool at_beginnings : {true, false}) {
+        const auto thrower = std::make_shared<Thrower>(at_beginnings);
+        Client client{options(thrower)};
+        Lock<> lock{client, "job", {.lease = 6s}};
+        Lock<Reentrant> wrong{client, "data"};
+        for (int i = 0; i < 5; ++i) {
+            Held held = lock.acquire().value();
+            EXPECT_FALSE(on_another_thread([&] { return lock.try_lock_for(20ms); }));
+            EXPECT_EQ(code_of(wrong.acquire()), Errc::wrong_type);
+            EXPECT_EQ(held.release().value(), Release::released);
+        }
         Held held = lock.acquire().value();
-        EXPECT_FALSE(on_another_thread([&] { return lock.try_lock(); }));
-        EXPECT_EQ(code_of(wrong.acquire()), Errc::wrong_type);
-        EXPECT_EQ(held.release().value(), Release::released);
+        redis_.del("job");
+        EXPECT_TRUE(fires(held.lost()));
+        // The last hold and, each time, a hold, a wait, an error; beginnings or ends, and outcomes; one warning.
+        EXPECT_TRUE(eventually([&] { return thrower->thrown == 5 * 6 + 3 + 1; }))
+            << thrower->thrown;
     }
-    Held held = lock.acquire().value();
-    redis_.del("job");
-    EXPECT_TRUE(fires(held.lost()));
-    EXPECT_TRUE(eventually([&] { return thrower->thrown == 5 * 4 + 2; })) << thrower->thrown;
 }
 
 /// Blocks in `acquired` of "slow" until it is told to go on.
@@ -510,19 +530,15 @@ TEST_F(ObserverTest, may_use_locks_itself) {
     EXPECT_TRUE(redis_.keys().empty());
 }
 
-std::ptrdiff_t threads_here() {
-    return std::distance(std::filesystem::directory_iterator{"/proc/self/task"}, {});
-}
-
 TEST_F(ObserverTest, that_is_absent_costs_no_thread) {
-    const auto before = threads_here();
+    const auto before = running_threads();
     Client client{options(nullptr)};
     Lock<Simple> lock{client, "job"};
     Lock<Reentrant> nested{client, "nested"};
     const std::lock_guard guard{lock};
     const std::lock_guard outer{nested};
     const std::lock_guard inner{nested};
-    EXPECT_EQ(threads_here(), before);
+    EXPECT_EQ(running_threads(), before);
 }
 
 std::multiset<std::string> names_of_threads() {
