@@ -294,8 +294,10 @@ TEST_F(QuorumTest, an_answer_that_is_late_leaves_nothing_after_the_release) {
     auto held = lock.acquire({.wait = 0s, .lease = 60s});
     ASSERT_TRUE(accepted(held)) << "by the other two";
     EXPECT_EQ(held->release().value(), Release::released);
+    const long long before = master(2).raw.command_calls("set");
     master(2).proxy.pass();
-    std::this_thread::sleep_for(50ms);  // for what was held back to arrive, and be undone
+    EXPECT_TRUE(eventually([&] { return master(2).raw.command_calls("set") > before; }))
+        << "what was held back arrives";
     EXPECT_TRUE(eventually([&] { return all_free(); }));
 }
 
