@@ -189,7 +189,7 @@ TEST(LockTable, waiters_are_served_first_come_first_served) {
     Locks locks;
     LockTable::Turn turn = locks.enter().turn();
     std::vector<Asker*> waiters;
-    for (int i = 0; i < 8; ++i) waiters.push_back(&locks.enter());
+    for (int i = 0; i < 10'000; ++i) waiters.push_back(&locks.enter());
     for (Asker* const waiter : waiters) {
         EXPECT_EQ(locks.woken(), Woken{});
         EXPECT_EQ(locks.resume(*waiters.back()), Outcome::queued) << "whoever looks";
