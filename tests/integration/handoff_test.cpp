@@ -21,7 +21,7 @@ std::chrono::milliseconds held_ttl(Lock<Policy>& lock) {
 }
 
 template <class Policy>
-class HandOff : public LockTest {
+class HandOff : public CountedWaits {
 protected:
     /// Commands that lock or unlock, as the server counts them.
     long long lock_commands() {
@@ -54,16 +54,11 @@ TYPED_TEST(HandOff, of_short_sections_costs_next_to_no_commands) {
 }
 
 TYPED_TEST(HandOff, tells_the_truth_to_each_holder) {
-    Lock<TypeParam> lock{this->client_, "job", {.lease = 30s}};
+    Lock<TypeParam> lock{this->counted_, "job", {.lease = 30s}};
     Held first = lock.acquire().value();
     const std::string token{first.token()};
-    std::atomic<bool> asked{false};
-    auto next = in_background([&] {
-        asked = true;
-        return lock.acquire();
-    });
-    ASSERT_TRUE(eventually([&] { return asked.load(); }));
-    std::this_thread::sleep_for(50ms);  // not for sure, but most often, it waits by now
+    auto next = in_background([&] { return lock.acquire(); });
+    ASSERT_TRUE(this->waits_->become(1));
     const std::stop_token lost = first.lost();
 
     EXPECT_EQ(first.release().value(), Release::released);
@@ -118,16 +113,15 @@ TYPED_TEST(HandOff, over_many_leases_keeps_each_holder_valid) {
 }
 
 TYPED_TEST(HandOff, with_another_lease_goes_through_the_server) {
-    Lock<TypeParam> lock{this->client_, "job", {.lease = 10s}};
+    Lock<TypeParam> lock{this->counted_, "job", {.lease = 10s}};
     Held first = lock.acquire().value();
-    std::atomic<bool> asked{false};
-    auto next = in_background([&] {
-        asked = true;
-        return lock.acquire({.lease = 60s});
-    });
-    ASSERT_TRUE(eventually([&] { return asked.load(); }));
-    std::this_thread::sleep_for(50ms);
-    static_cast<void>(first.release());
+    // It gives the lock back so soon that the next one could have it in memory, were the lease the same.
+    auto brief = in_background([&] { return lock.acquire().value().release(); });
+    ASSERT_TRUE(this->waits_->become(1));
+    auto next = in_background([&] { return lock.acquire({.lease = 60s}); });
+    ASSERT_TRUE(this->waits_->become(2));
+    EXPECT_TRUE(is_outcome(first.release(), Release::released));
+    EXPECT_TRUE(is_outcome(brief.get(), Release::released));
     Held second = next.get().value();
     EXPECT_GT(second.remaining(), 50s);
     EXPECT_GT(this->redis_.pttl("job"), 50'000);
@@ -191,7 +185,7 @@ TYPED_TEST(HandOff, starves_no_other_process_that_polls) {
     stop = true;
 }
 
-using LocalHandOff = LockTest;
+using LocalHandOff = CountedWaits;
 
 TEST_F(LocalHandOff, of_nested_holds_gives_way_to_others_who_wait) {
     std::atomic<bool> stop{false};
@@ -220,11 +214,11 @@ TEST_F(LocalHandOff, of_nested_holds_gives_way_to_others_who_wait) {
 }
 
 TEST_F(LocalHandOff, ends_the_renewal_where_the_next_hold_is_not_watched) {
-    Lock<Watchdog<Simple>> watched{client_, "job", {.lease = 300ms}};
-    Lock<Simple> plain{client_, "job", {.lease = 300ms}};
+    Lock<Watchdog<Simple>> watched{counted_, "job", {.lease = 300ms}};
+    Lock<Simple> plain{counted_, "job", {.lease = 300ms}};
     Held first = watched.acquire().value();
     auto next = in_background([&] { return plain.acquire(); });
-    std::this_thread::sleep_for(100ms);
+    ASSERT_TRUE(waits_->become(1));
     static_cast<void>(first.release());
     Held second = next.get().value();
     EXPECT_TRUE(fires(second.lost()));
@@ -232,21 +226,21 @@ TEST_F(LocalHandOff, ends_the_renewal_where_the_next_hold_is_not_watched) {
 }
 
 TEST_F(LocalHandOff, begins_the_renewal_where_the_next_hold_is_watched) {
-    Lock<Simple> plain{client_, "job", {.lease = 6s}};
-    Lock<Watchdog<Simple>> watched{client_, "job", {.lease = 6s}};
+    Lock<Simple> plain{counted_, "job", {.lease = 6s}};
+    Lock<Watchdog<Simple>> watched{counted_, "job", {.lease = 6s}};
     Held first = plain.acquire().value();
     auto next = in_background([&] { return watched.acquire(); });
-    std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(waits_->become(1));
     static_cast<void>(first.release());
     Held second = next.get().value();
     EXPECT_TRUE(stays([&] { return second.held(); }, 7s));
 }
 
 TEST_F(LocalHandOff, of_a_lost_lock_does_not_happen) {
-    Lock<Reentrant> lock{client_, "job", {.lease = 10s}};
+    Lock<Reentrant> lock{counted_, "job", {.lease = 10s}};
     Held first = lock.acquire().value();
     auto next = in_background([&] { return lock.acquire(); });
-    std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(waits_->become(1));
     redis_.del("job");
     EXPECT_EQ(code_of(first.extend(10s)), Errc::lost);
     Held second = next.get().value();
@@ -254,12 +248,12 @@ TEST_F(LocalHandOff, of_a_lost_lock_does_not_happen) {
 }
 
 TEST_F(LocalHandOff, after_nesting_leaves_a_plain_hold) {
-    Lock<Reentrant> lock{client_, "job", {.lease = 10s}};
+    Lock<Reentrant> lock{counted_, "job", {.lease = 10s}};
     lock.lock();
     lock.lock();
     lock.unlock();
     auto next = in_background([&] { return lock.acquire(); });
-    std::this_thread::sleep_for(50ms);
+    ASSERT_TRUE(waits_->become(1));
     lock.unlock();
     Held second = next.get().value();
     EXPECT_EQ(lock.inspect().value().hold_count, 1U);
@@ -273,17 +267,21 @@ protected:
     RedisServer server_;
     RawRedis redis_{server_};
     Proxy proxy_{server_.uri()};
-    Client client_{options_for(proxy_.uri(), 10s)};
+    std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
+    Client client_{patient(proxy_.uri(), waits_)};
 };
 
 TEST_F(MoveFault, that_loses_the_answer_leaves_nobody_with_two_locks_and_nobody_without) {
-    for (int round = 0; round < 5; ++round) {
+    redis_.command({"SCRIPT", "LOAD", lua::on_string().move.source()});
+    for (int round = 1; round <= 5; ++round) {
         Lock<Simple> lock{client_, "job", {.lease = 10s}};
         Held first = lock.acquire().value();
         auto next = in_background([&] { return lock.acquire({.wait = 20s}); });
-        std::this_thread::sleep_for(50ms);  // too old by now to pass on without a command
+        ASSERT_TRUE(waits_->become(round));
+        std::this_thread::sleep_for(50ms);  // from now on it takes a command to pass the lock on
         proxy_.drop_replies_once(1, std::string{lua::on_string().move.sha()});
         EXPECT_TRUE(is_outcome(first.release(), Release::released));
+        EXPECT_EQ(proxy_.counts().dropped_replies, round);
         auto second = next.get();
         ASSERT_TRUE(succeeds(second));
         EXPECT_EQ(redis_.get("job").value_or(""), second->token());

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <future>
+#include <memory>
 #include <ostream>
 #include <stop_token>
 #include <string>
@@ -51,6 +52,26 @@ inline ClientOptions patient(const std::string& uri) {
     return {.uris = {uri}, .connect_timeout = 10s, .command_timeout = 10s};
 }
 
+/// The same with an observer.
+inline ClientOptions patient(const std::string& uri, std::shared_ptr<Observer> observer) {
+    ClientOptions options = patient(uri);
+    options.observer = std::move(observer);
+    return options;
+}
+
+/// Counts the calls that have begun to wait, also those behind a thread of their own process.
+class Waits : public Observer {
+public:
+    void wait_began(const WaitBegan&) override { ++number; }
+
+    /// Whether there were so many by now; waits for it.
+    [[nodiscard]] bool become(int count) {
+        return eventually([&] { return number >= count; });
+    }
+
+    std::atomic<int> number{0};
+};
+
 /// A server of the case's own, a look behind the scenes, and two clients that know nothing of each
 /// other.
 class LockTest : public ::testing::Test {
@@ -73,6 +94,13 @@ protected:
     RawRedis redis_{server_};
     Client client_{patient(server_.uri())};
     Client other_client_{patient(server_.uri())};
+};
+
+/// The same, and a client whose calls that wait are counted.
+class CountedWaits : public LockTest {
+protected:
+    std::shared_ptr<Waits> waits_ = std::make_shared<Waits>();
+    Client counted_{patient(server_.uri(), waits_)};
 };
 
 /// Each policy, for what all of them have to do alike.
@@ -105,14 +133,6 @@ template <class Condition>
 class Acquisitions : public Observer {
 public:
     void acquired(const Acquired&) noexcept override { ++number; }
-
-    std::atomic<int> number{0};
-};
-
-/// Counts the calls that have begun to wait, also those behind a thread of their own process.
-class Waits : public Observer {
-public:
-    void wait_began(const WaitBegan&) override { ++number; }
 
     std::atomic<int> number{0};
 };

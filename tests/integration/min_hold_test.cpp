@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view suffix = ":min_hold";
 
 template <class Policy>
-class MinHold : public LockTest {
+class MinHold : public CountedWaits {
 protected:
     /// The token that the server has; for a hash its field.
     std::string owner() {
@@ -56,16 +56,21 @@ TYPED_TEST(MinHold, that_is_over_before_the_release_keeps_nobody_out) {
 }
 
 TYPED_TEST(MinHold, hands_nothing_on_in_memory_before) {
-    auto lock = this->lock(this->client_, 300ms);
-    const auto before = std::chrono::steady_clock::now();
-    auto held = lock.acquire({.owner = Owner::hold});
+    auto first = this->lock(this->counted_, 0ms);
+    auto lock = this->lock(this->counted_, 300ms);
+    auto held = first.acquire({.owner = Owner::hold});
+    // It gives the lock back so soon that the next one could have it in memory, were it not for `min_hold`.
+    auto brief = std::async(std::launch::async, [&] { return lock.acquire().value().release(); });
+    ASSERT_TRUE(this->waits_->become(1));
     auto next = std::async(std::launch::async, [&] {
         auto second = lock.acquire();
-        return second ? std::chrono::steady_clock::now() - before : 0ms;
+        return second ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     });
-    std::this_thread::sleep_for(50ms);
-    static_cast<void>(held->release());
-    EXPECT_GE(next.get(), 300ms);
+    ASSERT_TRUE(this->waits_->become(2));
+    const auto before = std::chrono::steady_clock::now();
+    EXPECT_EQ(held->release().value(), Release::released);
+    EXPECT_EQ(brief.get().value(), Release::released);
+    EXPECT_GE(next.get() - before, 300ms);
 }
 
 TYPED_TEST(MinHold, tells_who_waits_at_the_server_when_to_look) {

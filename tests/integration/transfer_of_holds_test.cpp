@@ -11,7 +11,7 @@ namespace redlatch::test {
 namespace {
 
 template <class Policy>
-class HandedOver : public LockTest {
+class HandedOver : public CountedWaits {
 protected:
     Lock<Policy> lock_{client_, "job", {.lease = 20s}};
     Lock<Policy> theirs_{other_client_, "job", {.lease = 40s}};
@@ -90,9 +90,10 @@ TYPED_TEST(HandedOver, of_another_name_is_lost) {
 }
 
 TYPED_TEST(HandedOver, gives_way_to_who_waits_only_when_it_is_released) {
-    auto held = this->lock_.acquire({.owner = Owner::hold});
-    auto next = std::async(std::launch::async, [&] { return this->lock_.acquire(); });
-    std::this_thread::sleep_for(20ms);
+    Lock<TypeParam> lock{this->counted_, "job", {.lease = 20s}};
+    auto held = lock.acquire({.owner = Owner::hold});
+    auto next = std::async(std::launch::async, [&] { return lock.acquire(); });
+    ASSERT_TRUE(this->waits_->become(1));
     const auto ticket = held->detach();
     ASSERT_TRUE(ticket.has_value());
     ASSERT_TRUE(eventually([&] { return this->lock_.inspect().value().waiters == 1; }))
@@ -230,9 +231,11 @@ TEST_F(HandedOverInTrouble, is_known_though_an_answer_was_lost) {
         if (lossy) proxy.drop_replies_once(1, ":ticket");
         const auto ticket = held->detach();
         ASSERT_TRUE(ticket.has_value()) << ticket.error().describe();
+        EXPECT_EQ(proxy.counts().dropped_replies, lossy ? 1 : 0);
         if (lossy) proxy.drop_replies_once(1, ":ticket");
         auto adopted = lock.adopt(*ticket);
         ASSERT_TRUE(adopted.has_value()) << adopted.error().describe();
+        EXPECT_EQ(proxy.counts().dropped_replies, lossy ? 2 : 0);
         EXPECT_EQ(redis_.get("job"), adopted->token());
         EXPECT_EQ(adopted->release().value(), Release::released);
     }

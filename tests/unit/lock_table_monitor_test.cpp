@@ -1,6 +1,6 @@
 #include "service_tools.hpp"
 #include "support/wait.hpp"
-#include "waiting_thread.hpp"
+#include "support/waiting_thread.hpp"
 #include <redlatch/service/lock_table_monitor.hpp>
 
 #include <gtest/gtest.h>
