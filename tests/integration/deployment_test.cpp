@@ -1,14 +1,22 @@
 // What docs/deployment.md advises.
 
+#include "busy_machine.hpp"
+#include "cluster_tools.hpp"
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
+#include "support/cluster.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <fstream>
+#include <functional>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace redlatch::test {
 namespace {
@@ -26,6 +34,34 @@ std::string least_acl() {
     return acl;
 }
 
+/// The same without one of its words.
+std::string without(std::string acl, std::string_view word) {
+    const auto at = acl.find(word);
+    EXPECT_NE(at, std::string::npos) << word;
+    return at == std::string::npos ? acl : acl.erase(at, word.size());
+}
+
+/// The commands that it allows, as a server counts them.
+std::vector<std::string> allowed_by(const std::string& acl) {
+    std::vector<std::string> commands;
+    std::istringstream words{acl};
+    for (std::string word; words >> word;) {
+        if (word.starts_with('+')) commands.push_back(word.substr(1));
+    }
+    return commands;
+}
+
+/// Where the user of the document logs in, and a look behind the scenes at what serves a name.
+struct Deployed {
+    std::string uri;
+    std::function<RawRedis(const std::string& name)> look_at;
+
+    [[nodiscard]] bool queues(const std::string& name) const {
+        RawRedis redis = look_at(name);
+        return eventually([&] { return redis.exists("redlatch:queue:{" + name + "}"); });
+    }
+};
+
 /// Whether the server has refused the library nothing.
 testing::AssertionResult everything_was_allowed(RawRedis& redis) {
     const RawReply log = redis.command({"ACL", "LOG"});
@@ -36,10 +72,9 @@ testing::AssertionResult everything_was_allowed(RawRedis& redis) {
 }
 
 template <class Policy>
-void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
-    Client client{patient(uri)};
-    Client other{patient(uri)};
-    ASSERT_TRUE(succeeds(client.ping()));
+void lock_wait_and_look(const Deployed& at) {
+    Client client{patient(at.uri)};
+    Client other{patient(at.uri)};
     for (int turn = 0; turn < 3; ++turn) {
         Lock<Policy> lock{client, "order:pay"};
         Held held = lock.acquire().value();
@@ -47,7 +82,7 @@ void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
         auto waiter = in_background([&other] {
             return Lock<Policy>{other, "order:pay"}.acquire({.wait = 30s});
         });
-        ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{order:pay}"); }));
+        ASSERT_TRUE(at.queues("order:pay"));
         EXPECT_TRUE(succeeds(lock.inspect()));
         EXPECT_TRUE(is_outcome(held.release(), Release::released));
         ASSERT_TRUE(finishes(waiter));
@@ -56,15 +91,15 @@ void lock_wait_and_look(const std::string& uri, RawRedis& redis) {
 }
 
 /// Readers, a writer, and permits whose number somebody sets.
-void read_write_and_take(const std::string& uri, RawRedis& redis) {
-    Client client{patient(uri)};
-    Client other{patient(uri)};
+void read_write_and_take(const Deployed& at) {
+    Client client{patient(at.uri)};
+    Client other{patient(at.uri)};
     Lock<Watchdog<Shared>> lock{client, "order:config"};
     Held writing = lock.acquire().value();
     auto reader = in_background([&other] {
         return Lock<Watchdog<Shared>>{other, "order:config"}.acquire_shared({.wait = 30s});
     });
-    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{order:config}"); }));
+    ASSERT_TRUE(at.queues("order:config"));
     EXPECT_TRUE(succeeds(writing.downgrade()));
     EXPECT_TRUE(succeeds(reader.get()));
     EXPECT_TRUE(succeeds(lock.force_unlock()));
@@ -73,7 +108,7 @@ void read_write_and_take(const std::string& uri, RawRedis& redis) {
     auto taker = in_background([&other] {
         return Semaphore<>{other, "order:gpus", 2}.take({.wait = 30s});
     });
-    ASSERT_TRUE(eventually([&] { return redis.exists("redlatch:queue:{order:gpus}"); }));
+    ASSERT_TRUE(at.queues("order:gpus"));
     EXPECT_TRUE(succeeds(permits.extend(40s)));
     EXPECT_TRUE(succeeds(gpus.inspect()));
     EXPECT_TRUE(succeeds(gpus.set_permits(3)));
@@ -81,18 +116,143 @@ void read_write_and_take(const std::string& uri, RawRedis& redis) {
     EXPECT_TRUE(succeeds(gpus.force_release(permits.token())));
 }
 
+/// A ticket, a tombstone, what a replica has to have, an end by force, and a loss.
+template <class Policy>
+void hand_over_keep_and_replicate(const Deployed& at) {
+    Client client{patient(at.uri)};
+    Client other{patient(at.uri)};
+    Lock<Policy> lock{client, "order:job"};
+    auto held = lock.acquire();
+    ASSERT_TRUE(succeeds(held));
+    const auto ticket = held->detach();
+    ASSERT_TRUE(succeeds(ticket));
+    auto adopted = Lock<Policy>{other, "order:job"}.adopt(*ticket);
+    ASSERT_TRUE(succeeds(adopted));
+    EXPECT_TRUE(is_outcome(adopted->release(), Release::released));
+    EXPECT_TRUE(succeeds(Lock<Policy>{client, "order:job", {.min_hold = 300ms}}.acquire()));
+    EXPECT_TRUE(succeeds(Lock<Policy>{other, "order:job"}.acquire({.wait = 30s})));
+    auto replicated = Lock<Policy>{client, "order:job", {.replicas = 1}}.acquire();
+    EXPECT_TRUE(succeeds(replicated));
+    EXPECT_TRUE(succeeds(lock.force_unlock()));
+    auto lost = lock.acquire();
+    ASSERT_TRUE(succeeds(lost));
+    at.look_at("order:job").del("order:job");
+    EXPECT_TRUE(is_outcome(lost->release(), Release::expired));
+}
+
+/// Several in one, and one in another.
+void nest_and_join(const Deployed& at) {
+    Client client{patient(at.uri)};
+    Lock<Watchdog<Reentrant>> lock{client, "order:nest", {.lease = 9s}};
+    Held outer = lock.acquire().value();
+    Held inner = lock.acquire().value();
+    EXPECT_TRUE(is_renewed(outer));
+    EXPECT_TRUE(is_outcome(inner.release(), Release::still_held));
+    EXPECT_TRUE(is_outcome(outer.release(), Release::released));
+    LockSet<Fenced<Simple>> set{client, {"order:a", "order:b"}};
+    EXPECT_TRUE(succeeds(set.acquire()));
+    RawRedis redis = at.look_at("order:list");
+    redis.command({"RPUSH", "order:list", "data"});
+    EXPECT_TRUE(fails_with(Lock<>{client, "order:list"}.acquire(), Errc::wrong_type));
+    redis.del("order:list");
+}
+
+void do_everything(const Deployed& at) {
+    lock_wait_and_look<Watchdog<Simple>>(at);
+    lock_wait_and_look<Watchdog<Reentrant>>(at);
+    lock_wait_and_look<Watchdog<Fenced<Shared>>>(at);
+    read_write_and_take(at);
+    hand_over_keep_and_replicate<Watchdog<Simple>>(at);
+    hand_over_keep_and_replicate<Watchdog<Reentrant>>(at);
+    hand_over_keep_and_replicate<Watchdog<Fenced<Simple>>>(at);
+    nest_and_join(at);
+}
+
+/// A server with the user, who has a database of its own, and with a replica.
+class DeployedServer {
+public:
+    explicit DeployedServer(const std::string& acl)
+        : server_{{.tcp = true, .acl = {acl}, .config = {{"repl-diskless-sync-delay", "0"}}}} {
+        RawRedis{replica_}.command({"REPLICAOF", "127.0.0.1", std::to_string(server_.port())});
+        EXPECT_TRUE(eventually([&] {
+            return RawRedis{server_}.info("replication")["slave0"].find("state=online") !=
+                   std::string::npos;
+        }));
+    }
+
+    Deployed deployed() const {
+        return {.uri = "unix://locks:password@" + server_.socket_path() + "?db=1",
+                .look_at = [this](const std::string&) {
+                    RawRedis redis{server_};
+                    redis.select(1);
+                    return redis;
+                }};
+    }
+    RawRedis look() const { return RawRedis{server_}; }
+
+private:
+    RedisServer server_;
+    RedisServer replica_;
+};
+
 TEST(Deployment, the_least_acl_is_enough_for_everything) {
     const std::string acl = least_acl();
     ASSERT_TRUE(acl.starts_with("locks on >password ")) << acl;
-    RedisServer server{{.acl = {acl}}};
-    RawRedis redis{server};
-    const std::string uri = "unix://locks:password@" + server.socket_path() + "?db=1";
-    redis.select(1);
-    lock_wait_and_look<Watchdog<Simple>>(uri, redis);
-    lock_wait_and_look<Watchdog<Reentrant>>(uri, redis);
-    lock_wait_and_look<Watchdog<Fenced<Shared>>>(uri, redis);
-    read_write_and_take(uri, redis);
+    const DeployedServer server{acl};
+    const Deployed at = server.deployed();
+    Client client{patient(at.uri)};
+    EXPECT_TRUE(succeeds(client.ping()));
+    do_everything(at);
+    RawRedis redis = server.look();
     EXPECT_TRUE(everything_was_allowed(redis));
+    for (const std::string& command : allowed_by(acl)) {
+        EXPECT_GT(redis.command_calls(command), 0) << "nothing needs " << command;
+    }
+}
+
+TEST(Deployment, without_ping_a_ping_fails_and_nothing_else_does) {
+    const DeployedServer server{without(least_acl(), " +ping")};
+    const Deployed at = server.deployed();
+    Client client{patient(at.uri)};
+    EXPECT_TRUE(fails_with(client.ping(), Errc::denied));
+    RawRedis redis = server.look();
+    redis.command({"ACL", "LOG", "RESET"});
+    do_everything(at);
+    EXPECT_TRUE(everything_was_allowed(redis));
+}
+
+TEST(Deployment, the_least_acl_of_a_cluster_is_enough_for_everything) {
+    const std::string acl = without(least_acl(), " +select") + " +cluster|slots +asking";
+    ClusterGroup group{{.config = {{"user", acl}}}};
+    const auto look_at_server = [&](std::size_t i) { return RawRedis{group.server(i).tcp_uri()}; };
+    std::string uri = group.uri();
+    const Deployed at{.uri = uri.insert(uri.find("//") + 2, "locks:password@"),
+                      .look_at = [&](const std::string& name) {
+                          return look_at_server(ClusterGroup::owner_of(detail::slot_of(name)));
+                      }};
+    do_everything(at);
+
+    Client client{patient(at.uri)};
+    const std::string moved = name_on(0, "order:");
+    const unsigned slot = detail::slot_of(moved);
+    Lock<Watchdog<Reentrant>> lock{client, moved, {.lease = 9s}};
+    Held held = lock.acquire().value();
+    group.begin_to_move(slot, 0, 1);
+    group.move_keys(slot, 0, 1);
+    EXPECT_TRUE(is_renewed(held)) << "by ASK";
+    EXPECT_TRUE(succeeds(held.extend(20s)));
+    group.finish_move(slot, 0, 1);
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+
+    for (const std::string command : {"cluster|slots", "asking"}) {
+        long long calls = 0;
+        for (std::size_t i = 0; i < 6; ++i) calls += look_at_server(i).command_calls(command);
+        EXPECT_GT(calls, 0) << "nothing needs " << command;
+    }
+    for (std::size_t i = 0; i < 6; ++i) {
+        RawRedis redis = look_at_server(i);
+        EXPECT_TRUE(everything_was_allowed(redis)) << i;
+    }
 }
 
 }  // namespace
