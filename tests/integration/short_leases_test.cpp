@@ -32,15 +32,18 @@ protected:
         constexpr int threads = 6;
         const auto end = std::chrono::steady_clock::now() + 6s;
         std::atomic<int> tries{0};
+        std::atomic<int> had{0};
         std::vector<std::jthread> running;
         for (int i = 0; i < threads; ++i) {
             running.emplace_back([&] {
                 Lock<Policy> lock{*client_, "job", {.lease = lease, .drift = drift}};
                 while (++tries < enough && std::chrono::steady_clock::now() < end) {
-                    static_cast<void>(lock.acquire({.wait = 20ms}));
+                    if (lock.acquire({.wait = 20ms})) ++had;
                 }
             });
         }
+        running.clear();
+        EXPECT_GT(had, 0);
     }
 
     /// Whoever asks gets the lock, as the leases are over.
