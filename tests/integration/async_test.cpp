@@ -247,27 +247,6 @@ TEST_F(AsyncTest, stop_ends_the_wait_wherever_it_waits) {
     EXPECT_EQ(code_of(late.get()), Errc::cancelled) << "one that was stopped before";
 }
 
-TEST_F(AsyncTest, cancel_races_with_success_and_nothing_is_left_behind) {
-    Lock<Simple> lock{client_, "key"};
-    for (int i = 0; i < 300; ++i) {
-        std::stop_source stop;
-        Outcome<Held> outcome;
-        lock.async_acquire({.wait = 60s}, stop.get_token(), outcome.callback());
-        std::jthread stopper{[&, i] {
-            const auto until = std::chrono::steady_clock::now() + (i % 30) * 10us;
-            while (std::chrono::steady_clock::now() < until) {
-            }
-            stop.request_stop();
-        }};
-        const Errc code = code_of(outcome.get());
-        EXPECT_TRUE(code == Errc{} || code == Errc::cancelled) << static_cast<int>(code);
-        EXPECT_EQ(outcome.calls(), 1);
-    }
-    EXPECT_TRUE(lock.try_lock_for(20s));
-    lock.unlock();
-    EXPECT_TRUE(stays([&] { return !redis_.exists("key"); }, 50ms));
-}
-
 TEST_F(AsyncTest, destroyed_coroutine_leaves_nothing_behind) {
     Lock<Simple> lock{client_, "key"};
     Loop loop;
