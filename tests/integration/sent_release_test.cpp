@@ -296,9 +296,11 @@ long sleeps_of_this_thread() {
 }
 
 TEST_F(SentRelease, answers_are_looked_for_without_sleep_where_that_is_wanted) {
-    constexpr int rounds = 20;
+    constexpr int rounds = 4;
+    // So that no answer is there before anybody looks.
+    proxy.delay_replies(6ms);
     const auto sleeps_with = [&](std::chrono::microseconds busy_wait) {
-        ClientOptions options = options_for(server.uri(), patience);
+        ClientOptions options = options_for(proxy.uri(), patience);
         options.busy_wait = busy_wait;
         Client busy{options};
         get_through(Lock<Simple>{busy, "job"});
@@ -306,9 +308,9 @@ TEST_F(SentRelease, answers_are_looked_for_without_sleep_where_that_is_wanted) {
         for (int i = 0; i < rounds; ++i) get_through(Lock<Simple>{busy, "job"});
         return sleeps_of_this_thread() - before;
     };
-    // Each round has two answers. A busy machine may need longer for some.
-    EXPECT_TRUE(eventually([&] { return sleeps_with(10ms) < rounds / 2; }));
-    EXPECT_TRUE(eventually([&] { return sleeps_with(0ms) > rounds; })) << "which is not for free";
+    // Each round has two answers. A busy machine may need longer for some, but not always.
+    EXPECT_TRUE(eventually([&] { return sleeps_with(10ms) < 2; }));
+    EXPECT_TRUE(eventually([&] { return sleeps_with(0ms) >= rounds; })) << "what it saves";
 }
 
 TEST_F(SentRelease, answers_that_come_later_than_anybody_looks_without_sleep_are_waited_for) {
