@@ -121,7 +121,7 @@ TYPED_TEST(Exclusion, holds_between_processes_with_threads) {
 
 TYPED_TEST(Exclusion, holds_while_processes_are_killed_in_the_middle) {
     constexpr auto lease = 1500ms;
-    const auto body = [this](LineChannel& parent) {
+    const auto body = [&](LineChannel& parent) {
         Client client{patient(this->server_.uri())};
         Lock<TypeParam> lock{client, "job", {.lease = lease}};
         lock.lock();
