@@ -977,8 +977,9 @@ private:
         const Server::Owner owner = only(owners);
         const Server::Owner before = only(at.before);
         const bool asks_release = command.verb == Verb::release && !refused;
-        // Its lease ended first. A place that it had left behind may get it the lock once more.
-        const bool is_gone = before.token.empty() && owner.token.empty();
+        // Its lease ended first: another has it, or nobody. A place that it had left behind may get it the lock once more.
+        const bool is_gone = before.token != command.token() && owner.token != command.token() &&
+                             !is_tombstone(before.token);
         if (asks_release && is_gone) token_of(command.token()).kept_until = Moment{-1h};
         if (refused || owner.token == before.token || !clocks_keep_time_) return;
         if (is_tombstone(before.token) && before.end > timeline_->now()) {
