@@ -12,12 +12,14 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstddef>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -115,6 +117,38 @@ TEST_F(AnEngineInACluster, serves_asynchronous_acquisitions) {
         held->async_release([&](Result<Release> outcome) { released.set_value(outcome); });
         EXPECT_TRUE(is_outcome(released.get_future().get(), Release::released));
     }
+}
+
+/// More than a link has unanswered at a time waits in front of an order that is to go on to another server.
+TEST(AnEngineInASlowCluster, follows_a_redirection_in_the_time_that_has_begun_anew) {
+    RedisServer elsewhere{{.tcp = true}};
+    std::atomic<bool> answers{true};
+    std::atomic<bool> ends{false};
+    const ScriptedServer server{[&](const auto& command, const auto&) {
+        if (command.front() == "CLUSTER") return ScriptedServer::slots("", server.port());
+        while (command.front() == "GET" && !answers && !ends) std::this_thread::sleep_for(1ms);
+        const std::string other =
+            command.front() == "GET"
+                ? "$-1\r\n"
+                : "-ASK 1 127.0.0.1:" + std::to_string(elsewhere.port()) + "\r\n";
+        return ScriptedServer::of_handshake(command).value_or(other);
+    }};
+    detail::Session session{setup_for({"redis+cluster://" + server.place()})};
+    EXPECT_EQ(answer(session, order({"GET", "a"})), "nil");
+    answers = false;
+    const OrderPtr strict = order({"SET", "b", "1"}, 500ms);
+    const OrderPtr patient = order({"SET", "a", "1"}, 500ms);
+    patient->time.give_up_at = detail::saturating_add(Clock::now(), generous_limit);
+    on_engine(session.engine(), [&] {
+        for (int i = 0; i < 1024; ++i) session.engine().submit(order({"GET", "a"}));
+        session.engine().submit(strict);
+        session.engine().submit(patient);
+    });
+    EXPECT_FALSE(strict->wait().answered());
+    answers = true;
+    EXPECT_EQ(patient->wait().value, "OK") << patient->wait().fault.error.describe();
+    EXPECT_EQ(RawRedis{elsewhere}.get("a"), "1");
+    ends = true;
 }
 
 // --- Sentinel

@@ -263,6 +263,21 @@ TEST_F(SentinelWatching, asks_from_time_to_time_where_an_acl_forbids_to_listen) 
     EXPECT_EQ(warnings_->all().front().node, first_.server.place());
 }
 
+TEST_F(SentinelWatching, leaves_no_master_for_what_an_outdated_sentinel_says_again_and_again) {
+    first_.may_listen = false;
+    Client client = this->client();
+    ASSERT_TRUE(takes_locks_at(client, deposed_));
+    ASSERT_TRUE(eventually([&] { return first_.asked > 1; }));
+    RawRedis{deposed_}.command({"REPLICAOF", "127.0.0.1", std::to_string(master_.port())});
+    ASSERT_TRUE(takes_locks_at(client, master_)) << "by what the servers say";
+    RawRedis redis{master_};
+    const auto connections = redis.info("stats").at("total_connections_received");
+    const int asked = first_.asked;
+    ASSERT_TRUE(eventually([&] { return first_.asked > asked + 2; }));
+    EXPECT_TRUE(succeeds(Lock<Simple>{client, "job"}.acquire()));
+    EXPECT_EQ(redis.info("stats").at("total_connections_received"), connections);
+}
+
 /// A lock that is held and renewed, one that somebody waits for, and a failover.
 class SentinelFailover : public ::testing::Test {
 protected:

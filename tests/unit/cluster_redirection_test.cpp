@@ -50,6 +50,16 @@ TEST(ClusterRedirection, sends_to_the_master_of_the_map) {
     EXPECT_TRUE(goes_to_master(Machine{deadline}.begin()));
 }
 
+TEST(ClusterRedirection, follows_also_where_its_time_was_prolonged) {
+    for (const bool prolonged : {false, true}) {
+        Machine machine{deadline};
+        static_cast<void>(machine.begin());
+        if (prolonged) machine.has_until(deadline + 1s);
+        const auto next = machine.failed(ask(), deadline + 1ms);
+        EXPECT_EQ(as<Machine::SendTo>(next).has_value(), prolonged);
+    }
+}
+
 TEST(ClusterRedirection, gives_half_of_the_time_to_a_map_that_is_in_doubt) {
     Machine machine{deadline};
     EXPECT_TRUE(refreshes_until(machine.begin_in_doubt(start), start + 500ms));

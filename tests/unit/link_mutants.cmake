@@ -96,6 +96,10 @@ mutate(wait_past_the_deadline net/link.hpp
     "saturating_add(now, node_->command_timeout())")
 found_by(engine AnEngineWithAReplica.tells_in_time_how_many_have_it_and_keeps_nobody_else_waiting)
 
+mutate(written_again_is_unacknowledged net/link.hpp
+    "if (!command.is_held()) return false;" "!command.is_held()" "!command.taken_")
+found_by(link ALinkForReplicas.tells_nothing_of_what_is_written_once_more_before_its_answer)
+
 # ---- The way of an order
 
 mutate(late_answer_unheard service/order_route.hpp
@@ -112,6 +116,9 @@ found_by(engine AnEngine.keeps_an_order_no_longer_than_until_its_deadline)
 mutate(turn_not_waited_for service/order_route.hpp
     "if (behind_others && begin_anew(now)) return;" "behind_others" "false")
 found_by(engine AnEngine.gives_an_order_that_waits_behind_others_its_time_anew_where_it_has_some_left)
+mutate(redirected_within_its_first_time service/order_route.hpp
+    "{ machine_.has_until(by); }" "machine_.has_until(by)" "void(by)")
+found_by(engine AnEngineInASlowCluster.follows_a_redirection_in_the_time_that_has_begun_anew)
 mutate(unacknowledged_is_unanswered service/order_route.hpp
     "if (link_ != nullptr && link_->end_unacknowledged(*this))" "link_ != nullptr" "false")
 found_by(engine AnEngineForReplicas.tells_that_none_has_it_where_nobody_says_so_in_time)

@@ -379,6 +379,35 @@ TEST_F(ALinkForReplicas, tells_that_none_have_it_where_its_time_is_over_before_t
     EXPECT_EQ(commands_.back().replicas, 2);
 }
 
+TEST_F(ALinkForReplicas, tells_nothing_of_what_is_written_once_more_before_its_answer) {
+    Link link{node_, {.command_timeout = 1s}, Replicas::all()};
+    connect(link);
+    add_to(link, "first");
+    link.write();
+    answer("+OK\r\n$18\r\nconnected_slaves:0\r\n");
+    link.read();
+    EXPECT_EQ(told(), "first=-1 ");
+    Told& a = add_to(link, "a");
+    link.write();
+    sent();
+    answer("+OK\r\n");
+    link.read();
+    hang_up();
+    link.read();
+    EXPECT_EQ(told(), "") << "the connection may have been dead";
+    connect(link);
+    add_to(link, "b");
+    link.write();
+    EXPECT_EQ(count(sent(), "AGAIN"), 1);
+    EXPECT_FALSE(link.end_unacknowledged(a));
+    EXPECT_TRUE(link.abandon(a));
+    answer("+OK\r\n$-1\r\n");
+    link.read();
+    EXPECT_EQ(told(), "b=-1 ") << "that of b, and not of a";
+    EXPECT_EQ(commands_.back().replicas, 0);
+    link.break_off({});
+}
+
 TEST_F(ALinkForReplicas, does_not_know_what_became_of_it_where_it_breaks_before_the_answer) {
     Link link{node_, {.command_timeout = 1s}, Replicas{1}};
     connect(link);

@@ -139,6 +139,23 @@ TEST(LockTable, single_try_waits_no_longer_than_its_time_and_for_nothing_but_a_r
     expect_free(locks);
 }
 
+TEST(LockTable, single_try_does_not_wait_for_what_was_held_beside_the_one_that_is_released) {
+    Locks locks;
+    const auto before = locks.taken({.token = "before"});
+    locks.take(before);
+    locks.now += 1ms;
+    const auto adopted = locks.taken({.token = "adopted"});
+    adopted->nest.push_back({2, &some_handle, false, false});
+    ASSERT_TRUE(locks.table.adopt(adopted, false, locks.now));
+    const auto ending = locks.table.end_acquisition(*adopted, 2);
+    ASSERT_EQ(ending.kind, Kind::last);
+    Asker& waiter = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    ASSERT_EQ(waiter.said.outcome, Outcome::queued);
+    locks.free(*adopted);
+    EXPECT_EQ(locks.woken(), Woken{&waiter});
+    EXPECT_EQ(locks.resume(waiter), Outcome::busy);
+}
+
 TEST(LockTable, zero_or_negative_wait_is_busy_at_once) {
     Locks locks;
     locks.take(locks.taken());

@@ -43,6 +43,9 @@ public:
 
     explicit ClusterRedirection(TimePoint deadline) : deadline_(deadline) {}
 
+    /// The command has more time than was thought.
+    void has_until(TimePoint deadline) noexcept { deadline_ = deadline; }
+
     /// The map is as good as is known.
     Action begin() { return SendToMaster{}; }
 

@@ -37,6 +37,9 @@ public:
         return is_queued() && stage_ != Stage::failed && sent_ == TimePoint::min();
     }
 
+    /// It has been answered, and is given back when what follows on that is answered too.
+    bool is_held() const noexcept { return stage_ == Stage::held; }
+
     /// A release of its token came before it was written.
     bool is_withdrawn() const noexcept { return withdrawn_; }
 

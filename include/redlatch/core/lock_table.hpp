@@ -190,7 +190,7 @@ public:
         } else if (admission.outcome == Outcome::turn) {
             admission.turn = begin_turn(name, request);
         } else if (admission.outcome == Outcome::queued) {
-            close_crowds(request);
+            if (!request.wait.is_none()) close_crowds(request);
             waiter.request_ = &request;
             waiter.name_ = &name;
             here.queue.push_back(waiter);
@@ -1146,8 +1146,9 @@ private:
         if (here.queue.empty()) return;
         Waiter& front = *here.queue.front();
         const Hold* const hold = here.current.get();
-        const bool may_sleep =
-            hold != nullptr && (!hold->in(Phase::held) || front.wake_at_ <= hold->valid_until());
+        const bool waits_for_end = !front.request_->wait.is_none() && hold != nullptr &&
+                                   front.wake_at_ <= hold->valid_until();
+        const bool may_sleep = hold != nullptr && (!hold->in(Phase::held) || waits_for_end);
         if (!may_sleep) wake(&front);
     }
 

@@ -114,9 +114,10 @@ public:
         return connection_ && command.is_unwritten() && queue_.gets_answers(now);
     }
 
-    /// Its time is over. Where it only waits for replicas, it has ended as acknowledged by none; else false.
+    /// Its time is over. Where it only waits for replicas, it has ended as acknowledged by none. Else false, also where
+    /// it is written once more: an answer is due then.
     bool end_unacknowledged(LinkCommand& command) {
-        if (!command.taken_) return false;
+        if (!command.is_held()) return false;
         queue_.take_out(command);
         Reply taken = *std::exchange(command.taken_, std::nullopt);
         taken.replicas_wanted = replicas_ == Replicas::all()

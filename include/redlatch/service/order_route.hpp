@@ -113,6 +113,9 @@ protected:
         tell(Unexpected{std::move(fault)});
     }
 
+    /// Its time has begun anew, and ends then.
+    virtual void has_until(TimePoint by) noexcept { static_cast<void>(by); }
+
     /// It is not waiting for anything but an answer any more.
     virtual void stop_waiting() noexcept {}
 
@@ -142,6 +145,7 @@ private:
             saturating_add(now, link_->node().command_timeout()), order_->time.give_up_at);
         if (by <= order_->time.answer_by) return false;
         order_->time.answer_by = by;
+        has_until(by);
         services_->timers().set(*this, by);
         return true;
     }
@@ -188,6 +192,8 @@ private:
         if (to && !to->once) topology().failed(link()->node(), fault, Limit{TimePoint::min()});
         act(machine_.failed(std::move(fault), Clock::now()));
     }
+
+    void has_until(TimePoint by) noexcept override { machine_.has_until(by); }
 
     void map_settled() noexcept override {
         waits_for_map_ = false;

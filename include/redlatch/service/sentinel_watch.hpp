@@ -54,6 +54,7 @@ private:
     /// Returns when the connection has ended, or an answer to `question` is due.
     void hear(Connection& connection, const Call& question) {
         bool asked = false;
+        master_.clear();
         for (;;) {
             auto reply = connection.receive_if_there();
             if (!reply) return;
@@ -74,14 +75,22 @@ private:
     }
 
     void take(const ReplyView& parts) {
-        if (parts.size() == 2) dialer_->hear_answer(parts);
+        if (parts.size() == 2) take_answer(parts);
         if (parts.size() == 3 && parts[0].text() == "message") dialer_->hear(parts[2].text());
+    }
+
+    /// What a Sentinel says again and again is no news: the servers, or another Sentinel, may have known better.
+    void take_answer(const ReplyView& parts) {
+        std::string master{parts[0].text()};
+        master.append(" ").append(parts[1].text());
+        if (std::exchange(master_, master) != master) dialer_->hear_answer(parts);
     }
 
     SentinelDialer* dialer_;
     const std::chrono::milliseconds command_timeout_;
     const std::function<void(const std::string&)> on_denied_;
     bool told_ = false;
+    std::string master_;  // by the last answer over this connection
     Listener listener_{
         {.connect = [this] { return dialer_->open_sentinel(Limit::in(command_timeout_)); },
          .listen = [this](Connection& connection) { return listen_on(connection); },

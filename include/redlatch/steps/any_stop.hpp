@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <memory>
 #include <stop_token>
 #include <utility>
