@@ -288,7 +288,8 @@ private:
     Next try_once(const Try& planned, Make make) {
         if (is_stopped_) return machine().cancelled();
         send(
-            CommandRank::usual, OrderTime{planned.answer_by, planned.give_up_at}, hold_, std::move(make),
+            CommandRank::usual, OrderTime{planned.answer_by, planned.give_up_at}, hold_,
+            std::move(make),
             [this](const Expected<Reply, Fault>& reply, const MasterSets& masters, TimePoint sent) {
                 drive(try_answered(reply, masters, sent));
             },

@@ -977,7 +977,7 @@ private:
         const Server::Owner owner = only(owners);
         const Server::Owner before = only(at.before);
         const bool asks_release = command.verb == Verb::release && !refused;
-        // Its lease ended first: another has it, or nobody. A place that it had left behind may get it the lock once more.
+        // Its lease ended first: another has it, or nobody. A place that it had left may get it the lock once more.
         const bool is_gone = before.token != command.token() && owner.token != command.token() &&
                              !is_tombstone(before.token);
         if (asks_release && is_gone) token_of(command.token()).kept_until = Moment{-1h};
