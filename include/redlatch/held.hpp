@@ -109,8 +109,8 @@ public:
 
     /// Ends this acquisition, as `release()` does, without blocking. In this process it has ended when this returns;
     /// the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the client ends
-    /// meanwhile, the outcome may be `cancelled`. The lock is released all the same: only then this may block, for
-    /// `command_timeout`.
+    /// meanwhile, the outcome may be `cancelled`. The lock is released all the same, if the server answers in time: only
+    /// then this may block, for `command_timeout`.
     AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.
