@@ -154,13 +154,15 @@ REDLATCH_INLINE bool SemaphoreImpl::try_acquire(Wait wait) {
 REDLATCH_INLINE std::vector<Held> SemaphoreImpl::take_out(std::ptrdiff_t count) {
     Acquired& acquired = acquired_.renew();
     const std::scoped_lock section{acquired.mutex};
-    auto& permits = acquired.permits;
-    std::stable_partition(permits.begin(), permits.end(),
-                          [](const Held& held) { return !held.held(); });
-    const auto end = permits.begin() +
-                     std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(permits.size()));
-    std::vector<Held> out{std::make_move_iterator(permits.begin()), std::make_move_iterator(end)};
-    permits.erase(permits.begin(), end);
+    // Lost ones first, then the oldest. Not by std::stable_partition: what it uses is deprecated for some compilers.
+    std::vector<Held> out;
+    std::vector<Held> held;
+    for (Held& each : acquired.permits) (each.held() ? held : out).push_back(std::move(each));
+    out.insert(out.end(), std::make_move_iterator(held.begin()),
+               std::make_move_iterator(held.end()));
+    const auto end = out.begin() + std::min(count, std::ssize(out));
+    acquired.permits.assign(std::make_move_iterator(end), std::make_move_iterator(out.end()));
+    out.erase(end, out.end());
     return out;
 }
 

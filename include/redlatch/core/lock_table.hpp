@@ -72,10 +72,8 @@ struct AcquireRequest {
 /// yet to return an acquisition that was lost.
 class LockTable {
     struct Entry;
-    using Entries = std::unordered_map<std::string, Entry, std::hash<std::string>, std::equal_to<>,
-                                       RecyclingAllocator<std::pair<const std::string, Entry>>>;
-    using Named = Entries::value_type;  // stays where it is, whatever is added or erased
-    using Position = Entries::iterator;
+    using Named =
+        std::pair<const std::string, Entry>;  // stays where it is, whatever is added or erased
 
 public:
     /// A waiter: a node that its owner embeds, and that stays where it is until the answer.
@@ -703,6 +701,9 @@ private:
         bool is_idle() const noexcept { return free() && queue.empty(); }
         bool unused() const noexcept { return is_idle() && past.empty() && nesting.empty(); }
     };
+    using Entries = std::unordered_map<std::string, Entry, std::hash<std::string>, std::equal_to<>,
+                                       RecyclingAllocator<Named>>;
+    using Position = Entries::iterator;
 
     /// Readers who wait for one claim, in one place at the server: one more may come to them until a writer of this
     /// process has come behind them.
