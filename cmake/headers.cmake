@@ -53,6 +53,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/removed_tokens.hpp
     include/redlatch/core/intrusive_list.hpp
     include/redlatch/core/intrusive_index.hpp
+    include/redlatch/core/token_hash.hpp
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_table.hpp

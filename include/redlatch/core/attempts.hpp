@@ -48,8 +48,8 @@ struct Refusal {
 struct SendTry {
     TimePoint answer_by;
     bool last;
-    TimePoint
-        give_up_at{};  ///< where it waits behind others of this process until it is sent, no longer than that
+    /// It waits no longer than that where others of its client are sent before it.
+    TimePoint give_up_at{};
 };
 struct Pause {
     TimePoint until;

@@ -5,12 +5,11 @@
 #include <redlatch/core/intrusive_index.hpp>
 #include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/silence.hpp>
+#include <redlatch/core/token_hash.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace redlatch::inline v0::detail {
@@ -60,7 +59,7 @@ private:
     struct Unwritten : IntrusiveList<Unwritten>::Node {
         explicit Unwritten(QueuedCommand& its) : command(&its) {}
         QueuedCommand* command;
-        std::size_t hash = 0;
+        std::uint64_t hash = 0;
     };
 
     enum class Stage : std::uint8_t { outside, again, first, usual, written, held, failed };
@@ -95,13 +94,13 @@ public:
              TimePoint now = TimePoint::min()) noexcept {
         command.token_ = token;
         command.added_ = now;
-        command.unwritten_.hash = hash_of(token);
+        command.unwritten_.hash = token_hash(token);
         if (rank == CommandRank::release) withdraw(token, command.unwritten_.hash);
         put(command, rank == CommandRank::usual ? Stage::usual : Stage::first);
     }
 
     /// A release of that token is added here, or to another queue.
-    void withdraw(std::string_view token) noexcept { withdraw(token, hash_of(token)); }
+    void withdraw(std::string_view token) noexcept { withdraw(token, token_hash(token)); }
 
     /// It is written once more, before all others.
     void repeat(QueuedCommand& command) noexcept { put(command, Stage::again); }
@@ -195,7 +194,7 @@ public:
 private:
     using Stage = QueuedCommand::Stage;
 
-    void withdraw(std::string_view token, std::size_t hash) noexcept {
+    void withdraw(std::string_view token, std::uint64_t hash) noexcept {
         unwritten_.for_each_of(hash, [&](const auto& unwritten) {
             QueuedCommand& command = *unwritten.command;
             if (command.token_ != token) return;
@@ -203,17 +202,6 @@ private:
             command.withdrawn_ = true;
             put(command, Stage::failed);
         });
-    }
-
-    /// Of the end of a token, where it has a number of its own. The last digit lies in the highest bits, and so
-    /// do those bits of the product that all digits have to do with.
-    static std::size_t hash_of(std::string_view token) noexcept {
-        if (token.empty()) return 0;
-        std::array<std::uint64_t, 2> end{};
-        const std::size_t size = std::min(token.size(), sizeof end);
-        std::memcpy(end.data(), token.data() + (token.size() - size), size);
-        constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
-        return static_cast<std::size_t>((end[0] ^ end[1] * odd) * odd >> 32U);
     }
 
     static std::size_t index(Stage stage) noexcept { return static_cast<std::size_t>(stage) - 1; }

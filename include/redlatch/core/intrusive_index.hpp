@@ -3,6 +3,7 @@
 #include <redlatch/core/intrusive_list.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <utility>
 #include <vector>
@@ -10,8 +11,8 @@
 namespace redlatch::inline v0::detail {
 
 /// A hash table of nodes that their owners embed. It grows with their number, so that few stand in one list; where
-/// memory runs out, the lists become longer. `T`: an `IntrusiveList<T>::Node` with a member `hash`, which stays as it
-/// is while the node is here.
+/// memory runs out, the lists become longer. `T`: an `IntrusiveList<T>::Node` with a member `hash` of 64 bits, of which
+/// the highest ones count; it stays as it is while the node is here.
 template <class T>
 class IntrusiveIndex {
 public:
@@ -32,7 +33,7 @@ public:
 
     /// Visits all nodes with that hash, and some others. `visit` may take out the node that it gets.
     template <class Visit>
-    void for_each_of(std::size_t hash, Visit visit) noexcept {
+    void for_each_of(std::uint64_t hash, Visit visit) noexcept {
         list_of(hash).for_each(std::move(visit));
     }
 
@@ -41,21 +42,23 @@ private:
 
     void grow() noexcept {
         try {
-            Lists more(2 * lists_.size());
-            for (IntrusiveList<T>& list : lists_) {
+            Lists fewer(2 * lists_.size());
+            fewer.swap(lists_);
+            ++bits_;
+            for (IntrusiveList<T>& list : fewer) {
                 list.for_each([&](T& node) {
                     list.remove(node);
-                    more[node.hash % more.size()].push_back(node);
+                    list_of(node.hash).push_back(node);
                 });
             }
-            lists_ = std::move(more);
         } catch (const std::bad_alloc&) {
         }
     }
 
-    IntrusiveList<T>& list_of(std::size_t hash) noexcept { return lists_[hash % lists_.size()]; }
+    IntrusiveList<T>& list_of(std::uint64_t hash) noexcept { return lists_[hash >> (64U - bits_)]; }
 
-    Lists lists_ = Lists(64);
+    unsigned bits_ = 6;
+    Lists lists_ = Lists(std::size_t{1} << bits_);
     std::size_t size_ = 0;
 };
 
