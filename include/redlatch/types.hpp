@@ -124,8 +124,9 @@ struct LockInfo {
     std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
     /// Time until the key expires; without a value where it never does or nobody holds it.
     std::optional<std::chrono::milliseconds> ttl;
-    /// Places in the server's queue: one for each process, and one more for each thread that waits to read with
-    /// `Owner::hold`. Who polls is not counted, and who died stays until its turn would come.
+    /// Places in the server's queue: one for each process; of a shared lock one for all of a process that write, one
+    /// for its threads that read, and one for each that reads with `Owner::hold`. Who polls is not counted, and who
+    /// died stays until its turn would come.
     std::uint64_t waiters = 0;
     /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is how many
     /// there are of all, `owner` the first of them.

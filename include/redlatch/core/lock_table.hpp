@@ -72,8 +72,8 @@ struct AcquireRequest {
 /// yet to return an acquisition that was lost.
 class LockTable {
     struct Entry;
-    using Named =
-        std::pair<const std::string, Entry>;  // stays where it is, whatever is added or erased
+    // Stays where it is, whatever is added or erased.
+    using Named = std::pair<const std::string, Entry>;
 
 public:
     /// A waiter: a node that its owner embeds, and that stays where it is until the answer.

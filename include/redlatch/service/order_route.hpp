@@ -75,6 +75,7 @@ public:
     Call call(bool again) const final { return order_->call(again); }
     TimePoint answer_by() const noexcept final { return order_->time.answer_by; }
 
+    /// Where most of its time has gone by before it is written, that begins anew.
     bool admit(const Connection&, TimePoint now) final {
         const bool is_new = sent() == TimePoint::min();
         const auto left = saturating_sub(order_->time.answer_by, now);
