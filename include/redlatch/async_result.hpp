@@ -15,9 +15,10 @@ namespace detail {
 struct AsyncAccess;
 }  // namespace detail
 
-/// What an asynchronous call returns, for `co_await`: gives a `Result<T>`. Most calls start there; each is awaited
-/// once at most. It resumes the coroutine on the executor given by `via()`, else on
-/// `ClientOptions::completions`, else on a thread of the client's, and never inside `co_await` itself.
+/// What an asynchronous call returns, for `co_await`, which gives a `Result<T>`. A call begins there, but for
+/// `async_release()`, which has begun before. Each is awaited at most once. It resumes the coroutine on the executor
+/// given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and never inside
+/// `co_await` itself.
 ///
 /// A coroutine may be destroyed while it waits, on the thread or strand where it would be resumed; a lock that
 /// was on its way is then released in the background.
@@ -69,13 +70,13 @@ struct AsyncAccess {
         return AsyncResult<T>{std::move(call)};
     }
 
-    /// What is awaited, and stays so.
+    /// The call of `awaitable`, which keeps it.
     template <class T>
     static AsyncCallFor<T>& call_in(const AsyncResult<T>& awaitable) noexcept {
         return *awaitable.call_;
     }
 
-    /// The same, for one who completes it in another way.
+    /// Takes the call out, for a caller who completes it in another way.
     template <class T>
     static std::shared_ptr<AsyncCallFor<T>> call_of(AsyncResult<T> awaitable) {
         return std::exchange(awaitable.call_, nullptr);

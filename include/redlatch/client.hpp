@@ -59,6 +59,8 @@ public:
 
     /// Asks the server for an answer, of several masters a majority; connects if need be. Blocks for at
     /// most `command_timeout`.
+    ///
+    /// Errors: `unavailable`; `no_quorum` over several masters; `denied`; `protocol`.
     Result<void> ping();
 
 private:

@@ -54,9 +54,9 @@ public:
         }
     }
 
-    /// What operations hold on to, and post to. By default nothing: then the executor has to outlive all operations
-    /// that complete on it. The last share may be dropped on a thread of the client's: what that destroys must not wait
-    /// for the client.
+    /// What an operation posts to, and keeps until it has completed. By default a pointer to this object that does not
+    /// keep it: then the executor has to outlive all operations that complete on it. The last share may be dropped on a
+    /// thread of the client's: what that destroys must not wait for the client.
     virtual std::shared_ptr<Executor> share() noexcept { return {std::shared_ptr<void>{}, this}; }
 
 private:

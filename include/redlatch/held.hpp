@@ -107,10 +107,10 @@ public:
     ///   released in the background, with its `min_hold`.
     Result<Ticket> detach() noexcept;
 
-    /// Ends this acquisition, as `release()` does, without blocking. In this process it has ended when this returns;
-    /// the release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the client ends
-    /// meanwhile, the outcome may be `cancelled`. The lock is released all the same, if the server answers in time: only
-    /// then this may block, for `command_timeout`.
+    /// Ends this acquisition, as `release()` does, without blocking. In this process it has ended when this returns.
+    /// The release is on its way whether its outcome is awaited or not, and cannot be cancelled. Where the client is
+    /// just ending, the outcome may be `cancelled`; the lock is released all the same if the server answers in time.
+    /// Only in that case this may block, for at most `command_timeout`.
     AsyncResult<Release> async_release() noexcept;
 
     /// The same; calls `done(Result<Release>)` on `executor`, where there is one. See `AsyncResult`.
@@ -170,7 +170,7 @@ private:
          ReleaseMode release_mode)
         : client_(std::move(client)), ref_(std::move(ref)), release_mode_(release_mode) {}
 
-    /// Where several are ended within one `command_timeout`, they are until `by`.
+    /// By then at the latest, where several are ended within one `command_timeout`.
     Result<Release> release(detail::TimePoint by) noexcept;
     void end(detail::TimePoint by = detail::TimePoint::max()) noexcept;
 
@@ -236,7 +236,7 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
 
 namespace detail {
 
-/// What nesting in a hold takes, or why it cannot be.
+/// What one more acquisition of a hold is made with, or why there can be none.
 inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client,
                                      const HoldRef& ref) {
     if (!ref.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};

@@ -73,10 +73,13 @@ public:
     /// The lock's name, which is its key.
     const std::string& name() const noexcept { return impl_.name(); }
 
-    /// Waits without limit, through faults of the server too; the observer hears of those. Throws
-    /// `LockError` if it can never be had: `denied`, `wrong_type`, `deadlock`, `protocol`,
-    /// `invalid_argument`; if the outer hold of a nested one turns out to be `lost`; and with
-    /// `cancelled` if the client is closed.
+    /// Takes the lock. Waits without limit, through faults of the server too; the observer hears of those. Throws
+    /// `LockError`:
+    /// - `denied`, `wrong_type`, `protocol` or `invalid_argument` where the lock can never be had;
+    /// - `deadlock` where this thread holds it and it does not nest, or reads it and asks to write;
+    /// - `lost` where the outer hold of a nested one is gone;
+    /// - `unavailable` where the system has no thread or descriptor for the renewal that a watchdog needs;
+    /// - `cancelled` where the client is closed.
     void lock() { impl_.take({}); }
 
     /// The same with this acquisition's lease.
@@ -86,8 +89,8 @@ public:
     /// not nest. A fault throws `LockError`. Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
-    /// Waits for at most `wait`, and 50 ms for the answer to a last try. False only where the lock was
-    /// taken until then; a fault that lasted until then throws `LockError`.
+    /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is `try_lock()`.
+    /// False only where the lock was taken until then. A fault that lasted until then throws `LockError`.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
@@ -106,10 +109,9 @@ public:
     /// observer.
     void unlock() noexcept { impl_.unlock(); }
 
-    /// Takes the lock for reading, as many at a time as like; only with a policy that is shared,
-    /// such as `Shared`. Waits without limit, and throws as `lock()` does. A thread that holds the
-    /// lock, for reading or writing, gets it at once and without a command; it lasts as long as
-    /// that hold.
+    /// Takes the lock for reading, which any number may have at the same time; only with a policy that is shared,
+    /// such as `Shared`. Waits without limit, and throws as `lock()` does. A thread that has the lock, for reading or
+    /// writing, gets one more acquisition of that hold: at once, without a command, and with that hold's validity.
     void lock_shared() requires is_shared<Policy> { impl_.take_shared({}); }
     /// The same with this acquisition's lease.
     void lock_shared(Lease lease) requires is_shared<Policy> {
@@ -158,28 +160,35 @@ public:
     /// get in. A thread that ends its writing by `unlock()` and still reads does the same. Blocks
     /// for at most `command_timeout`.
     ///
-    /// Errors: `not_held`; `lost`; others where it is not known whether the server has heard: then it counts
-    /// as reading here, and the server has it as writing until its next renewal or its end at most.
+    /// Errors: `not_held`; `lost`; others where it is not known whether the server has heard of it. Then the hold
+    /// counts as reading here, and as writing at the server until its next renewal or its end.
     Result<void> downgrade() noexcept requires is_shared<Policy> { return impl_.downgrade(); }
 
-    /// Takes the lock as an object that owns it. Never throws; the error tells contention
-    /// (`timed_out`), the caller's wish (`cancelled`) and faults apart.
+    /// Takes the lock as an object that owns it. Blocks for `options.wait`, and 50 ms for the answer to a last try; a
+    /// single try for at most `command_timeout`. Never throws.
+    ///
+    /// Errors:
+    /// - `timed_out` where the lock was taken until the end of the wait.
+    /// - `cancelled` where `options.stop` or the end of the client ended the wait.
+    /// - `unavailable`, `no_quorum` or `not_replicated` for a fault that lasted until the end of the wait.
+    /// - Those that `lock()` throws.
     [[nodiscard]] Result<Held> acquire(const AcquireOptions& options = {}) noexcept {
         return impl_.acquire(options);
     }
 
-    /// As `acquire()` without a thread that waits, for `co_await`, where it begins: gives a
-    /// `Result<Held>`. The hold is the `Held`'s own, as with `Owner::hold`: a coroutine is no thread.
-    /// In one queue with those who block. `stop` ends the wait with `Errc::cancelled`, unless the
-    /// lock was delivered before. `Errc::lost`: its validity ended before it was delivered; renewal
-    /// begins at the delivery. This handle may be destroyed meanwhile.
+    /// As `acquire()`, without a thread that waits: begins at `co_await`, which gives a `Result<Held>`. The hold is
+    /// the `Held`'s own, as with `Owner::hold`: a coroutine is no thread. It waits in one queue with those who block.
+    /// `stop` ends the wait with `Errc::cancelled`, unless the lock was delivered before. A watchdog begins to renew it
+    /// when it is delivered. `Errc::lost` says that its validity had ended by then. This handle may be destroyed
+    /// meanwhile.
     [[nodiscard]] AsyncResult<Held> async_acquire(const AsyncOptions& options = {},
                                                   std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
     }
 
-    /// The same; begins at once, and calls `done(Result<Held>)` on `executor`, where there is one. Never
-    /// calls it within this call; on another thread it may run before this returns. See `AsyncResult`.
+    /// The same; begins at once, and calls `done(Result<Held>)` once. That runs on `executor`, or where it is null,
+    /// where an `AsyncResult` would resume a coroutine. It never runs within this call, but on another thread it may
+    /// run before this returns. What it throws ends the program.
     template <CompletionOf<Held> Done>
     void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
                        Executor* executor = nullptr) {
@@ -187,8 +196,8 @@ public:
                                        std::move(done), executor);
     }
 
-    /// As `acquire_shared()`, without a thread that waits. Several at a time may be of one thread:
-    /// each is its own. All else is as of `async_acquire()`.
+    /// As `acquire_shared()`, without a thread that waits. One thread may have several at a time: each is a hold of its
+    /// own. All else is as of `async_acquire()`.
     [[nodiscard]] AsyncResult<Held> async_acquire_shared(
         const AsyncOptions& options = {}, std::stop_token stop = {}) requires is_shared<Policy> {
         return detail::AsyncAccess::awaitable(impl_.acquire_shared_call(options, std::move(stop)));
@@ -226,6 +235,8 @@ public:
     std::uint64_t fence() const noexcept requires is_fenced<Policy> { return impl_.fence(); }
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
+    ///
+    /// Errors: `unavailable`; `no_quorum` over several masters; `denied`; `wrong_type`; `protocol`.
     Result<LockInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// As `inspect()`, without blocking. Begins when it is awaited.
@@ -243,7 +254,7 @@ public:
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
     /// its lease ends: until then two may believe that they hold the lock. Of a shared lock that more than two
-    /// hundred hold, those who come meanwhile are removed too.
+    /// hundred hold, those who come meanwhile are removed too. Errors as of `inspect()`.
     Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
 
     /// @{

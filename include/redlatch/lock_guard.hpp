@@ -11,8 +11,8 @@ namespace redlatch::inline v0 {
 ///
 ///     if (redlatch::LockGuard guard{lock, 2s}) { … } else { log(guard.error()); }
 ///
-/// The constructor blocks for `wait`, by default without limit, and does not throw. The destructor
-/// releases and does not throw.
+/// The constructor blocks as `Lock::acquire()` does, by default without limit, and does not throw. The destructor
+/// releases as that of `Held` does.
 class [[nodiscard]] LockGuard {
 public:
     /// Acquires `lock`. Without a `lease`, with that of the lock's options.

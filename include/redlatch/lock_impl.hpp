@@ -45,7 +45,7 @@ public:
 
     /// Waits for the lock; throws any error.
     void take(const AcquireOptions& options);
-    /// The same, but false where the time was over.
+    /// The same, but false where the lock was taken until the end of the wait.
     bool try_take(const AcquireOptions& options);
     void unlock() noexcept;
 

@@ -32,14 +32,13 @@ struct Backoff {
 
 /// How a waiter comes to a lock that another process holds.
 enum class WaitStrategy {
-    /// First come, first served: a waiter has a place in the server's queue; the release of the lock
-    /// gives it to the first one and tells it. Where the server doesn't allow messages, waiters
-    /// keep their places and ask; where it doesn't allow the queue's keys, they poll (an observer gets a
-    /// `warning`), until after a minute they try the queue again. So they do where
-    /// several masters decide, as no queue is common to these.
+    /// First come, first served. A waiter has a place in the server's queue; a release gives the lock to the first
+    /// waiter and tells it. Where the server doesn't allow messages, waiters keep their places and ask from time to
+    /// time. Where it doesn't allow the queue's keys, they poll, an observer gets a `warning`, and after a minute they
+    /// try the queue again. Where several masters decide, waiters always poll, as those have no queue in common.
     queued,
-    /// A waiter asks again and again, with the pauses of `backoff`. While others queue for the lock,
-    /// it is theirs.
+    /// A waiter asks again and again, with the pauses of `backoff`. While others wait in the queue, the lock goes to
+    /// them.
     polling,
     /// The former name of `queued`.
     granted [[deprecated("use WaitStrategy::queued")]] = queued,
@@ -243,7 +242,7 @@ struct Credentials {
     std::string password{};  ///< appears in no message
 };
 
-/// Gives them. See `ClientOptions::credentials`.
+/// Gives the credentials for a new connection. See `ClientOptions::credentials`.
 using CredentialsFunction = std::function<Credentials()>;
 
 /// How a `Client` reaches its servers. Checked when the `Client` is made.
@@ -268,10 +267,10 @@ struct ClientOptions {
     /// 100 ms.
     std::chrono::milliseconds node_timeout{100};
 
-    /// With several masters: the longest lease, with its `lock_delay`, that anybody uses for a lock
-    /// there. One that restarted less than that ago may have forgotten a lock, and so has no vote on
-    /// new ones; a longer lease is refused. 0: every restart keeps all data (`appendfsync always`), or
-    /// takes longer than any lease. Default: 30 s.
+    /// With several masters: the longest lease, with its `lock_delay`, and the longest `min_hold` that anybody uses for
+    /// a lock there; a longer one is refused. A master that restarted less than that ago may have forgotten a lock, and
+    /// so has no vote on new ones. 0: every restart keeps all data (`appendfsync always`), or takes longer than any
+    /// lease. Default: 30 s.
     std::chrono::milliseconds longest_lease{std::chrono::seconds{30}};
 
     /// How to log in, for passwords that expire; in place of a user or password in the URI. The client calls

@@ -92,9 +92,10 @@ public:
     /// `invalid_argument` for a count below 1.
     Result<Release> release(std::ptrdiff_t count = 1) noexcept { return impl_.release(count); }
 
-    /// Takes permits as an object that owns them: all that are asked for, or none. Never throws. Errors as of
-    /// `Lock::acquire()`; `invalid_argument` for fewer than 1, and for more than the `permits` of this
-    /// object. More than `set_permits()` has left are waited for, without standing in anybody's way.
+    /// Takes permits as an object that owns them: all that are asked for, or none. Blocks as `Lock::acquire()` does.
+    /// Never throws. Errors as of `Lock::acquire()`; `invalid_argument` for fewer than 1, and for more than the
+    /// `permits` of this object. Where `set_permits()` has left fewer, the call waits until there are enough, and those
+    /// behind it in the queue are served meanwhile.
     [[nodiscard]] Result<Held> take(const TakeOptions& options = {}) noexcept {
         return impl_.take(options);
     }
@@ -117,11 +118,14 @@ public:
     /// Says how many permits there are from now on, for all clients; 0 lets nobody in. Where more
     /// are taken, nobody loses one, and nobody gets one until enough came back. The last setting
     /// that was issued counts, and is forgotten a day after the last use of the semaphore. Two
-    /// commands; blocks for at most `command_timeout`. `invalid_argument` for a negative number,
-    /// and for more than `max()`.
+    /// commands; blocks for at most `command_timeout`.
+    ///
+    /// Errors: `invalid_argument` for a negative number, and for more than `max()`; those of `inspect()`.
     Result<void> set_permits(std::ptrdiff_t number) noexcept { return impl_.set_permits(number); }
 
     /// Asks the server who has permits, and how many wait. Blocks for at most `command_timeout`.
+    ///
+    /// Errors: `unavailable`; `denied`; `wrong_type`; `protocol`.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// @{

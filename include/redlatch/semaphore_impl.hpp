@@ -60,7 +60,7 @@ private:
         return {Errc::invalid_argument, name(), {}, std::move(what), {}};
     }
 
-    /// By `acquire` and its like, one permit each.
+    /// What `acquire()` and its like took through this object, one permit each.
     struct Acquired {
         std::mutex mutex;
         std::vector<Held> permits;
@@ -99,7 +99,7 @@ REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
     for (Held& held : acquired->permits) Access::end(held, by);
 }
 
-/// The lock that so many are taken of, or why it is none.
+/// What so many permits are taken with, or why they cannot be.
 REDLATCH_INLINE Result<LockSpec> SemaphoreImpl::taking(std::ptrdiff_t permits) const {
     if (permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
     if (permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {

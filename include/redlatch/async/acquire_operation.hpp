@@ -138,8 +138,8 @@ private:
 
     // ---- On the thread that hands it the lock
 
-    /// The way over the engine and back would cost more than all the rest. Not inside another one: who gets what
-    /// nobody wants any more gives it to the next one, and so on.
+    /// The way over the engine and back would cost more than all the rest. Not inside another such call: an operation
+    /// that nobody waits for any more releases the lock at once, which hands it to the next one, and so on.
     bool goes_on_here() noexcept override {
         if (one_goes_on) return false;
         Keeper offered = Keeper::offered;
@@ -175,7 +175,7 @@ private:
     // ---- On the engine's thread
 
     /// It waits for others of this process, and has asked the server nothing yet: so no answer comes that the engine
-    /// would have to look at. An observer would mostly hear of it before the release that it waited for.
+    /// would have to look at. Not with an observer, which would mostly hear of it before the release it waited for.
     bool may_go_on_elsewhere() const noexcept {
         return stage_ == Stage::turn && machine_ == nullptr && !terms_.joins &&
                completes_within_the_library() && !session_->events().wanted();
@@ -298,8 +298,8 @@ private:
         return std::nullopt;
     }
 
-    /// To a try that nobody waits for any more. Where nobody goes on with its token, what it has taken is released: the
-    /// last release of that may have been too early.
+    /// The answer to a try that was given up. Where nobody goes on with its token, the lock that it has taken is
+    /// released: the token's last release may have been carried out before it.
     struct LateAnswer {
         Session* session;
         std::uint64_t number;

@@ -31,8 +31,8 @@ private:
     Then then_;
 };
 
-/// Has `then(call)` run in place where a call inside another one completes. Goes before its start, which allocates
-/// nothing then.
+/// Has `then(call)` run in place where a call inside another one completes. To be called before that one starts: its
+/// start then allocates nothing.
 template <class Then>
 void await_inside(AsyncCall& call, Then then) {
     call.complete_on(InPlace::executor());

@@ -118,8 +118,8 @@ public:
     bool is_given_up() const noexcept { return !in(Phase::held) && !in(Phase::lost); }
     bool valid(TimePoint now) const noexcept { return in(Phase::held) && now < valid_until(); }
 
-    /// The same for a caller who is told, with the present time. A hold of which somebody was told that it is over
-    /// stays over: an answer that is just being counted comes too late.
+    /// The same for an answer to the user, at the present time. Once a user was told that the hold is over, it stays
+    /// over: the answer to a renewal that is just being counted comes too late.
     bool is_seen_valid(TimePoint now) const noexcept {
         if (!in(Phase::held)) return false;
         Clock::rep end = valid_until_.load(std::memory_order_acquire);
@@ -178,7 +178,7 @@ public:
     /// The lock may have moved to it from `other`, and is kept from all for as long.
     void keep_like(const Hold& other) noexcept { kept_until_ = other.kept_until_.load(); }
 
-    /// It is had from `delivered` on only: until then its release frees the lock at once.
+    /// Nobody has it before `delivered()`: until then its release frees the lock at once.
     void deliver_later() noexcept { delivered_.store(false, std::memory_order_relaxed); }
     void delivered() noexcept { delivered_.store(true, std::memory_order_relaxed); }
     bool is_delivered() const noexcept { return delivered_.load(std::memory_order_relaxed); }
@@ -215,8 +215,8 @@ public:
         return in(Phase::held);
     }
 
-    /// An extension is about to go out. It may be under way when the hold ends: who goes on with the token then knows
-    /// that, or nothing goes out. Whether the hold is valid.
+    /// An extension is about to be sent, if the hold is valid, which is returned. The mark comes before that look: so
+    /// whoever goes on with the token after the hold's end knows that an extension may be under way.
     bool begin_extension(TimePoint now) noexcept {
         extended = true;
         return valid(now);

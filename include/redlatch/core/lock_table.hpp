@@ -290,7 +290,7 @@ public:
     /// Whether somebody waits who could go on with the place.
     bool has_waiters(Turn turn) const noexcept { return !turn.name_->second.queue.empty(); }
 
-    /// The last try met a fault, or (null) an answer. Who gives up behind it gave up for that.
+    /// The last try met `fault`; null: it was answered. A waiter behind it whose wait ends fails with that.
     void set_fault(Turn turn, std::shared_ptr<const Error> fault) noexcept {
         turn.name_->second.fault = std::move(fault);
         turn.name_->second.told_of_tries = true;
@@ -314,8 +314,8 @@ public:
         bool others_wait = false;
     };
 
-    /// Within some moments after the server has said that nobody waits, readers join without a command. Nothing:
-    /// it contends for a claim of its own.
+    /// Readers join without a command shortly after the server has said that nobody waits. Empty where the reader
+    /// contends for a claim of its own.
     Joining join(Turn turn, const AcquireRequest& request, TimePoint now) {
         if (turn.name_->second.queue_place) return {};  // which would be left behind
         auto claim = claim_for(request, now);
@@ -339,8 +339,8 @@ public:
         return join(turn, request, claim, now);
     }
 
-    /// The question got no answer. Of a connection that is shared, the release of its token takes it out:
-    /// then the claim is over.
+    /// The question got no answer. Over a link, the release of the claim's token withdraws a question that is not
+    /// written yet: then the claim is over, and the reader contends.
     static Joining join_unanswered(ReaderClaim& claim, bool maybe_executed) {
         if (!maybe_executed) return {.failed = !claim.is_over()};
         claim.may_be_prolonged();
@@ -372,8 +372,8 @@ public:
         return hold.claim != nullptr && !hold.claim->is_over();
     }
 
-    /// The token of a hold that has ended may have more at the server than it should. False where others use it: then
-    /// the last one of those sees to that.
+    /// Whether to release what the server may have under the token of a hold that has ended. Not while other readers
+    /// use the token: then the last one of them sees to that.
     static bool may_clean_up(const Hold& hold) noexcept {
         if (!is_used_by_others(hold)) return true;
         hold.claim->may_be_prolonged();
@@ -902,7 +902,7 @@ private:
         return waits ? Outcome::queued : Outcome::busy;
     }
 
-    /// For ever in the past where there is nothing that it waits for.
+    /// Until when a single try waits for a release that is under way; for ever in the past where none is.
     static TimePoint end_of_single_try(const Entry& here, const AcquireRequest& request) {
         const bool is_being_released =
             here.current != nullptr && !here.contended && here.current->in(Phase::releasing);
@@ -966,8 +966,8 @@ private:
         waiter.name_ = nullptr;
     }
 
-    /// How long a waiter in the queue may sleep. Each of them watches for the end of the present
-    /// hold, so that hardly any has to be woken when it becomes the one in front.
+    /// When the present hold ends, for which each waiter in the queue wakes by itself. So hardly any has to be woken
+    /// when it becomes the one in front.
     static TimePoint end_to_watch(const Entry& here, TimePoint now) {
         const bool runs = here.current != nullptr && here.current->valid(now);
         return runs ? here.current->valid_until() : TimePoint::max();
@@ -1003,8 +1003,8 @@ private:
         return std::nullopt;
     }
 
-    /// Whether the waiter in front would not notice, but for the token, that `hold` was not its own. One that
-    /// contends beside an adopted hold came before it.
+    /// Whether the waiter in front may go on with the lock of `hold`: the server cannot tell their terms apart, and the
+    /// limit of hand-offs allows it. Not where somebody contends beside an adopted hold, as that one came before it.
     static bool can_hand_off(const Entry& here, const Hold& hold) {
         if (!hold.terms().traits.can_move || here.queue.empty() || here.contended) return false;
         const AcquireRequest& next = *here.queue.front()->request_;
@@ -1134,7 +1134,7 @@ private:
         return hold;
     }
 
-    /// The current hold is over. One that it has displaced is looked at as any current one: it may have expired.
+    /// The current hold is over. What it displaced last and is still held becomes the current one; it may have expired.
     void vacate(Position name) {
         name->second.current = take_displaced(name->second, TimePoint::min());
         wake_front(name->second);

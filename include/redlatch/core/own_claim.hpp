@@ -30,10 +30,12 @@ struct Claimant {
     bool others_poll;  ///< the server does not know who waits
 };
 
-/// Permits and readers exclude nobody here: each acquisition contends for its own claim. A thread that
-/// writes reads within that, and one that reads has one claim. The claims of threads may be shared. Where
-/// the server does not know who waits, nobody passes them. Replicas have to be asked by each one, and who
-/// has a `min_hold` keeps the lock for itself. A hold that owns itself has a token of its own.
+/// Gives an acquisition of permits, or one that reads, an entry of its own in the lock table. It excludes nobody here:
+/// - Each acquisition of permits has one, and each that reads and owns itself.
+/// - A thread has one for all that it reads of a lock. What it reads while it writes belongs to the hold that writes.
+///
+/// Threads that read may share one claim (`joins`). They do not where the server does not know who waits, as they would
+/// pass those; with replicas, which each acquisition has to ask; and with a `min_hold`.
 inline void stand_apart(HoldTerms& terms, const Claimant& who) {
     const bool shared = terms.traits.shared;
     if (terms.traits.key_type != KeyType::sorted_set) return;

@@ -74,7 +74,7 @@ public:
     /// The server may keep it for longer than its readers know of.
     void may_be_prolonged() noexcept { may_be_prolonged_ = true; }
 
-    /// Somebody has removed it: no more readers go on with it.
+    /// The server has it no more: no further reader joins.
     void close() noexcept { is_open_ = false; }
 
     /// One more reader, whose hold was made with the token. Returns the one that was alone until now, if one was.

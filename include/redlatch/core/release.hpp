@@ -307,8 +307,8 @@ public:
 
     Action pause_over() { return send_release(); }
 
-    /// What is released in the background where one of several masters has not answered the command that goes out now,
-    /// when the others have decided. Only a release is made up for: else somebody goes on with the token.
+    /// What is released in the background where one of several masters has not answered the command that goes out now
+    /// when the others have decided. Only for a release: after any other command somebody goes on with the token.
     CleanUp if_silent() const noexcept {
         const bool releases = stage_ == Stage::release;
         return releases && ended_.masters != 0 ? after_silent_master() : CleanUp{};

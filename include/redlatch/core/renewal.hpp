@@ -377,7 +377,7 @@ private:
             members_.push_back({hold, hold->terms().lease});
         }
 
-        /// Also for those that have come meanwhile: a claim that is there is there for them too.
+        /// Adds those that have joined the claim meanwhile: what the server says of it holds for them too.
         void add_sharers() {
             if (sharers_ == nullptr) return;
             for (const auto& hold : sharers_->holds) {
@@ -459,8 +459,8 @@ private:
             for (const Member& member : members_) member.hold->may_be_prolonged = true;
         }
 
-        /// Whoever loses the hold from now on knows that the server may keep it for longer; where it is lost already,
-        /// nobody has known.
+        /// Notes that the server may keep the lock for longer than the hold is valid. Where the hold was lost before
+        /// this note, its loss is told once more, so that the token is released.
         void doubt(const Member& member, Renewal& renewal) {
             Hold& hold = *member.hold;
             hold.doubt();

@@ -68,10 +68,10 @@ public:
     /// By which it finds its server.
     virtual std::string_view key() const { return call(false).key(); }
 
-    /// That have to acknowledge it.
+    /// How many replicas have to acknowledge it.
     virtual Replicas acknowledged_by() const { return call(false).replicas(); }
 
-    /// It goes over a link of those only that say the same. Null for the link of all.
+    /// Orders that say the same share a link. Null for the link that all others share.
     virtual const void* own_link() const noexcept { return nullptr; }
 
     /// For which token it speaks. A release takes out what is not written yet of its token: that fails with

@@ -17,9 +17,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The lock table for threads: with a mutex around it and a clock. A thread that has to wait is parked; an
-/// operation that does so is woken by what it overrides, and asks again, or goes on where it was handed the lock.
-/// Decides nothing.
+/// The lock table with a mutex around it and a clock. A thread that has to wait is parked. An operation that has to
+/// wait is told by its `wake()`: then it asks again, or goes on with the lock that it was handed. Decides nothing.
 class LockTableMonitor {
 public:
     /// Who waits.

@@ -38,7 +38,7 @@ class RouteServices {
 public:
     virtual Topology& topology() noexcept = 0;
     virtual TimerWheel& timers() noexcept = 0;
-    /// Which waits for so many replicas. `own`: as of `Order::own_link`.
+    /// The link whose commands so many replicas have to acknowledge. `own`: as of `Order::own_link`.
     virtual Link& link_to(detail::Node& node, Replicas replicas, const void* own) = 0;
 
     /// Why an order has no answer whose time is over.

@@ -125,8 +125,8 @@ public:
         return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     }
 
-    /// Destroys it where losses are told, as that may wait for somebody who hears of one; also after `close`.
-    /// Without memory, here.
+    /// Destroys `object` on a thread that tells of losses, also after `close`: its end may wait for a callback that
+    /// hears of one. Without memory for that, destroys it on this thread.
     void destroy_later(std::shared_ptr<void> object) noexcept {
         try {
             notifier_.post_loss([object = std::move(object)] {});
@@ -161,12 +161,12 @@ public:
                       ServerKeeps server = ServerKeeps::nothing) {
         lose(*this, hold, server);
     }
-    /// The server has removed that token at our wish. Whoever holds that lock under it, as `holder_of` has it; an
-    /// acquisition that ends with it calls `lose_removed`.
+    /// The server has removed that token at this client's wish. Returns the hold that goes by it, as `holder_of` does.
+    /// Where none does yet, the acquisition that ends with the token calls `lose_removed`.
     std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
         return tokens_.made(token) ? locks_.removed(key, token) : nullptr;
     }
-    /// By a command that was late, the server may have given the lock to the token once more.
+    /// Declares that hold lost, and releases its token: a late command may have taken the lock for it once more.
     void lose_removed(const std::shared_ptr<Hold>& hold) {
         declare_lost(hold, ServerKeeps::removed);
         clean_up(hold, {.at_once = true});
@@ -270,10 +270,9 @@ private:
         return topology;
     }
 
-    /// A grant for a token that nobody here goes by: who asked has left, and a command of his was
-    /// carried out late. The lock goes on to the next one.
-    /// In a Cluster every node passes messages on, so one that is listened to at several is heard as
-    /// often: the master of the lock counts.
+    /// Hands a grant to the waiter that it is for. Where nobody here goes by its token, that waiter has left, and a
+    /// command of its was carried out late: the token is released. In a Cluster every node passes messages on, so a
+    /// client hears a grant from each node that it listens to: only that from the lock's master counts.
     void hear(const Node& node, const Grant& grant) {
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
         const HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),

@@ -60,7 +60,8 @@ private:
         return request;
     }
 
-    /// Leaves no result where it has to be called again: in a loop, as it may be any number of times.
+    /// Asks the lock table, and goes on to the end. Leaves no result where the hold that was handed over had ended by
+    /// then: it is to be called again.
     void enter() {
         auto admission = session_->locks().enter(ask(), *stop_, [this] { begin_to_wait(); });
         if (admission.expired != nullptr) session_->declare_lost(admission.expired);

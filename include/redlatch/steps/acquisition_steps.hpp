@@ -82,8 +82,8 @@ protected:
         return reading != nullptr && reading->valid(now);
     }
 
-    /// It has to wait, and the observer hears of that once. Without memory for that it does not: others may refer to
-    /// this by then.
+    /// It has to wait, and the observer hears of that once. Without memory the observer does not hear of it: nothing is
+    /// thrown here, as the lock table may refer to this by then.
     void begin_to_wait() noexcept {
         if (waits_ != nullptr || !session_->events().wanted()) return;
         try {
@@ -394,7 +394,7 @@ protected:
             answer.will_be_told && session_->subscription(spec_->key()).is_listening();
     }
 
-    /// Nobody but this process counts the holds of a claim.
+    /// The server does not count the nested holds of a claim: nothing is sent.
     NestAction nest_claim() {
         if (hold_->valid(Clock::now())) return NestDone{hold_->refreshed_at()};
         return nesting_->unreserved({Errc::lost, {}, {}, "the outer hold is gone", {}});

@@ -34,7 +34,7 @@ inline Result<void> check_lease(Lease lease, const Drift& drift) {
     return {};
 }
 
-/// Whether one of several masters that has restarted would have no vote for as long as that.
+/// Whether a lease is no longer than the time for which a restarted one of several masters has no vote.
 inline Result<void> check_longest(std::chrono::milliseconds whole_lease,
                                   std::chrono::milliseconds longest) {
     if (whole_lease <= longest) return {};
@@ -43,7 +43,7 @@ inline Result<void> check_longest(std::chrono::milliseconds whole_lease,
                 "which a restarted master has a vote again")};
 }
 
-/// The lease to acquire with, or why it is none: a hold that must end sooner asks for no more.
+/// The lease to acquire with, of a watched lock no longer than its `max_hold`; or why it is refused.
 inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
     if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
     auto fits = check_lease(lease, spec.options.drift);

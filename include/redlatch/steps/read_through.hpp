@@ -10,8 +10,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Where the lock table has what threads of this process read through one handle, whose end ends what they have
-/// not. Thread-safe.
+/// The lock table's entries of what threads of this process read through one handle: its end ends what the threads have
+/// not ended. Thread-safe.
 class ReadThrough {
 public:
     void add(std::string entry);

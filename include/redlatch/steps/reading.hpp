@@ -27,7 +27,7 @@ inline LockTable::Ending end_reading(Session& session, const std::string& key, L
     return session.locks().end_innermost(entries[1], thread, reads);
 }
 
-/// Where the calling thread reads no more, nothing is left to end with the handle.
+/// Where the calling thread reads no more, the end of the handle has nothing of it to end: that entry is forgotten.
 inline void forget_reading(Session& session, const std::string& key, ReadThrough& through) {
     const LockOwner me = this_thread();
     const std::string entry = reader_entry(key, me);
