@@ -300,6 +300,11 @@ TEST(QuorumCall, lets_no_young_master_vote_on_a_lock_that_is_wanted) {
     EXPECT_EQ(call.sets().asked, 0U);
 }
 
+TEST(QuorumCall, lets_no_master_vote_where_it_must_be_older_than_time_is_long) {
+    QuorumCall call{1, {QuorumSubject::taking, 50ms, std::chrono::milliseconds::max()}, deadline};
+    EXPECT_FALSE(call.admit(0, start - 100h, start));
+}
+
 TEST(QuorumCall, lets_a_young_master_vote_on_anything_else) {
     for (const QuorumSubject subject : {QuorumSubject::keeping, QuorumSubject::asking}) {
         QuorumCall call{1, {subject, 50ms, 10s}, deadline};

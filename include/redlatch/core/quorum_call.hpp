@@ -35,7 +35,8 @@ struct QuorumRules {
     /// Whether one that started at `started_by` at the latest may have forgotten who holds what.
     bool may_have_forgotten(std::optional<TimePoint> started_by, TimePoint now) const {
         if (least_age == std::chrono::milliseconds::zero()) return false;
-        return !started_by || saturating_sub(now, *started_by) < least_age;
+        const auto too_short = saturating_cast<Clock::duration>(least_age);
+        return !started_by || saturating_sub(now, *started_by) < too_short;
     }
 };
 
