@@ -318,5 +318,26 @@ TEST_F(CancelByThread, a_lost_lock_can_cancel_the_wait_for_the_next) {
     EXPECT_EQ(waiter.get(), Errc::cancelled);
 }
 
+/// Handles may outlive their client.
+class ClosedClient : public LockTest, public ::testing::WithParamInterface<Connections> {};
+
+TEST_P(ClosedClient, sends_nothing_any_more) {
+    std::optional<Client> client{ClientOptions{.uris = {server_.uri()}, .connections = GetParam()}};
+    Lock<> lock{*client, "job"};
+    Semaphore<> semaphore{*client, "pool", 3};
+    client.reset();
+    EXPECT_EQ(code_of(lock.acquire({.wait = Wait::none()})), Errc::cancelled);
+    EXPECT_EQ(code_of(lock.inspect()), Errc::cancelled);
+    EXPECT_EQ(code_of(lock.force_unlock()), Errc::cancelled);
+    EXPECT_EQ(code_of(lock.force_unlock("owner")), Errc::cancelled);
+    EXPECT_EQ(code_of(semaphore.inspect()), Errc::cancelled);
+    EXPECT_EQ(code_of(semaphore.set_permits(2)), Errc::cancelled);
+    EXPECT_EQ(code_of(semaphore.force_release("owner")), Errc::cancelled);
+    EXPECT_EQ(lock.inspect().error().key, "job");
+}
+
+INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,
+                         ::testing::Values(Connections::pooled, Connections::shared));
+
 }  // namespace
 }  // namespace redlatch::test

@@ -19,10 +19,6 @@ namespace redlatch::inline v0::detail {
 /// How far past its deadline a waiting call may go: the time for the answer to its last try.
 inline constexpr std::chrono::milliseconds last_answer_slack{50};
 
-/// Why a wait was cancelled.
-inline constexpr const char* cancelled_by_caller = "cancelled by the caller";
-inline constexpr const char* cancelled_by_close = "the client was closed";
-
 /// What one acquisition wants.
 struct AcquirePlan {
     Wait wait;

@@ -15,6 +15,14 @@ struct Fault {
     bool disconnected = false;    ///< the other end closed the connection, or it broke
 };
 
+/// Why a call was cancelled.
+inline constexpr const char* cancelled_by_caller = "cancelled by the caller";
+inline constexpr const char* cancelled_by_close = "the client was closed";
+
+inline Fault cancelled_fault(const char* why = cancelled_by_caller) {
+    return {.error = {Errc::cancelled, {}, {}, why, {}}, .transient = false};
+}
+
 /// An error that followed on another: the last try often has little time left, and what was wrong
 /// before says more.
 inline Error following(Error error, const std::optional<Error>& before) {

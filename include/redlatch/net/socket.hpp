@@ -38,10 +38,6 @@ inline Fault io_fault(std::string message) {
     return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
 }
 
-inline Fault cancelled_fault() {
-    return {.error = {Errc::cancelled, {}, {}, "cancelled by the caller", {}}, .transient = false};
-}
-
 /// A file descriptor, owned.
 class Descriptor {
 public:

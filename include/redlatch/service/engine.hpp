@@ -181,8 +181,8 @@ private:
         }
 
         void end() {
-            link.not_connected(closed());
-            link.break_off(closed());
+            link.not_connected(cancelled_fault(cancelled_by_close));
+            link.break_off(cancelled_fault(cancelled_by_close));
             watch();
         }
 
@@ -245,7 +245,9 @@ private:
         }
         return ways_.emplace_back(*this, node, replicas, own).link;
     }
-    Fault no_answer() const override { return closing_ ? closed() : Link::silent(); }
+    Fault no_answer() const override {
+        return closing_ ? cancelled_fault(cancelled_by_close) : Link::silent();
+    }
     void await_map(MapWaiter& waiter) override {
         is_busy_ = true;
         waiting_for_map_.push_back(waiter);
@@ -274,11 +276,6 @@ private:
             waiting_for_map_.remove(waiter);
             waiter.map_settled();
         }
-    }
-
-    static Fault closed() {
-        return {.error = {Errc::cancelled, {}, {}, "the client was closed", {}},
-                .transient = false};
     }
 
     /// Stands for the list of posted tasks at the end.

@@ -135,8 +135,7 @@ private:
     /// With the mutex held.
     Result<void> start() {
         if (thread_.is_running()) return {};
-        if (thread_.is_closing())
-            return Unexpected{Error{Errc::cancelled, {}, {}, "the client was closed", {}}};
+        if (thread_.is_closing()) return Unexpected{cancelled_fault(cancelled_by_close).error};
         if (wake_.open() && thread_.start()) return {};
         return Unexpected{Error{Errc::unavailable,
                                 {},

@@ -17,7 +17,7 @@ namespace redlatch::inline v0::detail {
 
 inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec,
                                              const Limit& limit) {
-    auto reply = told(session, spec, session.run(inspect_call(*spec.keys, spec.traits), limit));
+    auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
     if (!reply) return Unexpected{std::move(reply).error()};
     const ReplyView answer = reply->view();
     SemaphoreInfo info;
@@ -54,7 +54,7 @@ inline Result<void> set_permits(Session& session, const LockSpec& spec, std::int
     auto action = machine.begin();
     while (const auto* const send = get_if<PermitsSetting::Send>(&action)) {
         const Call call = set_permits_call(*spec.keys, spec.traits, number, send->issued);
-        auto reply = told(session, spec, session.run(call, limit));
+        auto reply = ask(session, spec, call, limit);
         action = reply ? machine.answered(*reply->view().integer())
                        : PermitsSetting::failed(std::move(reply).error());
     }

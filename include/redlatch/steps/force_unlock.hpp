@@ -53,7 +53,7 @@ private:
         const auto hold = session_->holder_of(spec_->key(), owner_);
         const bool was_valid = hold != nullptr && hold->valid(Clock::now());
         const Call call = force_unlock_call(*spec_->keys, spec_->traits, owner_);
-        auto reply = told(*session_, *spec_, session_->run(call, limit_));
+        auto reply = ask(*session_, *spec_, call, limit_);
         if (!reply) return ForcedRelease::failed(std::move(reply).error());
         return machine_.answered({.removed = was_held(*reply->view().integer()),
                                   .repeated = reply->repeated,

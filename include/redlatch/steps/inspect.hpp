@@ -24,6 +24,16 @@ inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply
     return Unexpected{std::move(error)};
 }
 
+/// Runs a command about a lock, and about no hold: the reply, or the error that the observer was told of. A client that
+/// was closed sends nothing.
+inline Result<Reply> ask(Session& session, const LockSpec& spec, const Call& call,
+                         const Limit& limit) {
+    if (session.is_closed()) {
+        return Unexpected{Error{Errc::cancelled, spec.key(), {}, cancelled_by_close, {}}};
+    }
+    return told(session, spec, session.run(call, limit));
+}
+
 /// `<weight> <token>`, taken apart.
 inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
     const std::size_t space = std::min(claim.find(' '), claim.size());
@@ -56,7 +66,7 @@ inline LockInfo lock_info(const ReplyView& answer) {
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
-    auto reply = told(session, spec, session.run(inspect_call(*spec.keys, spec.traits), limit));
+    auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
     if (!reply) return Unexpected{std::move(reply).error()};
     return lock_info(reply->view());
 }

@@ -33,7 +33,7 @@ public:
     ConnectStatus request(const WakeDescriptor* waiter) {
         const auto lock = thread_.lock();
         if (thread_.is_closing()) {
-            return {ConnectStatus::Kind::none, io_fault("the client was closed")};
+            return {ConnectStatus::Kind::none, cancelled_fault(cancelled_by_close)};
         }
         if (!thread_.start()) {
             return {ConnectStatus::Kind::none, io_fault("cannot start a thread to connect")};
