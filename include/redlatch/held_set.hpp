@@ -169,8 +169,9 @@ public:
     std::stop_token lost() {
         const std::lock_guard lock{mutex_};
         if (loss_ == nullptr) {
-            loss_ = std::make_shared<AnyStop>();
-            for (const HoldRef& ref : refs_) loss_->add(lost_token(session(), ref.hold));
+            auto any = std::make_shared<AnyStop>();
+            for (const HoldRef& ref : refs_) any->add(lost_token(session(), ref.hold));
+            loss_ = std::move(any);  // not before it has all of them
         }
         return loss_->token();
     }

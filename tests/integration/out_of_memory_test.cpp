@@ -1,11 +1,18 @@
-// The thread that begins an asynchronous call has no memory to give: the call throws, and nothing was sent.
+// The thread that calls has no memory to give. An asynchronous call throws, and nothing was sent. A blocking one throws
+// or ends the program, and leaves no lock that nobody has.
 
 #include "async_tools.hpp"
 #include "support/own_new.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -252,6 +259,64 @@ TEST_F(OutOfMemory, what_is_awaited_needs_no_more_than_it_has) {
     coroutine(std::move(acquiring), outcome);
     EXPECT_EQ(std::exchange(successes, -1), 0) << "nothing was allocated";
     EXPECT_TRUE(outcome.get());
+}
+
+TEST_F(OutOfMemory, loss_of_a_set_is_told_by_a_later_call) {
+    for (int fails_after = 0;; ++fails_after) {
+        LockSet<> set{client_, {"a", "b", "c"}};
+        HeldSet held = std::move(set.acquire()).value();
+        const bool returned = returns(fails_after, false, [&] { (void)held.lost(); });
+        const std::stop_token lost = held.lost();
+        Client other{server_.uri()};
+        EXPECT_TRUE(Lock<>(other, "c").force_unlock());
+        EXPECT_EQ(code_of(held.extend(1min)), Errc::lost);
+        EXPECT_TRUE(eventually([&] { return lost.stop_requested(); })) << fails_after;
+        if (returned) break;
+    }
+}
+
+class OutOfMemoryInAChild : public OutOfMemory {
+protected:
+    enum Ended : int { done, failed, thrown, left_behind };
+
+    /// What becomes of a `try_lock()` of which one allocation fails. The watchdog of this process renews what it has
+    /// left behind.
+    Ended try_lock(const std::string& name, int fails_after) {
+        Client client{patient(server_.uri(), std::make_shared<Observer>())};
+        Lock<>{client, "first"}.acquire().value().release().value();
+        {
+            Lock<> lock{client, name, {.lease = 300ms}};
+            if (returns(fails_after, false, [&] { (void)lock.try_lock(); })) {
+                return Failing::has_failed() ? failed : done;
+            }
+        }
+        const bool free = eventually([&] { return redis_.pttl(name) < 0; });
+        return free ? thrown : left_behind;
+    }
+};
+
+TEST_F(OutOfMemoryInAChild, blocking_call_leaves_no_lock_that_nobody_has) {
+    int times_thrown = 0;
+    for (int fails_after = 0;; ++fails_after) {
+        const std::string name = "job" + std::to_string(fails_after);
+        const ::pid_t child = ::fork();
+        if (child == 0) {
+            ::close(STDERR_FILENO);  // std::terminate says that there was no memory
+            ::_exit(try_lock(name, fails_after));
+        }
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        if (WIFSIGNALED(status)) {
+            EXPECT_EQ(WTERMSIG(status), SIGABRT);
+            continue;
+        }
+        const int outcome = WEXITSTATUS(status);
+        ASSERT_NE(outcome, failed) << "a failure was swallowed, " << fails_after;
+        EXPECT_NE(outcome, left_behind) << "allocation " << fails_after;
+        if (outcome == thrown) ++times_thrown;
+        if (outcome == done) break;
+    }
+    EXPECT_GT(times_thrown, 0);
 }
 
 }  // namespace

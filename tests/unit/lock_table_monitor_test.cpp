@@ -1,4 +1,5 @@
 #include "service_tools.hpp"
+#include "support/own_new.hpp"
 #include "support/wait.hpp"
 #include "support/waiting_thread.hpp"
 #include <redlatch/service/lock_table_monitor.hpp>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -204,6 +206,34 @@ TEST(LockTableMonitor, stop_ends_the_wait) {
     waiter.join();
     EXPECT_EQ(answer, Outcome::cancelled);
     EXPECT_EQ(table.current("key"), hold);
+}
+
+thread_local int successful_allocations = -1;  // before one fails; negative: all
+
+TEST(LockTableMonitor, waiter_without_memory_stays_in_no_queue) {
+    if (!has_own_new) GTEST_SKIP() << "the sanitizer has an operator new of its own";
+    before_allocation = [] {
+        if (successful_allocations == 0) throw std::bad_alloc{};
+        --successful_allocations;
+    };
+    LockTableMonitor table;
+    const Guest holder{.local_handoffs = 100};
+    holder.take(table, taken_hold({.lease = holder.lease}));
+    std::stop_source source;
+    const Guest waiter{.wait = 1ms, .stop = source.get_token(), .thread = another_thread()};
+    bool returned = false;
+    for (int number = 0; !returned; ++number) {
+        try {
+            successful_allocations = number;
+            EXPECT_EQ(waiter.ask(table), Outcome::busy);
+            returned = true;
+            EXPECT_GT(number, 0) << "no allocation can fail";
+        } catch (const std::bad_alloc&) {
+        }
+        successful_allocations = -1;
+    }
+    before_allocation = nullptr;
+    EXPECT_FALSE(table.end_innermost("key", holder.thread).can_hand_off);
 }
 
 TEST(LockTableMonitor, stop_asked_for_before_ends_the_wait_at_once) {

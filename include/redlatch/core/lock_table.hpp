@@ -201,7 +201,7 @@ public:
     }
 
     /// Looks again whether a queued waiter is the next, when it was woken or has slept enough.
-    Admission resume(Waiter& waiter, TimePoint now, bool stop_requested) {
+    Admission resume(Waiter& waiter, TimePoint now, bool stop_requested) noexcept {
         if (waiter.is_handed()) return take_handed(waiter);
         Named& name = *waiter.name_;
         Entry& here = name.second;

@@ -23,8 +23,8 @@ public:
     void put(const Hold* hold, TimePoint due, Item item) {
         remove(hold);
         const Place place{due, ++count_};
+        places_.emplace(hold, place);  // first: without memory, no item is left that nobody finds
         items_.emplace(place, Entry{hold, std::move(item)});
-        places_.emplace(hold, place);
     }
 
     void remove(const Hold* hold) {

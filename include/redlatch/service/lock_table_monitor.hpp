@@ -40,13 +40,13 @@ private:
     /// A thread that waits.
     class ParkedWaiter final : public Waiter {
     public:
-        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
-        void park(TimePoint until, const std::stop_token& stop) {
-            if (on_stop_ == nullptr && stop.stop_possible()) {
-                on_stop_ = std::make_unique<OnStop>(stop, Unpark{&parker_});
-            }
-            parker_.park(until);
+        /// Allocates here what a stop needs: the lock table does not refer to this yet.
+        explicit ParkedWaiter(const std::stop_token& stop) {
+            if (stop.stop_possible()) on_stop_ = std::make_unique<OnStop>(stop, Unpark{&parker_});
         }
+
+        /// Sleeps until it is woken, `until` has come or a stop is requested; maybe less.
+        void park(TimePoint until) noexcept { parker_.park(until); }
 
         /// Whether it has the lock. It needs no mutex to see that: the table has forgotten about it.
         bool was_handed() const noexcept { return handed_.load(std::memory_order_acquire); }
@@ -314,12 +314,12 @@ private:
     template <class Waits>
     static LockTable::Admission wait_for_outcome(Section& table, const AcquireRequest& request,
                                                  const std::stop_token& stop, Waits waits) {
-        ParkedWaiter self;
+        ParkedWaiter self{stop};
         auto said = table->enter(request, self, Clock::now(), stop.stop_requested());
         while (said.outcome == LockTable::Outcome::queued) {
             table.unlock();
             waits();
-            self.park(said.wake_at, stop);
+            self.park(said.wake_at);
             if (self.was_handed()) return LockTable::take_handed(self);
             table.lock();
             said = table->resume(self, Clock::now(), stop.stop_requested());
@@ -334,13 +334,13 @@ private:
 
     template <class Ask>
     LockTable::Woken sleep(const std::stop_token& stop, Ask ask) {
-        ParkedWaiter self;
+        ParkedWaiter self{stop};
         Section table{*this};
         for (;;) {
             const LockTable::Pause pause = ask(table, self);
             if (pause.ended) return *pause.ended;
             table.unlock();
-            self.park(pause.wake_at, stop);
+            self.park(pause.wake_at);
             table.lock();
         }
     }

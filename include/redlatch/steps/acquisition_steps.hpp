@@ -214,7 +214,8 @@ protected:
         return machine().place_passed_on(turn_->pass_place_on(place.unclear, place.tries));
     }
 
-    Next carry_out(const KeepHold& keep) {
+    /// The server gave the lock: without memory to keep it, nobody could release it any more.
+    Next carry_out(const KeepHold& keep) noexcept {
         keep_hold(*hold_, keep, acquisition_);
         if (hold_->terms().min_hold > std::chrono::milliseconds::zero()) {
             hold_->begin_min_hold(Clock::now());
