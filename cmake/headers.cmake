@@ -50,12 +50,14 @@ set(REDLATCH_HEADERS
     include/redlatch/core/attempts.hpp
     include/redlatch/core/handoff.hpp
     include/redlatch/core/reader_claim.hpp
+    include/redlatch/core/readers.hpp
     include/redlatch/core/removed_tokens.hpp
     include/redlatch/core/intrusive_list.hpp
     include/redlatch/core/intrusive_index.hpp
     include/redlatch/core/token_hash.hpp
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp
+    include/redlatch/core/lock_answers.hpp
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/acquisition.hpp

@@ -106,16 +106,16 @@ struct Contender {
 };
 
 AcquisitionAction pause_over(AcquisitionMachine& machine, TimePoint now) {
-    return machine.woken(LockTable::Woken::in_time, std::nullopt, now);
+    return machine.woken(Woken::in_time, std::nullopt, now);
 }
 
 AcquisitionAction granted(AcquisitionMachine& machine, const std::optional<Grant>& message,
                           TimePoint now) {
-    return machine.woken(LockTable::Woken::granted, message, now);
+    return machine.woken(Woken::granted, message, now);
 }
 
 AcquisitionAction closed(AcquisitionMachine& machine) {
-    return machine.woken(LockTable::Woken::closed, std::nullopt, start);
+    return machine.woken(Woken::closed, std::nullopt, start);
 }
 
 /// The end of an acquisition that failed.
@@ -139,27 +139,27 @@ AcquisitionAction told(AcquisitionMachine& machine, const AcquisitionAction& act
 // ---- The lock table's answer
 
 TEST(Acquisition, not_admitted_says_why) {
-    const auto error = [](LockTable::Outcome why, std::shared_ptr<const Error> fault = nullptr,
+    const auto error = [](LockOutcome why, std::shared_ptr<const Error> fault = nullptr,
                           bool by_caller = false) {
         AcquisitionMachine machine{plan(), start, 1};
         const auto action = machine.not_admitted(why, fault, by_caller, start + 10s);
         EXPECT_EQ(as<AcquisitionFailed>(action).clean_up, nothing);
         return machine.error();
     };
-    EXPECT_EQ(error(LockTable::Outcome::busy).code, Errc::timed_out);
-    EXPECT_EQ(error(LockTable::Outcome::busy).message,
+    EXPECT_EQ(error(LockOutcome::busy).code, Errc::timed_out);
+    EXPECT_EQ(error(LockOutcome::busy).message,
               "held, or waited for, by another thread of this process after 10.0 s");
-    EXPECT_EQ(error(LockTable::Outcome::busy, nullptr, true).message,
+    EXPECT_EQ(error(LockOutcome::busy, nullptr, true).message,
               "held by the calling thread itself after 10.0 s: this lock does not nest in what it "
               "holds");
     const auto fault = std::make_shared<const Error>(Error{Errc::denied, {}, {}, "NOPERM", {}});
-    EXPECT_EQ(error(LockTable::Outcome::busy, fault).code, Errc::denied) << "as those in front";
-    EXPECT_EQ(error(LockTable::Outcome::deadlock).code, Errc::deadlock);
-    EXPECT_EQ(error(LockTable::Outcome::cancelled).code, Errc::cancelled);
-    EXPECT_EQ(error(LockTable::Outcome::cancelled).message, "cancelled by the caller");
-    EXPECT_EQ(error(LockTable::Outcome::closed).code, Errc::cancelled);
-    EXPECT_EQ(error(LockTable::Outcome::closed).message, "the client was closed");
-    EXPECT_EQ(error(LockTable::Outcome::wrong_key_type).code, Errc::wrong_type);
+    EXPECT_EQ(error(LockOutcome::busy, fault).code, Errc::denied) << "as those in front";
+    EXPECT_EQ(error(LockOutcome::deadlock).code, Errc::deadlock);
+    EXPECT_EQ(error(LockOutcome::cancelled).code, Errc::cancelled);
+    EXPECT_EQ(error(LockOutcome::cancelled).message, "cancelled by the caller");
+    EXPECT_EQ(error(LockOutcome::closed).code, Errc::cancelled);
+    EXPECT_EQ(error(LockOutcome::closed).message, "the client was closed");
+    EXPECT_EQ(error(LockOutcome::wrong_key_type).code, Errc::wrong_type);
 }
 
 TEST(Acquisition, takes_a_hold_that_is_handed_to_it_while_it_lasts) {
@@ -752,7 +752,7 @@ TEST(Acquisition, votes_without_a_majority_that_answers_are_returned) {
 // ---- What ends a pause
 
 TEST(Acquisition, recheck_asks_again_before_the_pause_is_over) {
-    for (const auto why : {LockTable::Woken::in_time, LockTable::Woken::recheck}) {
+    for (const auto why : {Woken::in_time, Woken::recheck}) {
         Contender contender = Contender::in_queue();
         const auto next = contender.machine.woken(why, std::nullopt, start + 5ms);
         EXPECT_TRUE(holds_alternative<SendScript>(next));
@@ -761,7 +761,7 @@ TEST(Acquisition, recheck_asks_again_before_the_pause_is_over) {
 
 TEST(Acquisition, cancelled_in_a_pause_gives_up) {
     Contender contender = Contender::in_queue();
-    const auto next = contender.machine.woken(LockTable::Woken::cancelled, std::nullopt, start);
+    const auto next = contender.machine.woken(Woken::cancelled, std::nullopt, start);
     EXPECT_TRUE(holds_alternative<PassPlaceOn>(next));
     EXPECT_EQ(contender.machine.error().message, "cancelled by the caller");
 }

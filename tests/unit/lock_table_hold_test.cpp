@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 using detail::Hold;
 using detail::LockOwner;
 using detail::LockTable;
+using detail::Nest;
 using detail::Phase;
 using detail::PolicyTraits;
 using detail::TimePoint;
@@ -73,21 +74,22 @@ TEST(LockTable, hold_nests_whoever_owns_it) {
     Locks locks;
     const auto hold = locks.taken({.traits = nesting(), .owner = LockOwner::acquisition(1)});
     locks.take(hold, {.traits = nesting(), .owns_itself = true});
-    EXPECT_EQ(locks.table.nest(*hold, {2, nullptr, false}, locks.now), 2U);
+    EXPECT_EQ(locks.table.nest(*hold, Nest{{2, nullptr, false}}, locks.now), 2U);
     EXPECT_EQ(locks.end(*hold, 1), Kind::nested);
     EXPECT_EQ(locks.end(*hold, 2), Kind::last);
-    EXPECT_FALSE(locks.table.nest(*hold, {3, nullptr, false}, locks.now)) << "it is over";
+    EXPECT_FALSE(locks.table.nest(*hold, Nest{{3, nullptr, false}}, locks.now)) << "it is over";
 }
 
 TEST(LockTable, hold_that_is_over_nests_nothing) {
     Locks locks;
     const auto brief = locks.taken({.lease = 1s});
     locks.take(brief);
-    EXPECT_FALSE(locks.table.nest(*brief, {2, nullptr, false}, locks.now + 1s));
-    EXPECT_TRUE(locks.table.nest(*brief, {3, nullptr, false}, locks.now));
-    EXPECT_FALSE(locks.table.nest(*locks.taken(), {4, nullptr, false}, locks.now)) << "another";
+    EXPECT_FALSE(locks.table.nest(*brief, Nest{{2, nullptr, false}}, locks.now + 1s));
+    EXPECT_TRUE(locks.table.nest(*brief, Nest{{3, nullptr, false}}, locks.now));
+    EXPECT_FALSE(locks.table.nest(*locks.taken(), Nest{{4, nullptr, false}}, locks.now))
+        << "another";
     static_cast<void>(locks.table.close());
-    EXPECT_FALSE(locks.table.nest(*brief, {5, nullptr, false}, locks.now));
+    EXPECT_FALSE(locks.table.nest(*brief, Nest{{5, nullptr, false}}, locks.now));
     EXPECT_EQ(brief->nest.size(), 2U);
 }
 
@@ -510,7 +512,7 @@ TEST_F(HoldBesideADeadOne, is_released_at_the_server_all_the_same) {
 }
 
 TEST_F(HoldBesideADeadOne, is_nested_and_ends_step_by_step) {
-    ASSERT_TRUE(locks.table.nest(*alive, {2, nullptr, false}, locks.now));
+    ASSERT_TRUE(locks.table.nest(*alive, Nest{{2, nullptr, false}}, locks.now));
     EXPECT_FALSE(locks.table.end_only(*alive, 1)) << "it has two acquisitions";
     EXPECT_EQ(locks.table.end_acquisition(*alive, 2).kind, Kind::nested);
     const auto ending = locks.table.end_only(*alive, 1);
@@ -571,7 +573,7 @@ TEST(DetachedHold, ends_without_a_hand_off_and_only_alone) {
     Locks locks;
     const auto hold = locks.taken({.traits = nesting()});
     locks.take(hold, {.traits = nesting()});
-    ASSERT_TRUE(locks.table.nest(*hold, {2, nullptr, false}, locks.now));
+    ASSERT_TRUE(locks.table.nest(*hold, Nest{{2, nullptr, false}}, locks.now));
     EXPECT_FALSE(locks.table.end_only(*hold, 1)) << "nested";
     EXPECT_EQ(locks.table.end_acquisition(*hold, 2).kind, Kind::nested);
     locks.enter({.traits = nesting(), .owner = other, .id = 5, .local_handoffs = 16});

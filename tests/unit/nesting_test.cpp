@@ -86,9 +86,8 @@ TEST(Nesting, fails_where_the_lock_is_gone) {
 TEST(Nesting, fails_where_the_outer_hold_ends_in_a_pause) {
     Nested nested;
     static_cast<void>(nested.begin());
-    EXPECT_TRUE(failed(nested.machine,
-                       nested.machine.woken(LockTable::Woken::lost, start, valid_until),
-                       Errc::lost));
+    EXPECT_TRUE(
+        failed(nested.machine, nested.machine.woken(Woken::lost, start, valid_until), Errc::lost));
 }
 
 TEST(Nesting, without_a_renewal_leaves_the_outer_hold_alone) {
@@ -109,9 +108,8 @@ TEST(Nesting, fault_is_told_and_followed_by_a_pause_and_another_try) {
     const auto sleep = as<NestSleep>(nested.machine.fault_noted(start, valid_until));
     EXPECT_LE(sleep.until, start + 20ms);
     const TimePoint soon = start + 500ms;
-    EXPECT_EQ(
-        as<SendNest>(nested.machine.woken(LockTable::Woken::in_time, sleep.until, soon)).answer_by,
-        soon);
+    EXPECT_EQ(as<SendNest>(nested.machine.woken(Woken::in_time, sleep.until, soon)).answer_by,
+              soon);
     EXPECT_EQ(nested.attempts.tries(), 2U);
 }
 
@@ -160,12 +158,10 @@ TEST(Nesting, answer_that_took_longer_than_the_lease_is_none) {
 TEST(Nesting, cancelled_says_by_whom) {
     Nested nested;
     static_cast<void>(nested.begin());
-    EXPECT_FALSE(failed(nested.machine,
-                        nested.machine.woken(LockTable::Woken::cancelled, start, valid_until),
+    EXPECT_FALSE(failed(nested.machine, nested.machine.woken(Woken::cancelled, start, valid_until),
                         Errc::cancelled));
     EXPECT_EQ(nested.machine.error().message, "cancelled by the caller");
-    EXPECT_FALSE(failed(nested.machine,
-                        nested.machine.woken(LockTable::Woken::closed, start, valid_until),
+    EXPECT_FALSE(failed(nested.machine, nested.machine.woken(Woken::closed, start, valid_until),
                         Errc::cancelled));
     EXPECT_EQ(nested.machine.error().message, "the client was closed");
 }

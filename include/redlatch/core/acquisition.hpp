@@ -4,7 +4,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/grant.hpp>
-#include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/token_state.hpp>
 #include <redlatch/core/validity.hpp>
@@ -178,10 +178,9 @@ public:
 
     /// Neither is it our turn, nor did the lock become ours. `fault`: what those in front have met; null for none.
     /// `by_caller`: who asks holds the lock already.
-    AcquisitionAction not_admitted(LockTable::Outcome why,
-                                   const std::shared_ptr<const Error>& fault, bool by_caller,
-                                   TimePoint now) {
-        using Outcome = LockTable::Outcome;
+    AcquisitionAction not_admitted(LockOutcome why, const std::shared_ptr<const Error>& fault,
+                                   bool by_caller, TimePoint now) {
+        using Outcome = LockOutcome;
         switch (why) {
             case Outcome::busy:
                 return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now, by_caller));
@@ -289,9 +288,7 @@ public:
     // ---- A pause has ended
 
     /// `grant`: the message, or the late answer, that the lock table has for us, where it ended the pause.
-    AcquisitionAction woken(LockTable::Woken why, const std::optional<Grant>& grant,
-                            TimePoint now) {
-        using Woken = LockTable::Woken;
+    AcquisitionAction woken(Woken why, const std::optional<Grant>& grant, TimePoint now) {
         switch (why) {
             case Woken::cancelled: return cancelled();
             case Woken::closed: return give_up_for(attempts_.cancelled(cancelled_by_close));

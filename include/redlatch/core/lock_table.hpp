@@ -6,9 +6,11 @@
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/intrusive_list.hpp>
+#include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/lock_owner.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/core/reader_claim.hpp>
+#include <redlatch/core/readers.hpp>
 #include <redlatch/core/removed_tokens.hpp>
 #include <redlatch/error.hpp>
 #include <redlatch/recycled_memory.hpp>
@@ -106,18 +108,9 @@ public:
         Named* name_ = nullptr;
     };
 
-    /// What becomes of a request.
-    enum class Outcome {
-        queued,          ///< wait
-        turn,            ///< contend for it at the server
-        handed,          ///< the holder before us has passed it on
-        nested,          ///< its owner holds it already, and may hold it again
-        deadlock,        ///< the caller holds it already, may not again, and would wait for ever
-        busy,            ///< the wait ended first
-        cancelled,       ///< a stop was requested during the wait
-        closed,          ///< the client has been closed
-        wrong_key_type,  ///< it is in use with a policy of another key type
-    };
+    using Outcome = LockOutcome;
+    using Woken = detail::Woken;
+    using Ending = AcquisitionEnding;
 
     struct Admission {
         Outcome outcome;
@@ -128,16 +121,6 @@ public:
         std::shared_ptr<Hold> expired{};       ///< found past its validity: to be declared lost
         std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
         bool by_caller = false;                ///< where busy: the caller holds it already
-    };
-
-    /// Why a pause has ended.
-    enum class Woken {
-        in_time,    ///< it was over
-        granted,    ///< a message says that the lock is ours
-        recheck,    ///< a message may have been missed
-        lost,       ///< the end of the hold that is to be nested in
-        cancelled,  ///< a stop was requested
-        closed,     ///< the end of the client
     };
 
     /// A pause has ended, or lasts until then if nothing wakes the waiter.
@@ -358,14 +341,7 @@ public:
     }
 
     /// The hold has ended, by whatever. To be called before anything is done about its token.
-    void leave_claim(Hold& hold) noexcept {
-        if (hold.claim == nullptr || hold.claim->is_over()) return;
-        hold.claim->leave(hold);
-        if (!hold.claim->is_over()) return;
-        const auto readers = readers_.find(hold.key());
-        std::erase(readers->second.claims, hold.claim);
-        if (readers->second.unused()) readers_.erase(readers);
-    }
+    void leave_claim(Hold& hold) noexcept { readers_.leave_claim(hold); }
 
     /// Whether the token of a hold that has ended is still used.
     static bool is_used_by_others(const Hold& hold) noexcept {
@@ -418,7 +394,7 @@ public:
             name.second.fault = nullptr;
             own->second.handoffs.begin(others_wait, hold->refreshed_at());
             if (hold->terms().joins && hold->in(Phase::held)) {
-                open_claim(hold, others_wait);
+                readers_.open_claim(hold, others_wait);
                 finished.is_shared = admit_crowd(name.second, hold->claim, now);
             }
             keep(own->second, std::move(hold), now);
@@ -452,11 +428,7 @@ public:
     }
 
     /// One more acquisition of a hold that is not over, whoever owns it: the hold count wanted now.
-    /// Nothing for a hold that is.
-    std::optional<std::uint64_t> nest(Hold& hold, const Acquisition& acquisition, TimePoint now) {
-        return nest(hold, Nest{acquisition}, now);
-    }
-    /// The same for one that is in a nest of its own so far.
+    /// Nothing for a hold that is. `acquisition`: alone in a nest of its own, so that nothing is allocated here.
     std::optional<std::uint64_t> nest(Hold& hold, Nest&& acquisition, TimePoint now) noexcept {
         const auto name = entries_.find(hold.entry());
         if (closed_ || name == entries_.end()) return std::nullopt;
@@ -486,25 +458,6 @@ public:
         for (Acquisition& acquisition : hold.nest) acquisition.reads = true;
         return true;
     }
-
-    /// What a hold loses when one of its acquisitions ends.
-    struct Ending {
-        enum class Kind {
-            nothing,  ///< there was no such acquisition
-            nested,   ///< others of the hold go on
-            last,     ///< the hold has to be released at the server
-            handed,   ///< the hold has passed on to the next owner here (`hand_off`)
-            left,     ///< other readers here go on with its claim
-            past,     ///< the hold was lost before
-        };
-        Kind kind = Kind::nothing;
-        std::shared_ptr<Hold> hold{};
-        std::uint64_t count = 0;    ///< where nested: how many are left
-        std::uint64_t id = 0;       ///< where nested: of the acquisition that ended
-        bool watched = false;       ///< where nested: the acquisition that ended was
-        bool downgrades = false;    ///< where nested: only reading is left of what was writing
-        bool can_hand_off = false;  ///< where last: a waiter here would be next on equal terms
-    };
 
     /// Ends the innermost acquisition that `owner` made with `lock()` or `try_lock()`.
     /// `reads`: one for reading, of a shared lock, or one that was lost: a downgrade after the loss made no reader
@@ -705,20 +658,6 @@ private:
                                        RecyclingAllocator<Named>>;
     using Position = Entries::iterator;
 
-    /// Readers who wait for one claim, in one place at the server: one more may come to them until a writer of this
-    /// process has come behind them.
-    struct Crowd {
-        Named* name;
-        HoldTerms terms;
-    };
-
-    /// What the readers of a lock have in common.
-    struct Readers {
-        std::vector<std::shared_ptr<ReaderClaim>> claims{};  // that are not over
-        std::vector<Crowd> crowds{};
-        bool unused() const noexcept { return claims.empty() && crowds.empty(); }
-    };
-
     /// Where a request waits. Readers wait together, but for one that goes on with a claim at once, or does not wait.
     Named& entry_for(const AcquireRequest& request, TimePoint now) {
         const auto own = entries_.find(request.entry());
@@ -734,35 +673,14 @@ private:
     }
 
     Named& crowd_for(const AcquireRequest& request) {
-        const auto& keys = request.terms.keys;
-        auto& crowds = readers_[keys->lock].crowds;
-        for (const Crowd& crowd : crowds) {
-            if (crowd.terms.same_at_server(request.terms)) return *crowd.name;
-        }
-        crowds.reserve(crowds.size() + 1);
-        HoldTerms terms = request.terms;
-        const std::string number = std::to_string(++crowds_made_);
-        Named& name = *entries_.try_emplace("redlatch:readers:" + number + ':' + keys->lock).first;
-        name.second.crowd_of = keys;
-        crowds.push_back({.name = &name, .terms = std::move(terms)});
+        Named& name = *entries_.try_emplace(readers_.crowd_for(request.terms)).first;
+        name.second.crowd_of = request.terms.keys;
         return name;
     }
 
-    /// A writer has come, and waits: who comes after it stands behind it.
     void close_crowds(const AcquireRequest& request) noexcept {
-        if (readers_.empty() || !request.terms.traits.shared || request.acquisition.reads) return;
-        const auto readers = readers_.find(request.terms.keys->lock);
-        if (readers == readers_.end()) return;
-        readers->second.crowds.clear();
-        if (readers->second.unused()) readers_.erase(readers);
-    }
-
-    void forget_crowd(const Named& name) noexcept {
-        const auto readers = readers_.find(name.second.crowd_of->lock);
-        if (readers == readers_.end()) return;
-        std::erase_if(readers->second.crowds,
-                      [&name](const Crowd& crowd) { return crowd.name == &name; });
-        if (readers->second.unused()) readers_.erase(readers);
+        if (!request.terms.traits.shared || request.acquisition.reads) return;
+        readers_.close_crowds(request.terms.keys->lock);
     }
 
     /// Where a hold is kept that was contended for in `name`; null without memory for that. A message that comes
@@ -828,23 +746,15 @@ private:
     }
 
     /// Whether readers go on with the claim of one that has left.
-    bool is_claimed(const Grant& grant) const {
-        const auto readers = readers_.find(grant.key);
-        if (readers == readers_.end()) return false;
-        return std::any_of(
-            readers->second.claims.begin(), readers->second.claims.end(),
-            [&grant](const auto& claim) { return claim->token().bytes == grant.token; });
-    }
+    bool is_claimed(const Grant& grant) const { return readers_.go_by(grant.key, grant.token); }
 
     /// The claim that the reader may go on with if nobody waits at the server; null where it contends for one of
     /// its own. The last one that the server gave is the one that has passed nobody.
     std::shared_ptr<ReaderClaim> claim_for(const AcquireRequest& request, TimePoint now) const {
         const std::string& key = request.terms.keys->lock;
         if (closed_ || !request.terms.joins) return nullptr;
-        const auto readers = readers_.find(key);
-        if (readers == readers_.end() || readers->second.claims.empty()) return nullptr;
-        const auto& last = readers->second.claims.back();
-        if (!last->serves(request.terms, now)) return nullptr;
+        auto last = readers_.last_claim(key);
+        if (last == nullptr || !last->serves(request.terms, now)) return nullptr;
         return has_writer(key) ? nullptr : last;
     }
 
@@ -868,18 +778,6 @@ private:
         admit_crowd(name.second, claim, now);
         hand_turn_on(name, false);
         return {.hold = std::move(hold), .first = std::move(first)};
-    }
-
-    /// Without memory, nobody joins it.
-    void open_claim(const std::shared_ptr<Hold>& hold, bool others_wait) noexcept {
-        try {
-            auto claim = std::make_shared<ReaderClaim>(hold, others_wait);
-            readers_[hold->key()].claims.push_back(claim);
-            hold->claim = std::move(claim);
-        } catch (const std::bad_alloc&) {
-            const auto readers = readers_.find(hold->key());
-            if (readers != readers_.end() && readers->second.unused()) readers_.erase(readers);
-        }
     }
 
     /// What becomes of a request that has just come.
@@ -1167,7 +1065,9 @@ private:
     }
     void erase(Position name) {
         if (!name->second.claimant.empty()) claimants_.erase(name->second.claimant);
-        if (name->second.crowd_of != nullptr) forget_crowd(*name);
+        if (name->second.crowd_of != nullptr) {
+            readers_.forget_crowd(name->second.crowd_of->lock, name->first);
+        }
         entries_.erase(name);
     }
 
@@ -1175,8 +1075,7 @@ private:
     Waiter* last_woken_ = nullptr;
     Entries entries_;
     std::unordered_map<std::string, Named*> claimants_;
-    std::unordered_map<std::string, Readers> readers_;  // of locks, by their keys
-    std::uint64_t crowds_made_ = 0;
+    Readers readers_;
     RemovedTokens removed_;
     bool closed_ = false;
     Random random_;

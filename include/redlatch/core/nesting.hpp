@@ -3,7 +3,7 @@
 #include <redlatch/core/attempts.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/renewal.hpp>
 
@@ -96,8 +96,7 @@ public:
     }
 
     /// A pause has ended.
-    NestAction woken(LockTable::Woken why, TimePoint now, TimePoint valid_until) {
-        using Woken = LockTable::Woken;
+    NestAction woken(Woken why, TimePoint now, TimePoint valid_until) {
         switch (why) {
             case Woken::cancelled: return fail_for(attempts_->cancelled(cancelled_by_caller));
             case Woken::closed: return fail_for(attempts_->cancelled(cancelled_by_close));

@@ -2,7 +2,7 @@
 
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/types.hpp>
@@ -89,7 +89,7 @@ class ReleaseMachine {
 public:
     /// How an acquisition has ended in this process.
     struct Ended {
-        using Kind = LockTable::Ending::Kind;
+        using Kind = AcquisitionEnding::Kind;
         Kind kind;
         std::uint64_t count = 0;  ///< where nested: how many are left
         bool watched = false;     ///< where nested: it wanted the hold to be renewed
@@ -104,7 +104,7 @@ public:
         TimePoint give_up_at = TimePoint::max();
 
         /// `ending`: of a hold.
-        static Ended of(const LockTable::Ending& ending, ReleaseMode mode,
+        static Ended of(const AcquisitionEnding& ending, ReleaseMode mode,
                         TimePoint give_up_at = TimePoint::max()) {
             const Hold& hold = *ending.hold;
             return {.kind = ending.kind,

@@ -5,7 +5,7 @@
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/hold.hpp>
-#include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/validity.hpp>
@@ -89,8 +89,8 @@ public:
     explicit TransferMachine(const Plan& plan) : plan_(plan) {}
 
     /// Why a hold that has left the lock table so is not moved; nothing where it is.
-    static std::optional<Errc> not_moved(LockTable::Ending::Kind left) noexcept {
-        using Kind = LockTable::Ending::Kind;
+    static std::optional<Errc> not_moved(AcquisitionEnding::Kind left) noexcept {
+        using Kind = AcquisitionEnding::Kind;
         if (left == Kind::last) return std::nullopt;
         return left == Kind::nothing ? Errc::not_held : Errc::lost;
     }

@@ -34,7 +34,6 @@ public:
         if (vote == Vote::none) ++none_;
     }
 
-    std::size_t voters() const noexcept { return voters_; }
     std::size_t quorum() const noexcept { return voters_ / 2 + 1; }
     std::size_t open() const noexcept { return voters_ - yes_ - no_ - none_; }
 

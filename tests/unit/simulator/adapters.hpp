@@ -292,7 +292,7 @@ public:
             client_->host().soon(*wanted_->cancelled, [this] { cancel(); });
         }
         const auto count = client_->with_table(
-            [&](LockTable& table) { return table.nest(*hold, acquisition_, now()); });
+            [&](LockTable& table) { return table.nest(*hold, detail::Nest{acquisition_}, now()); });
         Client::table_coverage().took("nest", count ? 0 : 1);
         if (!count) return fail({Errc::not_held, {}, {}, "the hold is over", {}});
         nest(std::move(hold), *count);
