@@ -119,6 +119,14 @@ struct Error {
 
 namespace detail {
 
+inline Error not_held(std::string key = {}) {
+    return {Errc::not_held, std::move(key), {}, {}, {}};
+}
+
+inline Error invalid(std::string message, std::string key = {}) {
+    return {Errc::invalid_argument, std::move(key), {}, std::move(message), {}};
+}
+
 /// `Error::describe()`, with each lock's name as `show` gives it.
 template <class Show>
 std::string describe(const Error& error, Show show) {

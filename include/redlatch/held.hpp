@@ -229,7 +229,7 @@ REDLATCH_INLINE Result<Release> Held::release(detail::TimePoint by) noexcept {
 
 REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
     if (!ref_.is_ours()) {
-        return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+        return Unexpected{detail::not_held()};
     }
     return detail::extend_hold(client_->session(), ref_.hold, lease);
 }
@@ -239,11 +239,10 @@ namespace detail {
 /// What one more acquisition of a hold is made with, or why there can be none.
 inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client,
                                      const HoldRef& ref) {
-    if (!ref.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    if (!ref.is_ours()) return Unexpected{detail::not_held()};
     const HoldTerms& terms = ref.hold->terms();
     if (!terms.traits.reentrant) {
-        return Unexpected{Error{
-            Errc::invalid_argument, ref.hold->key(), {}, "only a reentrant lock can nest", {}}};
+        return Unexpected{detail::invalid("only a reentrant lock can nest", ref.hold->key())};
     }
     return LockSpec{.client = client,
                     .keys = terms.keys,
@@ -318,7 +317,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Release>> Held::release_cal
 REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> Held::extend_call(Lease lease) {
     using Ready = detail::ReadyCall<void>;
     if (!ref_.is_ours()) {
-        return std::make_shared<Ready>(client_, Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+        return std::make_shared<Ready>(client_, Unexpected{detail::not_held()});
     }
     auto fits = detail::check_extension(client_->session(), *ref_.hold, lease);
     if (!fits) return std::make_shared<Ready>(client_, std::move(fits));
@@ -336,17 +335,16 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<Held>> Held::nest_call() {
 }
 
 REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {
-    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    if (!ref_.is_ours()) return Unexpected{detail::not_held()};
     auto ticket = detail::detach_hold(client_->session(), ref_);
     if (ticket || ticket.error().code != Errc::invalid_argument) ref_ = {};
     return ticket;
 }
 
 REDLATCH_INLINE Result<void> Held::downgrade() noexcept {
-    if (!ref_.is_ours()) return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+    if (!ref_.is_ours()) return Unexpected{detail::not_held()};
     if (!ref_.hold->terms().traits.shared) {
-        return Unexpected{Error{
-            Errc::invalid_argument, ref_.hold->key(), {}, "only a shared lock can be read", {}}};
+        return Unexpected{detail::invalid("only a shared lock can be read", ref_.hold->key())};
     }
     return detail::downgrade_hold(client_->session(), ref_.hold);
 }

@@ -230,7 +230,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> HeldSet::extend_call
     using Joint = detail::JointCall<void>;
     const auto client = holds_ == nullptr ? nullptr : holds_->client();
     if (client == nullptr || !holds_->are_ours()) {
-        return std::make_shared<Ready>(client, Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+        return std::make_shared<Ready>(client, Unexpected{detail::not_held()});
     }
     Joint::Parts parts;
     for (const auto& ref : holds_->refs()) {
@@ -243,7 +243,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> HeldSet::extend_call
 
 REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
     if (holds_ == nullptr || !holds_->are_ours()) {
-        return Unexpected{Error{Errc::not_held, {}, {}, {}, {}}};
+        return Unexpected{detail::not_held()};
     }
     detail::Session& session = holds_->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());

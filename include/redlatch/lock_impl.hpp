@@ -162,7 +162,7 @@ REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
 REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
     Session& session = spec_.client->session();
     const auto hold = session.locks().find(spec_.key(), this_thread());
-    if (hold == nullptr) return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
+    if (hold == nullptr) return Unexpected{not_held(spec_.key())};
     return downgrade_hold(session, hold);
 }
 
@@ -194,7 +194,7 @@ REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
 REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {
     const auto hold = my_hold();
     if (hold == nullptr) {
-        return Unexpected{Error{Errc::not_held, spec_.key(), {}, {}, {}}};
+        return Unexpected{not_held(spec_.key())};
     }
     return extend_hold(spec_.client->session(), hold, lease);
 }
@@ -249,9 +249,7 @@ REDLATCH_INLINE Result<Forced> LockImpl::force_unlock() noexcept {
 
 REDLATCH_INLINE Result<Forced> LockImpl::force_unlock(std::string_view owner) noexcept {
     if (owner.empty()) {
-        Error error = invalid("no owner is given whose lock is to be removed");
-        error.key = spec_.key();
-        return Unexpected{std::move(error)};
+        return Unexpected{invalid("no owner is given whose lock is to be removed", spec_.key())};
     }
     return ForceUnlock{spec_.client->session(), spec_, owner}.run();
 }

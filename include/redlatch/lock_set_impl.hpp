@@ -93,9 +93,7 @@ REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::
     if (names.empty()) throw LockError{invalid("a set of locks needs a name")};
     std::ranges::sort(names);
     if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
-        Error error = invalid("the name is there twice in a set of locks");
-        error.key = *twice;
-        throw LockError{std::move(error)};
+        throw LockError{invalid("the name is there twice in a set of locks", *twice)};
     }
     for (std::string& name : names) {
         specs_.push_back(check(LockSpec{.client = Access::shared(client),

@@ -33,7 +33,7 @@ public:
     /// Hands each line to `write`. Throws `LockError` with `Errc::invalid_argument` where that is empty.
     explicit LogObserver(Write write) : write_(std::move(write)) {
         if (!write_) {
-            detail::raise({Errc::invalid_argument, {}, {}, "LogObserver needs a function", {}});
+            detail::raise(detail::invalid("LogObserver needs a function"));
         }
     }
 

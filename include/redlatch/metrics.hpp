@@ -294,9 +294,7 @@ private:
         }
         return max_labels;
     }
-    static void refuse(std::string why) {
-        detail::raise({Errc::invalid_argument, {}, {}, std::move(why), {}});
-    }
+    static void refuse(std::string why) { detail::raise(detail::invalid(std::move(why))); }
 
     /// Where a lock is counted. Takes no mutex, which a forked child could find locked for ever.
     Series& of(std::string_view lock) {

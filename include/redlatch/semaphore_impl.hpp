@@ -56,9 +56,7 @@ private:
     Result<void> keep(Result<Held> taken);
     std::vector<Held> take_out(std::ptrdiff_t count);
     Result<LockSpec> taking(std::ptrdiff_t permits) const;
-    Error bad(std::string what) const {
-        return {Errc::invalid_argument, name(), {}, std::move(what), {}};
-    }
+    Error bad(std::string what) const { return invalid(std::move(what), name()); }
 
     /// What `acquire()` and its like took through this object, one permit each.
     struct Acquired {

@@ -147,7 +147,7 @@ public:
 
 private:
     [[noreturn]] static void refuse(const std::string& what, const std::string& reason) {
-        throw LockError{{Errc::invalid_argument, {}, {}, "TLS: " + what + ": " + reason, {}}};
+        throw LockError{detail::invalid("TLS: " + what + ": " + reason)};
     }
 
     [[noreturn]] static void refuse(const std::string& what) {

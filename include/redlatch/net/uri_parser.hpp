@@ -39,7 +39,7 @@ public:
 
     Result<UriParts> parse() && {
         if (!parse_scheme() || !parse_query() || !parse_credentials() || !parse_place()) {
-            return Unexpected{Error{Errc::invalid_argument, {}, {}, "URI: " + problem_, {}}};
+            return Unexpected{invalid("URI: " + problem_)};
         }
         return std::move(parts_);
     }

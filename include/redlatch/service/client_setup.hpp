@@ -35,10 +35,6 @@ struct ClientSetup {
     bool is(UriParts::Kind kind) const { return uris.size() == 1 && uris.front().kind == kind; }
 };
 
-inline Error invalid(std::string message) {
-    return {Errc::invalid_argument, {}, {}, std::move(message), {}};
-}
-
 /// What the Sentinels' own credentials are.
 inline void set_credentials_of_sentinels(UriParts& uri, const ClientOptions& options) {
     const std::string user = uri.sentinel_user.value_or(options.sentinel_user);

@@ -38,7 +38,7 @@ public:
     /// One more acquisition of `hold`, whoever owns it.
     Result<HoldRef> nest_in(std::shared_ptr<Hold> hold) {
         const auto count = session_->locks().nest(*hold, Nest{acquisition_});
-        if (!count) return told(Unexpected{Error{Errc::not_held, {}, {}, {}, {}}});
+        if (!count) return told(Unexpected{not_held()});
         drive(begin_nesting(std::move(hold), *count));
         return told(*std::exchange(result_, std::nullopt));
     }

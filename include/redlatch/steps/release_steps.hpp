@@ -64,9 +64,10 @@ protected:
 
     Action carry_out(const Machine::HandOver& over) {
         hold_->advance(Phase::releasing, Phase::released);
-        const auto& [moved, repeated, others_wait, fence, sent, valid_until] = over.move;
+        const Machine::Move& move = over.move;
         return machine_.handed_over(session_->locks().moved(
-            *hold_, {to_->token(), sent, {.unclear = repeated}, fence}, others_wait));
+            *hold_, {to_->token(), move.sent, {.unclear = move.repeated}, move.fence},
+            move.others_wait));
     }
 
     Action carry_out(const Machine::FreeHold&) {
