@@ -12,8 +12,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -139,6 +143,48 @@ TEST_F(AnEngine, gives_an_order_that_waits_behind_others_its_time_anew_where_it_
     proxy_.pass();
     EXPECT_EQ(patient->wait().value, "OK");
     EXPECT_FALSE(redis_.exists("b"));
+}
+
+TEST_F(AnEngine, counts_an_answer_that_came_while_its_thread_was_busy) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    proxy_.hold_replies();
+    const OrderPtr set = order({"SET", "a", "1"}, 3s);
+    submit(set);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("a"); }));
+    on_engine(engine(), [&] {
+        proxy_.pass();
+        std::this_thread::sleep_until(set->time.answer_by + 1s);
+    });
+    EXPECT_EQ(set->wait().value, "OK");
+}
+
+class EngineTaskOf final : public detail::EngineTask {
+public:
+    void run() noexcept override {
+        if (action) action();
+    }
+    std::function<void()> action{};
+};
+
+/// More than run in one turn of the thread.
+TEST_F(AnEngine, looks_for_answers_between_many_tasks) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    const OrderPtr set = order({"SET", "a", "1"});
+    bool told_in_time = false;
+    std::deque<EngineTaskOf> tasks(5000);
+    tasks.front().action = [&] { engine().submit(set); };
+    for (std::size_t i = tasks.size() / 2; i + 1 < tasks.size(); ++i) {
+        tasks[i].action = [&] {
+            if (!set->is_told()) std::this_thread::sleep_for(1ms);
+        };
+    }
+    tasks.back().action = [&] { told_in_time = set->is_told(); };
+    on_engine(engine(), [&] {
+        for (EngineTaskOf& task : tasks) engine().post(task);
+    });
+    EXPECT_EQ(set->wait().value, "OK");
+    on_engine(engine(), [] {});  // runs after all of them
+    EXPECT_TRUE(told_in_time);
 }
 
 TEST_F(AnEngine, tells_an_abandoned_order_only_of_a_late_answer) {

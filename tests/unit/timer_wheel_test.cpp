@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,7 +30,7 @@ protected:
 
     std::string expire(std::function<void(Timer&)> act = [](Timer&) {}) {
         std::string names;
-        wheel_.expire(now_, [&](TimerWheel::Timer& expired) {
+        wheel_.expire(now_, most_, [&](TimerWheel::Timer& expired) {
             auto& timer = static_cast<Timer&>(expired);
             EXPECT_FALSE(timer.is_set());
             names += timer.name;
@@ -38,6 +40,7 @@ protected:
     }
 
     TimePoint now_{1h + 300us};
+    std::size_t most_ = std::numeric_limits<std::size_t>::max();
     TimerWheel wheel_{now_};
     std::array<Timer, 8> timers_;
     Timer& a_ = timers_[0];
@@ -107,6 +110,18 @@ TEST_F(ATimerWheel, tells_of_all_after_a_long_sleep) {
     EXPECT_EQ(wheel_.next_due(), TimePoint::max());
 }
 
+TEST_F(ATimerWheel, tells_of_no_more_at_a_time_than_are_wanted) {
+    for (Timer& timer : timers_) wheel_.set(timer, now_ + 1ms);
+    now_ += 1ms;
+    most_ = 3;
+    EXPECT_EQ(expire(), "abc");
+    EXPECT_LE(wheel_.next_due(), now_) << "some are due";
+    wheel_.clear(timers_[3]);
+    EXPECT_EQ(expire(), "efg");
+    EXPECT_EQ(expire(), "h");
+    EXPECT_EQ(wheel_.next_due(), TimePoint::max());
+}
+
 TEST_F(ATimerWheel, lets_one_that_expires_set_and_clear_others_and_itself) {
     for (Timer& timer : {std::ref(a_), std::ref(b_), std::ref(c_)}) wheel_.set(timer, now_ + 1ms);
     now_ += 1ms;
@@ -132,7 +147,7 @@ TEST_F(ATimerWheel, is_never_late_by_more_than_a_millisecond) {
     std::size_t told = 0;
     while (wheel_.next_due() != TimePoint::max()) {
         now_ = wheel_.next_due();
-        wheel_.expire(now_, [&](TimerWheel::Timer& timer) {
+        wheel_.expire(now_, most_, [&](TimerWheel::Timer& timer) {
             const auto i = static_cast<std::size_t>(static_cast<Timer*>(&timer) - timers.data());
             EXPECT_LE(due[i], now_);
             EXPECT_LE(now_ - due[i], 1ms);

@@ -43,22 +43,24 @@ public:
         timer.slot_ = none;
     }
 
-    /// Calls `expired` with each that is due, no longer set; it may set and clear any. One that it
-    /// sets to the past is told the next time.
+    /// Calls `expired` with those that are due, no longer set, `most` at most; it may set and clear any. The others, and
+    /// what it sets to the past, are told the next time.
     template <class Expired>
-    void expire(TimePoint now, Expired expired) {
+    void expire(TimePoint now, std::size_t most, Expired expired) {
         const std::int64_t last = tick_of(now);
         const std::int64_t end = std::min(last, tick_ + std::int64_t{size} - 1);
         for (std::int64_t at = tick_; at <= end; ++at) collect(slot_at(at), now);
         tick_ = std::max(tick_, last);
-        while (Timer* const timer = ripe_.front()) {
-            clear(*timer);
-            expired(*timer);
+        for (; most != 0 && !ripe_.empty(); --most) {
+            Timer& timer = *ripe_.front();
+            clear(timer);
+            expired(timer);
         }
     }
 
     /// When to call `expire` next; for ever where none is set. It may be for nothing.
     TimePoint next_due() const noexcept {
+        if (!ripe_.empty()) return TimePoint::min();
         for (std::size_t passed = 0; passed < size;) {
             const std::size_t slot = slot_at(tick_ + static_cast<std::int64_t>(passed));
             const std::uint64_t marked = marks_[slot / word] >> (slot % word);

@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <stop_token>
@@ -297,12 +298,17 @@ private:
         return true;
     }
 
+    /// How many tasks run, and how many timers expire, before answers are looked for again. As many as a link writes
+    /// before it wants an answer.
+    static constexpr std::size_t most_of_a_turn = 1024;
+
     void run() {
         CompletionBatch completions;
         do {
-            wait();
-            run_posted();
-            wheel_.expire(Clock::now(), [now = Clock::now()](TimerWheel::Timer& timer) {
+            // An answer that comes later than this is not read yet, and no timer may say that it is missing.
+            const TimePoint now = wait();
+            run_posted(most_of_a_turn);
+            wheel_.expire(now, most_of_a_turn, [now](TimerWheel::Timer& timer) {
                 static_cast<EngineTimer&>(timer).expired(now);
             });
             refresh_map();
@@ -313,42 +319,54 @@ private:
         end(completions);
     }
 
-    /// Blocks until there is something to do; takes answers.
-    void wait() {
+    /// Blocks until there is something to do; takes the answers that have come until then. Returns when that was.
+    TimePoint wait() {
         std::array<epoll_event, 64> events;
         const int count = ::epoll_wait(poller_.get(), events.data(), int{events.size()}, timeout());
         asleep_ = false;
+        const TimePoint now = Clock::now();
         for (int i = 0; i < count; ++i) {
             auto* const way = static_cast<Way*>(events[static_cast<std::size_t>(i)].data.ptr);
             if (way != nullptr) way->link.read();
         }
+        return now;
     }
 
     /// How long to sleep, in milliseconds. The sleep stops with the machine, due times don't.
     int timeout() {
-        if (is_busy_) return 0;
+        if (is_busy_ || oldest_task_ != nullptr) return 0;
         asleep_ = true;
         if (posted_.load() != nullptr || closing_) return 0;
         const TimePoint due = wheel_.next_due();
         if (due == TimePoint::max()) return -1;
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - Clock::now());
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(saturating_sub(due, Clock::now()));
         return static_cast<int>(
             std::clamp(left, std::chrono::milliseconds{0}, longest_service_sleep).count());
     }
 
-    void run_posted() {
+    void run_posted(std::size_t most) {
+        take_posted();
+        for (; most != 0 && oldest_task_ != nullptr; --most) {
+            EngineTask& task = *oldest_task_;
+            oldest_task_ = task.next_;
+            task.posted_ = false;
+            task.run();
+        }
+    }
+
+    /// Puts what was posted behind the tasks that are left of the last turn.
+    void take_posted() {
         EngineTask* newest = posted_.exchange(nullptr);
+        EngineTask* const last = newest;
         EngineTask* oldest = nullptr;
         while (newest != nullptr) {
             EngineTask* const next = std::exchange(newest->next_, oldest);
             oldest = std::exchange(newest, next);
         }
-        while (oldest != nullptr) {
-            EngineTask& task = *oldest;
-            oldest = task.next_;
-            task.posted_ = false;
-            task.run();
-        }
+        if (oldest == nullptr) return;
+        (oldest_task_ == nullptr ? oldest_task_ : last_task_->next_) = oldest;
+        last_task_ = last;
     }
 
     void write() {
@@ -361,13 +379,14 @@ private:
     void end(CompletionBatch& completions) {
         EngineTask* none = nullptr;
         do {
-            run_posted();
+            run_posted(std::numeric_limits<std::size_t>::max());
             settle_map();
             for (Way& way : ways_) way.end();
             completions.hand_over();
-            wheel_.expire(TimePoint::max(), [](TimerWheel::Timer& timer) {
-                static_cast<EngineTimer&>(timer).expired(Clock::now());
-            });
+            wheel_.expire(TimePoint::max(), std::numeric_limits<std::size_t>::max(),
+                          [](TimerWheel::Timer& timer) {
+                              static_cast<EngineTimer&>(timer).expired(Clock::now());
+                          });
             completions.hand_over();
             none = nullptr;
         } while (has_orders() || !posted_.compare_exchange_strong(none, end_of_posts()));
@@ -391,6 +410,8 @@ private:
     std::atomic<EngineTask*> posted_{nullptr};  // the newest first
     ServiceThread thread_{"redlatch engine", [this] { run(); }};
     // Of the thread:
+    EngineTask* oldest_task_ = nullptr;  // of those that are left for the next turn
+    EngineTask* last_task_ = nullptr;
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
     std::list<Way> ways_;  // by node, replicas, owner
