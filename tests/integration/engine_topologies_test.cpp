@@ -356,6 +356,34 @@ TEST_F(AnEngineForSeveralMasters, takes_an_order_back_that_is_abandoned) {
     EXPECT_TRUE(eventually([&] { return second.use_count() == 1; }));
 }
 
+/// More than a link has unanswered at a time: what comes behind them waits for its turn at each master.
+TEST_F(AnEngineForSeveralMasters, give_an_order_that_waits_behind_others_its_time_anew) {
+    reach_all();
+    for (Proxy& proxy : proxies_) proxy.hold_replies();
+    std::vector<OrderPtr> before;
+    for (int i = 0; i < 1024; ++i) before.push_back(order({"EXISTS", "a"}));
+    const OrderPtr patient = set("a");
+    const OrderPtr strict = set("b");
+    patient->time = {detail::saturating_add(Clock::now(), 500ms),
+                     detail::saturating_add(Clock::now(), generous_limit)};
+    strict->time = detail::saturating_add(Clock::now(), 500ms);
+    on_engine(session_.engine(), [&] {
+        for (const OrderPtr& each : before) session_.engine().submit(each);
+        session_.engine().submit(patient);
+        session_.engine().submit(strict);
+    });
+    const Outcome outcome = strict->wait();
+    EXPECT_EQ(outcome.fault.error.code, Errc::no_quorum);
+    EXPECT_FALSE(outcome.fault.maybe_executed);
+    for (const Error& cause : outcome.fault.error.causes) {
+        EXPECT_EQ(cause.message, "too much was to be sent before it");
+    }
+    EXPECT_FALSE(patient->is_told());
+    for (Proxy& proxy : proxies_) proxy.pass();
+    EXPECT_EQ(patient->wait().value, "1");
+    EXPECT_EQ(count("b"), 0);
+}
+
 TEST_F(AnEngineForSeveralMasters, closes_with_orders_under_way) {
     reach_all();
     for (Proxy& proxy : proxies_) proxy.hold_replies();

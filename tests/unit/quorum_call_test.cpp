@@ -137,13 +137,13 @@ TEST(QuorumCall, gives_each_master_its_time) {
     EXPECT_EQ(call.send(0, start), start + 50ms);
     ASSERT_TRUE(call.admit(1, std::nullopt, start + 20ms));
     EXPECT_EQ(call.send(1, start + 20ms), start + 70ms);
-    EXPECT_EQ(call.next_due(), start + 50ms);
+    EXPECT_EQ(call.next_due(start), start + 50ms);
     call.pass_time(start + 49ms);
     EXPECT_TRUE(call.waits_for(0));
     call.pass_time(start + 50ms);
     EXPECT_FALSE(call.waits_for(0));
     EXPECT_TRUE(call.waits_for(1));
-    EXPECT_EQ(call.next_due(), start + 70ms);
+    EXPECT_EQ(call.next_due(start), start + 70ms);
     ASSERT_NE(call.fault(0), nullptr);
     EXPECT_TRUE(call.fault(0)->maybe_executed);
     EXPECT_EQ(call.sets().asked, 0b011U);
@@ -152,8 +152,23 @@ TEST(QuorumCall, gives_each_master_its_time) {
 
 TEST(QuorumCall, gives_no_master_more_time_than_there_is) {
     QuorumCall call{1, taking, start + 30ms};
-    EXPECT_EQ(call.next_due(), start + 30ms);
+    EXPECT_EQ(call.next_due(start), start + 30ms);
     EXPECT_EQ(call.send(0, start), start + 30ms);
+}
+
+TEST(QuorumCall, gives_a_master_to_which_too_much_was_sent_before_its_time_anew) {
+    constexpr TimePoint later = deadline + 1s;
+    QuorumCall call{1, taking, deadline};
+    QuorumCall given_up = call;
+    call.has_until(later);
+    call.pass_time(deadline);
+    EXPECT_TRUE(call.unconnected(0));
+    EXPECT_EQ(call.next_due(deadline), later);
+    EXPECT_EQ(call.send(0, later - 20ms), later);
+
+    given_up.pass_time(deadline);
+    ASSERT_NE(given_up.fault(0), nullptr);
+    EXPECT_EQ(given_up.fault(0)->error.message, "too much was to be sent before it");
 }
 
 TEST(QuorumCall, waits_for_a_connection_that_is_coming) {
@@ -181,7 +196,9 @@ TEST(QuorumCall, waits_a_moment_for_a_new_connection_although_it_is_decided) {
         call.answered(i, yes);
     }
     EXPECT_FALSE(call.is_over(start + 49ms));
+    EXPECT_EQ(call.next_due(start + 49ms), start + 50ms);
     EXPECT_TRUE(call.is_over(start + 50ms));
+    EXPECT_EQ(call.next_due(start + 50ms), deadline);
     QuorumCall asked = call;
     send(asked, 2);
     EXPECT_TRUE(asked.is_over(start)) << "its answer may come late";

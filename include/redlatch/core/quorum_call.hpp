@@ -155,20 +155,22 @@ public:
                 fail(leg, std::move(fault));
             }
             const bool connects = leg.stage == Stage::connecting || leg.stage == Stage::doubtful;
-            if (connects && now >= deadline_) {
-                fail(leg, leg.fault.value_or(unavailable("no connection in time")));
-            }
+            if (connects && now >= deadline_) fail(leg, leg.fault.value_or(not_sent(leg)));
         }
     }
 
-    /// When time alone may change something.
-    TimePoint next_due() const noexcept {
+    /// When time alone may change something after `now`.
+    TimePoint next_due(TimePoint now) const noexcept {
         TimePoint due = deadline_;
         for (const Leg& leg : legs_) {
             if (leg.stage == Stage::asked) due = std::min(due, leg.answer_by);
+            if (gets_a_moment(leg, now)) due = std::min(due, leg.connected_by);
         }
         return due;
     }
+
+    /// It may last until then, instead of until its deadline.
+    void has_until(TimePoint by) noexcept { deadline_ = by; }
 
     bool is_over(TimePoint now) const noexcept {
         const Verdict decided = votes_so_far();
@@ -288,10 +290,12 @@ private:
     /// A lock stands the safer the more masters have it: one that is just being connected to gets a moment
     /// to be asked too. What is ours already need not wait for that.
     bool worth_a_moment(TimePoint now) const noexcept {
-        return rules_.subject == QuorumSubject::taking &&
-               std::any_of(legs_.begin(), legs_.end(), [now](const Leg& leg) {
-                   return leg.stage == Stage::connecting && now < leg.connected_by;
-               });
+        return std::any_of(legs_.begin(), legs_.end(),
+                           [&](const Leg& leg) { return gets_a_moment(leg, now); });
+    }
+    bool gets_a_moment(const Leg& leg, TimePoint now) const noexcept {
+        return rules_.subject == QuorumSubject::taking && leg.stage == Stage::connecting &&
+               now < leg.connected_by;
     }
 
     void fail(Leg& leg, Fault fault) {
@@ -340,6 +344,12 @@ private:
         return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
     }
 
+    static Fault not_sent(const Leg& leg) {
+        const bool was_connected = leg.connected_by == TimePoint{};
+        return unavailable(was_connected ? "too much was to be sent before it"
+                                         : "no connection in time");
+    }
+
     Fault too_young() const {
         return unavailable("restarted a moment ago: has no vote for longest_lease, " +
                            std::to_string(rules_.least_age.count()) + " ms");
@@ -365,7 +375,7 @@ private:
     }
 
     const QuorumRules rules_;
-    const TimePoint deadline_;
+    TimePoint deadline_;
     VoteCount votes_;
     std::vector<Leg> legs_;
     Verdict verdict_ = Verdict::open;

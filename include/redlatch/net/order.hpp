@@ -1,11 +1,13 @@
 #pragma once
 
+#include <redlatch/clock.hpp>
 #include <redlatch/core/command_queue.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/master_sets.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/reply.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -23,6 +25,15 @@ struct OrderTime {
     /// What waits behind others to be written may have longer: its own `command_timeout` from then on, but no longer
     /// than until this.
     TimePoint give_up_at;
+
+    /// It begins once more: what an order has waited for its turn to be written was not the server's silence. False
+    /// where it may have no more.
+    bool begin_anew(TimePoint now, Clock::duration command_timeout) noexcept {
+        const TimePoint by = std::min<TimePoint>(saturating_add(now, command_timeout), give_up_at);
+        if (by <= answer_by) return false;
+        answer_by = by;
+        return true;
+    }
 };
 
 /// A command that is to be carried out where its key is, without a thread that waits for the answer. All

@@ -139,15 +139,12 @@ protected:
     const Link* link() const noexcept { return link_; }
 
 private:
-    /// What it has waited for its turn to be written was not the server's silence: its time begins once more. False
-    /// where it may have no more.
+    /// As `OrderTime::begin_anew`.
     bool begin_anew(TimePoint now) noexcept {
-        const TimePoint by = std::min<TimePoint>(
-            saturating_add(now, link_->node().command_timeout()), order_->time.give_up_at);
-        if (by <= order_->time.answer_by) return false;
-        order_->time.answer_by = by;
-        has_until(by);
-        services_->timers().set(*this, by);
+        OrderTime& time = order_->time;
+        if (!time.begin_anew(now, link_->node().command_timeout())) return false;
+        has_until(time.answer_by);
+        services_->timers().set(*this, time.answer_by);
         return true;
     }
 

@@ -5,7 +5,6 @@
 #include <redlatch/topology/quorum_reply.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -31,7 +30,7 @@ public:
             leg.link->add(leg, order_->rank, order_->token());
             if (!leg.link->is_connected()) machine_->not_connected(i, leg.link->status());
         }
-        wait();
+        wait(Clock::now());
     }
 
     bool abandon() noexcept override {
@@ -41,7 +40,14 @@ public:
         return false;
     }
 
-    void expired(TimePoint) noexcept override { settle(); }
+    void expired(TimePoint now) noexcept override {
+        const auto behind_others = std::find_if(legs_.begin(), legs_.end(), [now](const Leg& leg) {
+            return leg.is_open && leg.link->is_behind_others(leg, now);
+        });
+        const bool is_over = now >= order_->time.answer_by;
+        if (is_over && behind_others != legs_.end()) begin_anew(*behind_others, now);
+        settle();
+    }
 
 private:
     /// The order at one master.
@@ -52,12 +58,16 @@ private:
         Call call(bool again) const override { return route->order_->call(again); }
         TimePoint answer_by() const noexcept override { return until; }
 
+        /// Where most of the order's time has gone by before it is written here, that begins anew.
         bool admit(const Connection& connection, TimePoint now) override {
             if (!route->machine_->admit(index, connection.started_by(), now)) {
                 is_open = false;
                 route->services_->timers().set(*route, now);
                 return false;
             }
+            const bool is_new = sent() == TimePoint::min();
+            const auto left = saturating_sub(route->order_->time.answer_by, now);
+            if (is_new && left < link->node().command_timeout() / 2) route->begin_anew(*this, now);
             until = route->machine_->send(index, now);
             return true;
         }
@@ -76,8 +86,11 @@ private:
         bool is_open = true;  // the link has it
     };
 
-    /// A connection that is just being made is looked for that often.
-    static constexpr std::chrono::milliseconds look_again{10};
+    void begin_anew(const Leg& leg, TimePoint now) noexcept {
+        OrderTime& time = order_->time;
+        if (!time.begin_anew(now, leg.link->node().command_timeout())) return;
+        machine_->has_until(time.answer_by);
+    }
 
     void take(Leg& leg, Expected<Reply, Fault>&& answer) {
         if (answer) {
@@ -95,15 +108,11 @@ private:
         if (machine_->is_over(now)) {
             conclude();
         } else {
-            wait();
+            wait(now);
         }
     }
 
-    void wait() {
-        TimePoint due = machine_->next_due();
-        if (machine_->any_unconnected()) due = std::min(due, Clock::now() + look_again);
-        services_->timers().set(*this, due);
-    }
+    void wait(TimePoint now) { services_->timers().set(*this, machine_->next_due(now)); }
 
     /// May destroy this.
     void conclude() {

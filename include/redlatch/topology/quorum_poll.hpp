@@ -119,7 +119,7 @@ private:
         for (std::size_t i = 0; i < legs_.size(); ++i) {
             if (machine_.waits_for(i)) entries.push_back((*legs_[i].loan)->more_to_come());
         }
-        Limit limit{machine_.next_due(), limit_.stop};
+        Limit limit{machine_.next_due(Clock::now()), limit_.stop};
         if (machine_.any_unconnected()) {
             entries.push_back(wake_.entry());
             limit = limit.within(look_again);

@@ -75,7 +75,7 @@ private:
         }
         report_faults();
         if (machine_.is_over(now())) return finish(std::nullopt);
-        TimePoint due = machine_.next_due();
+        TimePoint due = machine_.next_due(now());
         if (machine_.any_unconnected()) due = std::min(due, now() + look_again);
         if (due == wakes_at_) return;
         wakes_at_ = due;
