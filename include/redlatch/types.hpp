@@ -69,7 +69,7 @@ private:
 enum class Release {
     released,    ///< the lock is free, about to be taken by the next waiter, or kept for `min_hold`
     still_held,  ///< a nested hold ended, the outer one goes on
-    expired,     ///< the lock was gone before: its lease ran out, or somebody removed it
+    expired,     ///< the hold was over before: its validity had ended, or somebody removed the lock
     not_held,    ///< the caller held nothing; nothing was done
 };
 

@@ -162,6 +162,15 @@ TEST_F(EndOfAHold, that_was_lost_before_says_so_and_asks_nobody) {
     expect_done(machine.begin(ended(Kind::past), start), Release::expired);
 }
 
+TEST_F(EndOfAHold, that_was_lost_before_is_released_where_the_server_delays_its_end) {
+    Machine::Ended delayed = ended(Kind::past);
+    delayed.is_delayed = true;
+    const auto clean_up = as<Machine::CleanUpToken>(machine.begin(delayed, start));
+    EXPECT_EQ(clean_up.what, CleanUp{.at_once = true});
+    EXPECT_EQ(clean_up.token, Which::held);
+    expect_done(machine.next(), Release::expired);
+}
+
 TEST_F(EndOfAHold, of_which_there_is_none_has_no_outcome) {
     EXPECT_FALSE(outcome_of(machine.begin(ended(Kind::nothing), start)));
 }

@@ -46,6 +46,11 @@ constexpr CleanUp after_loss(const Loss& loss) noexcept {
     return {.at_once = keeps || loss.several_masters || extend, .once_more = acquire || extend};
 }
 
+/// A hold with a `lock_delay` was lost by the clock, and its holder has ended it since.
+constexpr CleanUp after_delayed_loss() noexcept {
+    return {.at_once = true};
+}
+
 /// Nobody asks with the token any more. `may_have`: the server may have a place in the queue under it,
 /// or the lock. `unclear`: one of its tries got no answer.
 constexpr CleanUp after_abandoned_try(bool may_have, bool unclear) noexcept {

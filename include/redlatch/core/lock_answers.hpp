@@ -44,7 +44,7 @@ struct AcquisitionEnding {
     };
     Kind kind = Kind::nothing;
     std::shared_ptr<Hold> hold{};
-    std::uint64_t count = 0;    ///< where nested: how many are left
+    std::uint64_t count = 0;    ///< where nested or past: how many are left
     std::uint64_t id = 0;       ///< where nested: of the acquisition that ended
     bool watched = false;       ///< where nested: the acquisition that ended was
     bool downgrades = false;    ///< where nested: only reading is left of what was writing

@@ -97,6 +97,7 @@ public:
         bool can_hand_off =
             false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
+        bool is_delayed = false;   ///< where past: the server keeps it for its `lock_delay`
         TimePoint valid_until{};   ///< the hold's validity
         TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
@@ -113,6 +114,7 @@ public:
                     .tells_count = hold.weight() == 0 || ending.downgrades,
                     .can_hand_off = ending.can_hand_off,
                     .unclear_try = hold.open_tries.unclear,
+                    .is_delayed = ending.count == 0 && hold.terms().lock_delay.count() > 0,
                     .valid_until = hold.valid_until(),
                     .kept_until = hold.kept_until(),
                     .masters = hold.open_tries.masters(),
@@ -205,7 +207,7 @@ public:
             case Ended::Kind::left:
                 outcome_ = now < ended.valid_until ? Release::released : Release::expired;
                 return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past: outcome_ = Release::expired; break;
+            case Ended::Kind::past: return end_past();
             case Ended::Kind::nothing: outcome_.reset(); break;
         }
         return Done{};
@@ -227,7 +229,7 @@ public:
             case Ended::Kind::left:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
-            case Ended::Kind::past: outcome_ = Release::expired; break;
+            case Ended::Kind::past: return end_past();
             case Ended::Kind::nothing: outcome_.reset(); break;
         }
         return Done{};
@@ -357,6 +359,15 @@ private:
         if (!fault.maybe_executed) return send_release();
         answers_.unclear_try();
         return CleanUpToken{Which::next, after_unanswered_move()};
+    }
+
+    /// It was lost before. Its holder is done with it: what the server keeps for a holder that may still be at work is
+    /// released.
+    Action end_past() {
+        outcome_ = Release::expired;
+        stage_ = Stage::over;
+        if (!ended_.is_delayed) return Done{};
+        return CleanUpToken{Which::held, after_delayed_loss()};
     }
 
     Action free_hold(Result<Release> outcome) {
