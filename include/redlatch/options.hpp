@@ -111,9 +111,9 @@ struct LockOptions {
     /// How to wait for another process. Default: `WaitStrategy::queued`.
     WaitStrategy wait_strategy = WaitStrategy::queued;
 
-    /// How often in a row the lock may pass from thread to thread inside this process while other
-    /// processes wait in the queue; while none do, there is no limit. With `WaitStrategy::polling`
-    /// nobody knows who waits, and the limit always holds. Default: 4.
+    /// How often in a row the lock may pass from thread to thread inside this process while other processes wait in the
+    /// queue. While none do, there is no limit; a process that begins to wait is noticed within 5 ms, where this is 0 at
+    /// the next release. With `WaitStrategy::polling` nobody knows who waits, and the limit always holds. Default: 4.
     unsigned local_handoffs = 4;
 
     /// What `unlock()` and destructors wait for; `release()` always confirms. Default:

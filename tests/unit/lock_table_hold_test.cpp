@@ -647,6 +647,19 @@ TEST_F(Handoff, of_a_hold_with_a_fencing_token_needs_another_one) {
     EXPECT_EQ(next.said.hold->token().bytes, "next");
 }
 
+TEST_F(Handoff, asks_whether_others_wait_where_the_lock_shall_not_pass_them) {
+    locks.take(hold);
+    Wish polite = wish;
+    polite.local_handoffs = 0;
+    Asker& next = locks.enter(polite);
+    auto ending = locks.table.end_acquisition(*hold, 1);
+    ASSERT_TRUE(ending.can_hand_off);
+    locks.table.hand_off(ending, locks.now);
+    EXPECT_EQ(ending.kind, Kind::last) << "by a command only";
+    EXPECT_TRUE(moved(locks.now));
+    EXPECT_EQ(locks.resume(next), Outcome::handed);
+}
+
 TEST_F(Handoff, takes_nobody_with_other_terms) {
     const std::vector<std::function<void(Wish&)>> others{
         [](Wish& one) { one.lease = 2h; }, [](Wish& one) { one.replicas = Replicas::all(); },

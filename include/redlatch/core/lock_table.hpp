@@ -977,7 +977,7 @@ private:
 
     Ending end_past(const std::shared_ptr<Hold>& hold, const Acquisition& ended) {
         if (hold->in(Phase::held)) return end_held(hold, ended);
-        return {.kind = Ending::Kind::past, .hold = hold};
+        return {.kind = Ending::Kind::past, .hold = hold, .count = hold->nest.size()};
     }
 
     Ending end_held(const std::shared_ptr<Hold>& hold, const Acquisition& ended) {
@@ -1006,6 +1006,8 @@ private:
     static bool passes_silently(const Entry& here, const Hold& hold, TimePoint now) {
         const HoldTerms& terms = hold.terms();
         if (terms.traits.fenced) return false;  // the next one needs a number of its own
+        // It wants no pass while others wait, and a command tells of them.
+        if (here.queue.front()->request_->handoffs.in_row == 0) return false;
         if (now < hold.kept_until()) return false;
         // One that was extended lasts longer at the server than the next one asks for.
         const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
