@@ -28,11 +28,13 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
 #include <boost/asio/query.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/system_executor.hpp>
@@ -52,11 +54,13 @@
 #include <asio/associated_executor.hpp>
 #include <asio/async_result.hpp>
 #include <asio/execution/context.hpp>
+#include <asio/execution/outstanding_work.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
+#include <asio/prefer.hpp>
 #include <asio/query.hpp>
 #include <asio/strand.hpp>
 #include <asio/system_executor.hpp>
@@ -137,7 +141,9 @@ public:
         if (!descriptor_) {
             Descriptor own{::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0)};
             if (!own.valid()) throw std::system_error{errno, std::system_category(), "dup"};
-            descriptor_.emplace(executor, own.get());  // may throw, and has not taken it then
+            // What stays as long as the context keeps no work for it. May throw, and has not taken the descriptor then.
+            descriptor_.emplace(net::prefer(executor, net::execution::outstanding_work.untracked),
+                                own.get());
             own.release();
         }
         if (!is_waiting_) wait();

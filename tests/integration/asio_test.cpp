@@ -8,13 +8,17 @@
 #include <gtest/gtest.h>
 
 #if defined(REDLATCH_BOOST_ASIO)
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/compose.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/require.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -23,13 +27,17 @@
 #define REDLATCH_TEST_ASIO_COROUTINES
 #endif
 #else
+#include <asio/any_io_executor.hpp>
 #include <asio/awaitable.hpp>
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/bind_executor.hpp>
 #include <asio/cancellation_signal.hpp>
 #include <asio/co_spawn.hpp>
+#include <asio/compose.hpp>
 #include <asio/detached.hpp>
+#include <asio/execution/outstanding_work.hpp>
 #include <asio/io_context.hpp>
+#include <asio/require.hpp>
 #include <asio/strand.hpp>
 #include <asio/thread_pool.hpp>
 #include <asio/use_awaitable.hpp>
@@ -72,6 +80,72 @@ TEST_F(AsioTest, handler_runs_in_the_context_and_gives_it_work) {
     ASSERT_TRUE(result);
     EXPECT_TRUE(*result);
     EXPECT_EQ(thread, std::this_thread::get_id());
+}
+
+/// Whether `run()` returns.
+bool runs_out(asio::io_context& io) {
+    io.restart();
+    io.run_for(generous_limit);
+    return io.stopped();
+}
+
+/// The same executor, whose context has work as long as there is a copy of it.
+template <class Executor>
+auto with_work(const Executor& executor) {
+    return asio::require(executor, asio::execution::outstanding_work.tracked);
+}
+
+/// A composed operation.
+struct TakeAndRelease {
+    Lock<Simple>& lock;
+    std::unique_ptr<Held> held;
+    template <class Self>
+    void operator()(Self& self) {
+        async_acquire(lock, {}, std::move(self));
+    }
+    template <class Self>
+    void operator()(Self& self, Result<Held> result) {
+        if (!result) return self.complete(false);
+        held = std::make_unique<Held>(std::move(*result));
+        Held& its = *held;
+        async_release(its, std::move(self));
+    }
+    template <class Self>
+    void operator()(Self& self, Result<Release> result) {
+        self.complete(result && *result == Release::released);
+    }
+};
+
+TEST_F(AsioTest, run_returns_after_a_composed_operation) {
+    Lock<Simple> lock{client_, "key"};
+    asio::io_context io;
+    for (int i = 0; i < 2; ++i) {
+        bool released = false;
+        auto handler = [&](bool its) { released = its; };
+        asio::async_compose<decltype(handler), void(bool)>(TakeAndRelease{lock, {}}, handler, io);
+        ASSERT_TRUE(runs_out(io));
+        EXPECT_TRUE(released);
+    }
+}
+
+TEST_F(AsioTest, run_returns_after_an_operation_whose_executor_has_work) {
+    Lock<Simple> lock{client_, "key"};
+    const auto run = [&](auto executor_of) {
+        asio::io_context io;
+        for (int i = 0; i < 2; ++i) {
+            std::optional<Result<Held>> result;
+            async_acquire(lock, {}, asio::bind_executor(executor_of(io), [&](Result<Held> held) {
+                              result.emplace(std::move(held));
+                          }));
+            ASSERT_TRUE(runs_out(io));
+            EXPECT_TRUE(result && *result);
+        }
+    };
+    using Any = asio::any_io_executor;
+    run([](auto& io) { return with_work(io.get_executor()); });
+    run([](auto& io) { return Any{with_work(io.get_executor())}; });
+    run([](auto& io) { return asio::make_strand(with_work(io.get_executor())); });
+    run([](auto& io) { return Any{asio::make_strand(Any{with_work(io.get_executor())})}; });
 }
 
 TEST_F(AsioTest, all_calls_take_a_token) {
