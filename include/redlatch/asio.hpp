@@ -27,16 +27,15 @@
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/execution/context.hpp>
 #include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/query.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/asio/system_executor.hpp>
 #else
 #if !__has_include(<asio/version.hpp>)
@@ -53,16 +52,15 @@
 #include <asio/associated_cancellation_slot.hpp>
 #include <asio/associated_executor.hpp>
 #include <asio/async_result.hpp>
+#include <asio/bind_executor.hpp>
 #include <asio/execution/context.hpp>
 #include <asio/execution/outstanding_work.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/executor_work_guard.hpp>
-#include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/prefer.hpp>
 #include <asio/query.hpp>
-#include <asio/strand.hpp>
 #include <asio/system_executor.hpp>
 #endif
 
@@ -75,7 +73,6 @@
 #include <stop_token>
 #include <system_error>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 
 namespace redlatch::inline v0 {
@@ -92,24 +89,16 @@ namespace net = ::asio;
 using AsioError = std::error_code;
 #endif
 
-/// Where a context's completions are waited for: on no strand, as one whose code blocks would hold up the others.
-template <class Any>
-net::any_io_executor without_strand(const Any& executor) {
-    return executor;
-}
-template <class Inner>
-net::any_io_executor without_strand(const net::strand<Inner>& strand) {
-    return without_strand(strand.get_inner_executor());
-}
-inline net::any_io_executor without_strand(const net::any_io_executor& executor) {
-#if defined(__cpp_rtti)
-    using Strand = net::strand<net::io_context::executor_type>;
-    if (executor.target_type() == typeid(Strand)) return without_strand(*executor.target<Strand>());
-    using Erased = net::strand<net::any_io_executor>;
-    if (executor.target_type() == typeid(Erased)) return without_strand(*executor.target<Erased>());
-#endif
-    return executor;
-}
+/// Runs where the context has heard of a completion: on no strand, as one whose code blocks would hold up the others.
+/// What throws there comes out of `run()`; a `system_executor` would end the program.
+class AsioInPlace {
+public:
+    template <class Function>
+    void execute(Function&& function) const {
+        std::forward<Function>(function)();
+    }
+    friend bool operator==(const AsioInPlace&, const AsioInPlace&) noexcept = default;
+};
 
 /// A handler that is to be called, and the work that its executor has until then. Its context destroys it where that
 /// goes first: afterwards there is nothing left for it to refer to.
@@ -197,14 +186,15 @@ private:
     }
 
     void wait() {
+        auto go_on = [this, process = process_](const AsioError& error) {
+            if (error || process != ProcessId::of_this_process()) return;
+            queue_->run_ready();
+            const std::lock_guard lock{mutex_};
+            is_waiting_ = false;
+            if (!pending_.empty()) wait();
+        };
         descriptor_->async_wait(net::posix::stream_descriptor::wait_read,
-                                [this, process = process_](const AsioError& error) {
-                                    if (error || process != ProcessId::of_this_process()) return;
-                                    queue_->run_ready();
-                                    const std::lock_guard lock{mutex_};
-                                    is_waiting_ = false;
-                                    if (!pending_.empty()) wait();
-                                });
+                                net::bind_executor(AsioInPlace{}, std::move(go_on)));
         is_waiting_ = true;
     }
 
@@ -241,7 +231,7 @@ public:
     /// To be called once, at last.
     void begin(AsyncCall& call) {
         if constexpr (has_context) {
-            const net::any_io_executor executor = without_strand(pending_->work.get_executor());
+            const net::any_io_executor executor = pending_->work.get_executor();
             net::execution_context& context = net::query(executor, net::execution::context);
             completions_ = &net::use_service<AsioCompletions>(context);
             call.complete_on(completions_->begin(executor, std::move(own_)));

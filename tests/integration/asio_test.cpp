@@ -49,6 +49,7 @@
 
 #include <sys/resource.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -146,6 +147,35 @@ TEST_F(AsioTest, run_returns_after_an_operation_whose_executor_has_work) {
     run([](auto& io) { return Any{with_work(io.get_executor())}; });
     run([](auto& io) { return asio::make_strand(with_work(io.get_executor())); });
     run([](auto& io) { return Any{asio::make_strand(Any{with_work(io.get_executor())})}; });
+}
+
+TEST_F(AsioTest, strand_that_stalls_delays_no_other) {
+    Lock<Simple> lock{client_, "key"};
+    Lock<Simple> other{client_, "other"};
+    const auto run = [&](auto strand_of) {
+        std::promise<void> is_stalled;
+        std::promise<void> goes_on;
+        asio::thread_pool pool{2};
+        async_acquire(lock, {.wait = 20s},
+                      asio::bind_executor(strand_of(pool), [&](const Result<Held>& held) {
+                          EXPECT_TRUE(held);
+                          is_stalled.set_value();
+                          EXPECT_EQ(goes_on.get_future().wait_for(generous_limit),
+                                    std::future_status::ready);
+                      }));
+        EXPECT_EQ(is_stalled.get_future().wait_for(generous_limit), std::future_status::ready);
+        async_acquire(other, {.wait = 20s},
+                      asio::bind_executor(pool, [&](const Result<Held>& held) {
+                          EXPECT_TRUE(held);
+                          goes_on.set_value();
+                      }));
+        pool.join();
+    };
+    using Any = asio::any_io_executor;
+    run([](auto& pool) { return asio::make_strand(pool); });
+    run([](auto& pool) { return Any{asio::make_strand(pool)}; });
+    run([](auto& pool) { return Any{asio::make_strand(with_work(pool.get_executor()))}; });
+    run([](auto& pool) { return Any{asio::make_strand(Any{asio::make_strand(pool)})}; });
 }
 
 TEST_F(AsioTest, all_calls_take_a_token) {
