@@ -25,7 +25,8 @@ enum class Errc {
     unclear,         ///< a release whose outcome cannot be known
     deadlock,  ///< the calling thread waits without limit for its own lock, or to write what it reads
     protocol,          ///< an answer that Redis should never give
-    invalid_argument,  ///< refused before any I/O
+    /// Refused before any I/O; or the URI names a database or a Sentinel's service that no server knows.
+    invalid_argument,
 };
 
 namespace detail {
