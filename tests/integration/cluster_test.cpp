@@ -102,8 +102,8 @@ TEST_F(Cluster, whose_node_is_taken_for_a_single_master_says_how_its_uri_begins)
     Lock<Simple> lock{client, name_on(1)};
     std::promise<Result<Held>> asynchronous;
     lock.async_acquire({}, {}, [&](Result<Held> held) { asynchronous.set_value(std::move(held)); });
-    for (const auto& refused :
-         {lock.acquire({.wait = 0s}).error(), asynchronous.get_future().get().error()}) {
+    const Error told = asynchronous.get_future().get().error();
+    for (const auto& refused : {told, lock.acquire({.wait = 0s}).error()}) {
         EXPECT_EQ(refused.code, Errc::protocol);
         EXPECT_TRUE(speaks_of(refused, "MOVED ")) << refused.describe();
         EXPECT_TRUE(speaks_of(refused, "redis+cluster://")) << refused.describe();
