@@ -159,6 +159,12 @@ protected:
     TempFolder folder;
 };
 
+/// Whether a terminal shows it as one message, and does nothing else.
+bool is_one_line(const std::string& errors) {
+    return errors.starts_with("redlatch: ") && errors.find('\n') == errors.size() - 1 &&
+           std::ranges::all_of(errors, [](char c) { return c == '\n' || (c >= 0x20 && c < 0x7f); });
+}
+
 // ---- Exit codes
 
 TEST_F(Tool, ends_with_the_code_of_the_command) {
@@ -219,15 +225,35 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"status", "job", "--wait", "1"},
         {"break"},
         {"break", "job"},
+        {"a\nb\x1b"},
+        {"status", "job", "b\nc\x1b"},
+        {"run", "--wait", "1\n2\x1b", "job", "--", "true"},
+        {"run", "--permits", "1\n2\x1b", "job", "--", "true"},
+        {"run", "-E", "a\nb\x1b", "job", "--", "true"},
+        {"run", "--uri-file", "/no\nwhere\x1b", "job", "--", "true"},
+        {"run", "--a\nb\x1b", "job", "--", "true"},
+        {"run", "-\n", "job", "--", "true"},
     };
     for (const Words& arguments : mistakes) {
         ToolRun tool = run(arguments);
         EXPECT_EQ(tool.code(), 64) << testing::PrintToString(arguments);
-        const std::string errors = tool.errors();
-        EXPECT_TRUE(errors.starts_with("redlatch: ")) << errors;
-        EXPECT_EQ(errors.find('\n'), errors.size() - 1) << errors;
+        EXPECT_TRUE(is_one_line(tool.errors())) << tool.errors();
     }
     EXPECT_TRUE(raw.keys().empty());
+}
+
+TEST_F(Tool, says_in_one_line_that_a_command_cannot_be_run) {
+    const std::string program = file("a\nb\x1b");
+    const auto expect_one_line = [&](int code) {
+        ToolRun tool = run({"run", "job", "--", program});
+        EXPECT_EQ(tool.code(), code);
+        EXPECT_TRUE(is_one_line(tool.errors())) << tool.errors();
+    };
+    expect_one_line(127);
+    std::ofstream{program} << "#!/\n";  // its interpreter is a folder
+    expect_one_line(126);
+    ASSERT_EQ(::chmod(program.c_str(), 0700), 0);
+    expect_one_line(126);
 }
 
 TEST_F(Tool, says_why_it_cannot_read_the_file_of_uris) {
@@ -331,12 +357,17 @@ TEST_F(Tool, takes_no_uri_for_a_name) {
               Words{"status", uri}, Words{"break", "--yes", uri}, Words{"status", "job", uri},
               Words{uri}, Words{"run", "--wait", uri, "job", "--", "true"},
               Words{"run", "--permits", uri, "job", "--", "true"},
-              Words{"run", "-E", uri, "job", "--", "true"}}) {
+              Words{"run", "-E", uri, "job", "--", "true"},
+              Words{"run", "--uri-file", uri, "job", "--", "true"},
+              Words{"run", "--" + uri, "job", "--", "true"}}) {
             ToolRun tool = run(arguments);
             EXPECT_EQ(tool.code(), 64) << tool.errors();
             EXPECT_EQ(tool.errors().find("s3cret"), std::string::npos) << tool.errors();
             EXPECT_NE(tool.errors().find("URI"), std::string::npos) << tool.errors();
         }
+        ToolRun as_command = run({"run", "job", "--", uri});
+        EXPECT_EQ(as_command.code(), 127);
+        EXPECT_EQ(as_command.errors(), "redlatch: a URI is not found\n");
     }
     EXPECT_EQ(run({"run", "https://shop/cart", "--", "true"}).code(), 0);
 }

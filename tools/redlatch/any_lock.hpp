@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tool {
@@ -30,8 +29,5 @@ redlatch::Result<Seen> look_at(redlatch::Client& client, const std::string& name
 /// Takes it away from one of the holders, and from nobody else.
 redlatch::Result<redlatch::Forced> take_from(redlatch::Client& client, const std::string& name,
                                              Kind kind, const std::string& owner);
-
-/// Bytes as text for a terminal: all but printable ASCII as `\xNN`.
-std::string printable(std::string_view bytes);
 
 }  // namespace tool

@@ -1,4 +1,5 @@
 #include "any_lock.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 #include <unistd.h>

@@ -1,6 +1,7 @@
 #include "child.hpp"
 
 #include "exit_codes.hpp"
+#include "text.hpp"
 #include "variables.hpp"
 
 #include <fcntl.h>
@@ -154,7 +155,7 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
     }
     write_all(report.get(), "-");
     if (!options.quiet) {
-        std::fprintf(stderr, "redlatch: cannot execute '%s': %s\n", options.path.c_str(),
+        std::fprintf(stderr, "redlatch: cannot execute %s: %s\n", shown(options.path).c_str(),
                      std::strerror(error));
     }
     ::_exit(error == ENOENT ? not_found : not_executable);

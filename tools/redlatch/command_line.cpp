@@ -1,5 +1,6 @@
 #include "command_line.hpp"
 
+#include "text.hpp"
 #include "variables.hpp"
 
 #include <getopt.h>
@@ -83,10 +84,6 @@ const VerbOptions& options_of(Verb verb) {
     return verb == Verb::status ? of_status : of_break;
 }
 
-bool is_uri(std::string_view word) {
-    return word.find("://") != std::string_view::npos;
-}
-
 /// Whether it says where servers are: no lock has such a name by intent.
 bool is_uri_of_servers(std::string_view word) {
     std::string scheme{word.substr(0, word.find("://"))};
@@ -94,11 +91,6 @@ bool is_uri_of_servers(std::string_view word) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     });
     return is_uri(word) && (scheme.starts_with("redis") || scheme == "unix");
-}
-
-/// A word as a message has it: a URI may have a password.
-std::string shown(const std::string& word) {
-    return is_uri(word) ? "a URI" : "'" + word + "'";
 }
 
 std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
@@ -149,10 +141,11 @@ void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
     std::ifstream file{path};
     if (file) file.peek();  // a folder can be opened, and not be read
     if (!file.is_open() || file.bad()) {
-        throw UsageError{"cannot read the URI file '" + path + "': " + std::strerror(errno)};
+        throw UsageError{"cannot read " + shown(path) +
+                         " as a file of URIs: " + std::strerror(errno)};
     }
     auto found = words(std::move(file));
-    if (found.empty()) throw UsageError{"there is no URI in the file '" + path + "'"};
+    if (found.empty()) throw UsageError{"there is no URI in the file " + shown(path)};
     uris.insert(uris.end(), found.begin(), found.end());
 }
 
@@ -175,8 +168,7 @@ Verb verb_of(std::string_view word) {
     if (word == "break") return Verb::remove;
     if (word == "help" || word == "--help" || word == "-h") return Verb::help;
     if (word == "version" || word == "--version") return Verb::version;
-    throw UsageError{shown(std::string{word}) +
-                     " is nothing to do; there are run, status and break"};
+    throw UsageError{shown(word) + " is nothing to do; there are run, status and break"};
 }
 
 std::string as_given(const char* option, int code) {
@@ -298,8 +290,9 @@ private:
         if (::optopt != 0 && std::ranges::any_of(options_->long_options, is_it)) {
             throw UsageError{option + " takes no value"};
         }
-        if (::optopt != 0) throw UsageError{"there is no option " + as_given("", ::optopt)};
-        throw UsageError{"there is no option " + option + ", or it is short for more than one"};
+        if (::optopt != 0) throw UsageError{"there is no option " + shown(as_given("", ::optopt))};
+        throw UsageError{"there is no option " + shown(option) +
+                         ", or it is short for more than one"};
     }
 
     int argc_;

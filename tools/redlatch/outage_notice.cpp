@@ -1,6 +1,7 @@
 #include "outage_notice.hpp"
 
 #include "any_lock.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 namespace tool {

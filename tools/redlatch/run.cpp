@@ -2,6 +2,7 @@
 #include "child.hpp"
 #include "outage_notice.hpp"
 #include "signals.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 #include <poll.h>
@@ -450,8 +451,8 @@ int run(const Settings& settings) {
     const std::string path = find_program(settings.command.front(), code);
     if (path.empty()) {
         complain(settings, code == not_found
-                               ? "'" + settings.command.front() + "' is not found"
-                               : "'" + settings.command.front() + "' cannot be executed");
+                               ? shown(settings.command.front()) + " is not found"
+                               : shown(settings.command.front()) + " cannot be executed");
         return code;
     }
     return Run{settings, path}.go();

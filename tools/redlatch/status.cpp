@@ -1,4 +1,5 @@
 #include "any_lock.hpp"
+#include "text.hpp"
 #include "verbs.hpp"
 
 #include <chrono>
@@ -14,12 +15,6 @@ namespace {
 
 constexpr int is_held = 0;
 constexpr int is_free = 1;
-
-constexpr std::string_view hex_digits{"0123456789abcdef"};
-
-bool is_plain(char c) {
-    return c >= 0x20 && c < 0x7f;
-}
 
 /// How many bytes the first character of a text takes in UTF-8; 0 where it is none.
 std::size_t length_of_character(std::string_view text) {
@@ -53,14 +48,11 @@ std::string quoted(std::string_view bytes) {
     const bool is_text = is_utf8(bytes);
     std::string text{"\""};
     for (const char c : bytes) {
-        const auto byte = static_cast<unsigned char>(c);
-        const bool is_part_of_text = is_text && byte >= 0x80;
+        const bool is_part_of_text = is_text && static_cast<unsigned char>(c) >= 0x80;
         if (is_part_of_text || (is_plain(c) && c != '"' && c != '\\')) {
             text += c;
         } else {
-            text.append("\\u00")
-                .append(1, hex_digits[byte >> 4U])
-                .append(1, hex_digits[byte & 0xfU]);
+            text += "\\u00" + hex_of(c);
         }
     }
     return text + '"';
@@ -142,19 +134,6 @@ std::string plain(const Seen& seen) {
 }
 
 }  // namespace
-
-std::string printable(std::string_view bytes) {
-    std::string text;
-    for (const char c : bytes) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (is_plain(c)) {
-            text += c;
-        } else {
-            text.append("\\x").append(1, hex_digits[byte >> 4U]).append(1, hex_digits[byte & 0xfU]);
-        }
-    }
-    return text;
-}
 
 int failed(const Settings& settings, const redlatch::Error& error) {
     const bool is_none = error.code == redlatch::Errc::wrong_type;
