@@ -1633,6 +1633,20 @@ TEST_F(Tool, takes_a_lock_away_from_its_holder) {
     EXPECT_FALSE(raw.exists("nested"));
 }
 
+TEST_F(Tool, shows_and_takes_away_a_lock_whose_token_is_empty) {
+    raw.set("job", "");
+    raw.command({"HSET", "nested", "", "1"});
+    for (const std::string name : {"job", "nested"}) {
+        ToolRun status = run({"status", name});
+        EXPECT_EQ(status.code(), 0);
+        EXPECT_EQ(status.output(), "held by '' (an empty token), without an end, waiters: 0\n");
+        ToolRun tool = run({"break", "--yes", name});
+        EXPECT_EQ(tool.code(), 0) << tool.errors();
+        EXPECT_EQ(tool.output(), "taken from '' (an empty token)\n");
+        EXPECT_FALSE(raw.exists(name));
+    }
+}
+
 TEST_F(Tool, does_not_take_a_lock_away_unasked) {
     raw.set("job", "somebody");
     ToolRun tool = run({"break", "job"});

@@ -44,6 +44,15 @@ Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name
     return seen;
 }
 
+/// From `owner`, and from nobody else. A client of another kind may have left an empty token, which `force_unlock(owner)`
+/// refuses: that is taken away as whatever is there.
+template <class Policy>
+Result<Forced> take_as(redlatch::Client& client, const std::string& name,
+                       const std::string& owner) {
+    Lock<Policy> lock{client, name};
+    return owner.empty() ? lock.force_unlock() : lock.force_unlock(owner);
+}
+
 bool is_another_kind(const Result<Seen>& answer) {
     return !answer && answer.error().code == Errc::wrong_type;
 }
@@ -62,8 +71,8 @@ Result<Seen> look_at(redlatch::Client& client, const std::string& name) {
 Result<Forced> take_from(redlatch::Client& client, const std::string& name, Kind kind,
                          const std::string& owner) {
     switch (kind) {
-        case Kind::simple: return Lock<Simple>{client, name}.force_unlock(owner);
-        case Kind::reentrant: return Lock<Reentrant>{client, name}.force_unlock(owner);
+        case Kind::simple: return take_as<Simple>(client, name, owner);
+        case Kind::reentrant: return take_as<Reentrant>(client, name, owner);
         case Kind::shared: return Lock<Shared>{client, name}.force_unlock(owner);
         case Kind::semaphore: break;
     }

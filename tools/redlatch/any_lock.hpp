@@ -26,7 +26,7 @@ struct Seen {
 /// Asks for one kind after the other, until it is that.
 redlatch::Result<Seen> look_at(redlatch::Client& client, const std::string& name);
 
-/// Takes it away from one of the holders, and from nobody else.
+/// Takes it away from one of the holders, and from nobody else; where that one's token is empty, from whoever has it.
 redlatch::Result<redlatch::Forced> take_from(redlatch::Client& client, const std::string& name,
                                              Kind kind, const std::string& owner);
 

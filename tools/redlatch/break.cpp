@@ -15,7 +15,7 @@ namespace {
 /// `has_end`: else the key may be no lock at all.
 bool user_agrees(const std::string& name, const std::string& owner, bool has_end) {
     std::fprintf(stderr, "'%s' is held by %s%s. Take it away? [y/N] ", printable(name).c_str(),
-                 printable(owner).c_str(),
+                 printable_owner(owner).c_str(),
                  has_end ? "" : ", without an end: it may be data, and no lock");
     std::string answer;
     std::getline(std::cin, answer);
@@ -45,7 +45,7 @@ int take_away(const Settings& settings) {
         const auto forced = take_from(client, name, seen->kind, holder.owner);
         if (!forced) return failed(settings, forced.error());
         const bool removed = *forced == redlatch::Forced::removed;
-        std::puts(removed ? ("taken from " + printable(holder.owner)).c_str()
+        std::puts(removed ? ("taken from " + printable_owner(holder.owner)).c_str()
                           : "that holder had already let it go");
     }
     if (taken) return 0;

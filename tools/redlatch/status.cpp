@@ -113,7 +113,7 @@ std::string plain_holders(const Seen& seen) {
                                     ? std::to_string(holder.weight) + " by "
                                 : holder.writes ? "written by "
                                                 : "read by ";
-        text += "\n" + how + printable(holder.owner) + end_of(holder.ttl);
+        text += "\n" + how + printable_owner(holder.owner) + end_of(holder.ttl);
     }
     return text;
 }
@@ -128,7 +128,7 @@ std::string plain(const Seen& seen) {
     if (seen.kind == Kind::shared) {
         return "holders: " + std::to_string(seen.count) + waiters + plain_holders(seen);
     }
-    std::string text = "held by " + printable(seen.holders.front().owner);
+    std::string text = "held by " + printable_owner(seen.holders.front().owner);
     if (seen.count > 1) text += ", " + std::to_string(seen.count) + " times";
     return text + end_of(seen.ttl) + waiters;
 }

@@ -18,6 +18,10 @@ std::string printable(std::string_view bytes) {
     return text;
 }
 
+std::string printable_owner(std::string_view token) {
+    return token.empty() ? "'' (an empty token)" : printable(token);
+}
+
 bool is_uri(std::string_view word) {
     return word.find("://") != std::string_view::npos;
 }
