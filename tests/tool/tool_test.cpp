@@ -296,7 +296,13 @@ TEST_F(Tool, fails_where_its_answer_cannot_be_written) {
         ToolRun tool = run(arguments, {"sh", "-c", "exec \"$0\" \"$@\" >/dev/full"});
         EXPECT_EQ(tool.code(), 70);
         EXPECT_NE(tool.errors().find("No space left"), std::string::npos) << tool.errors();
+        ToolRun closed = run(arguments, {"sh", "-c", "exec \"$0\" \"$@\" >&-"});
+        EXPECT_EQ(closed.code(), 70);
+        EXPECT_NE(closed.errors().find("Bad file descriptor"), std::string::npos)
+            << closed.errors();
     }
+    ToolRun own = run({"run", "job", "--", "true"}, {"sh", "-c", "exec \"$0\" \"$@\" >&-"});
+    EXPECT_EQ(own.code(), 0) << own.errors();
 }
 
 TEST_F(Tool, has_a_code_for_a_key_that_is_no_lock) {

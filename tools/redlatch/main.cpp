@@ -69,21 +69,24 @@ int carry_out(const tool::Settings& settings) {
     return 0;
 }
 
-void flush_output() {
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-    throw std::system_error{errno, std::system_category(), "the output cannot be written"};
+/// Throws where what was written to standard output did not get there.
+void flush_output(bool was_open) {
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && was_open) return;
+    throw std::system_error{was_open ? errno : EBADF, std::system_category(),
+                            "the output cannot be written"};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
     using tool::Failure;
+    const bool has_output = ::fcntl(STDOUT_FILENO, F_GETFD) >= 0;
     open_standard_descriptors();
     tool::Settings settings;
     try {
         tool::read_command_line(argc, argv, settings);
         const int code = carry_out(settings);
-        flush_output();
+        if (settings.verb != tool::Verb::run) flush_output(has_output);  // `run` writes none
         return code;
     } catch (const tool::UsageError& error) {
         tool::complain(settings, std::string{error.what()} + "; see redlatch --help");
