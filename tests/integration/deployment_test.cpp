@@ -1,4 +1,4 @@
-// What docs/deployment.md advises.
+// What docs/deployment.md and docs/compatibility.md say of ACLs.
 
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
@@ -10,9 +10,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -190,6 +193,21 @@ public:
     }
     RawRedis look() const { return RawRedis{server_}; }
 
+    /// The user may do this from now on, and nothing else.
+    void allow(const std::string& acl) const {
+        RawRedis::Command command{"ACL", "SETUSER"};
+        std::istringstream words{acl};
+        for (std::string word; words >> word;) {
+            command.push_back(word);
+            if (command.size() == 3) command.emplace_back("reset");  // behind the user's name
+        }
+        RawRedis redis = look();
+        const RawReply done = redis.command(command);
+        EXPECT_FALSE(done.is_error()) << acl << ": " << done.text;
+        redis.flushall();
+        redis.command({"SCRIPT", "FLUSH"});
+    }
+
 private:
     RedisServer server_;
     RedisServer replica_;
@@ -253,6 +271,177 @@ TEST(Deployment, the_least_acl_of_a_cluster_is_enough_for_everything) {
         RawRedis redis = look_at_server(i);
         EXPECT_TRUE(everything_was_allowed(redis)) << i;
     }
+}
+
+// ---- What an ACL leaves out
+
+/// What the user is denied: "at once", or "to waiters".
+using Denials = std::map<std::string, std::string>;
+
+/// `take` is tried, and then `wait` while somebody has it. What is denied says where to look.
+template <class Take, class Wait>
+std::string denial(Take take, Wait wait) {
+    const auto is_denied = [](const auto& result) {
+        if (result || result.error().code != Errc::denied) return false;
+        const std::string text = result.error().describe();
+        EXPECT_TRUE(text.find("deployment.md") != std::string::npos ||
+                    text.find("the ACL has to allow") != std::string::npos)
+            << text;
+        return true;
+    };
+    auto held = take();
+    if (is_denied(held)) return "at once";
+    if (!succeeds(held)) return held.error().describe();
+    bool waiter_is_denied = false;
+    const bool waiter_ends = times_out([&] {
+        auto result = wait();
+        waiter_is_denied = is_denied(result);
+        return result;
+    });
+    EXPECT_TRUE(is_outcome(held->release(), Release::released));
+    if (waiter_is_denied) return "to waiters";
+    EXPECT_TRUE(waiter_ends);
+    EXPECT_TRUE(succeeds(take()));
+    return {};
+}
+
+template <class Policy>
+std::string denial_of(const std::string& uri, LockOptions options = {}) {
+    Client client{patient(uri)};
+    Client other{patient(uri)};
+    return denial(
+        [&] {
+            return Lock<Policy>{client, "order:pay", options}.acquire({.wait = 0s});
+        },
+        [&] {
+            return Lock<Policy>{other, "order:pay", options}.acquire({.wait = 20ms});
+        });
+}
+
+std::string denial_of_permits(const std::string& uri) {
+    Client client{patient(uri)};
+    Client other{patient(uri)};
+    return denial(
+        [&] {
+            return Semaphore<>{client, "order:gpu", 1}.take({.wait = 0s});
+        },
+        [&] {
+            return Semaphore<>{other, "order:gpu", 1}.take({.wait = 20ms});
+        });
+}
+
+Denials denials(const std::string& uri) {
+    Denials found{{"Simple", denial_of<Simple>(uri)},
+                  {"Reentrant", denial_of<Reentrant>(uri)},
+                  {"Fenced", denial_of<Fenced<Simple>>(uri)},
+                  {"Shared", denial_of<Shared>(uri)},
+                  {"Semaphore", denial_of_permits(uri)},
+                  {"replicas", denial_of<Simple>(uri, {.replicas = 1})},
+                  {"all()", denial_of<Simple>(uri, {.replicas = Replicas::all()})}};
+    std::erase_if(found, [](const auto& one) { return one.second.empty(); });
+    return found;
+}
+
+/// The same without each word that begins so.
+std::string without_all(const std::string& acl, std::string_view beginning) {
+    std::string rest;
+    std::istringstream words{acl};
+    for (std::string word; words >> word;) {
+        if (!word.starts_with(beginning)) rest += (rest.empty() ? "" : " ") + word;
+    }
+    return rest;
+}
+
+TEST(Deployment, without_a_part_of_the_least_acl_no_more_is_denied_than_the_document_says) {
+    const std::string acl = least_acl();
+    const DeployedServer server{acl};
+    const std::string uri = server.deployed().uri;
+    const auto denials_without = [&](const std::vector<std::string>& beginnings) {
+        std::string rest = acl;
+        for (const std::string& beginning : beginnings) rest = without_all(rest, beginning);
+        server.allow(rest);
+        return denials(uri);
+    };
+    const Denials no_queue{{"Fenced", "at once"}, {"Shared", "at once"}, {"Semaphore", "at once"}};
+    EXPECT_EQ(denials_without({}), Denials{});
+    EXPECT_EQ(denials_without({"~redlatch:*"}), no_queue);
+    EXPECT_EQ(denials_without({"+z"}), no_queue);
+    EXPECT_EQ(denials_without({"+time"}), no_queue);
+    EXPECT_EQ(denials_without({"+subscribe", "+publish", "+pubsub", "&"}), Denials{});
+    EXPECT_EQ(denials_without({"+zscore", "+zrangebyscore", "+zcount", "+exists"}),
+              (Denials{{"Shared", "at once"}, {"Semaphore", "at once"}}));
+    EXPECT_EQ(denials_without({"+info"}), (Denials{{"all()", "at once"}}));
+    ClientOptions shared = patient(uri);
+    shared.connections = Connections::shared;
+    Client client{shared};
+    const auto all = Lock<>{client, "order:pay", {.replicas = Replicas::all()}}.acquire();
+    ASSERT_TRUE(fails_with(all, Errc::denied));
+    EXPECT_TRUE(speaks_of(all.error(), "deployment.md")) << all.error().describe();
+    EXPECT_EQ(denials_without({"+client"}), Denials{});
+    EXPECT_EQ(denials_without({"+type"}), Denials{});
+    EXPECT_EQ(denials_without({"+wait"}), (Denials{{"replicas", "at once"}, {"all()", "at once"}}));
+    EXPECT_EQ(denials_without({"+h"}), (Denials{{"Reentrant", "at once"},
+                                                {"Fenced", "to waiters"},
+                                                {"Shared", "to waiters"},
+                                                {"Semaphore", "to waiters"}}));
+}
+
+/// What the table of docs/compatibility.md names: in which row, and as words of an ACL.
+std::map<std::string, std::string> needs() {
+    std::map<std::string, std::string> rows;
+    std::ifstream document{REDLATCH_COMPATIBILITY_DOCUMENT};
+    for (std::string line; std::getline(document, line);) {
+        std::istringstream cells{line};
+        std::string margin;
+        std::string what;
+        std::string words;
+        std::getline(cells, margin, '|');
+        std::getline(cells, what, '|');
+        std::getline(cells, words);
+        std::string acl;
+        for (std::size_t at = words.find('`'); at < words.size();) {
+            const std::size_t end = words.find('`', at + 1);
+            std::string word = words.substr(at + 1, end - at - 1);
+            const bool is_channel = word.starts_with("redlatch:client:");
+            const bool is_key = !is_channel && word.starts_with("redlatch:");
+            std::ranges::transform(word, word.begin(), [](unsigned char c) {
+                return static_cast<char>(std::tolower(c));
+            });
+            at = words.find('`', end + 1);
+            if (word.find('(') != std::string::npos) continue;  // a call, and no command
+            acl += (is_channel ? " &" : is_key ? " ~" : " +") + word;
+        }
+        if (words.find("those of granting") != std::string::npos) {
+            acl += rows["being granted a lock instead of polling for it"];
+        }
+        if (what.size() > 2) rows[what.substr(1, what.size() - 2)] = acl;
+    }
+    return rows;
+}
+
+TEST(Deployment, what_docs_compatibility_names_for_each_policy_is_enough_for_it) {
+    const DeployedServer server{least_acl()};
+    const std::string uri = server.deployed().uri;
+    std::map<std::string, std::string> rows = needs();
+    const auto allow = [&](const std::string& row) {
+        ASSERT_NE(rows[row], "") << row;
+        server.allow("locks on >password resetchannels ~order:* +select" + rows["any lock"] +
+                     rows[row]);
+    };
+    allow("any lock");
+    EXPECT_EQ(denial_of<Simple>(uri), "");
+    allow("being granted a lock instead of polling for it");
+    EXPECT_EQ(denial_of<Simple>(uri), "");
+    allow("`Reentrant`");
+    EXPECT_EQ(denial_of<Reentrant>(uri), "");
+    allow("`Shared`, `Semaphore`");
+    EXPECT_EQ(denial_of<Shared>(uri), "");
+    EXPECT_EQ(denial_of_permits(uri), "");
+    allow("`Fenced`");
+    EXPECT_EQ(denial_of<Fenced<Simple>>(uri), "");
+    allow("`LockOptions::replicas`");
+    EXPECT_EQ(denial_of<Simple>(uri, {.replicas = 1}), "");
+    EXPECT_EQ(denial_of<Simple>(uri, {.replicas = Replicas::all()}), "");
 }
 
 }  // namespace

@@ -162,6 +162,7 @@ private:
             reply = connection.wait_for(call.replicas(), *std::move(reply), limit);
             if (!reply) {
                 reply.error().maybe_executed = true;
+                explain(reply.error(), call);
                 exchange.failed(reply.error());
             }
         }
