@@ -829,6 +829,12 @@ TEST_F(Tool, lets_nobody_in_for_a_while_whatever_the_commands_code_was) {
     }
     EXPECT_EQ(run({"run", "--at-least", "1000", "a", "b", "--", "true"}).code(), 0);
     EXPECT_TRUE(raw.exists("a") && raw.exists("b"));
+
+    ToolRun killed = run_script("touch $F/up; sleep 1000", {"--at-least", "1000"});
+    ASSERT_TRUE(made("up"));
+    killed.process().kill(SIGKILL);
+    EXPECT_EQ(killed.code(), -1);
+    EXPECT_LE(raw.pttl("job"), 20'000) << "no longer than its lease and --kill-after";
 }
 
 TEST_F(Tool, frees_at_once_what_was_taken_for_a_command_that_did_not_run) {
