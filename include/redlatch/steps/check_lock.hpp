@@ -141,8 +141,8 @@ inline Result<LockSpec> check(LockSpec spec) {
     }
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
         return Unexpected{
-            invalid("in a Cluster a name with braces needs a hash tag, {…} with something in it, "
-                    "as its first ones")};
+            invalid("in a Cluster a name with a closing brace needs a hash tag: something between "
+                    "its first { and the next }")};
     }
     auto options = check_options(spec);
     if (options) options = check_for_several(spec);
