@@ -3,6 +3,7 @@
 #include <redlatch/client.hpp>
 #include <redlatch/clock.hpp>
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -11,11 +12,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -36,8 +39,9 @@ public:
     /// `arguments`: more of them, as on redis-server's command line, such as {"--requirepass",
     /// "secret"}. With a password or an ACL nobody waits for an answer but "NOAUTH".
     ///
-    /// Throws `std::system_error` where there is no folder or process to be had, and `std::runtime_error`
-    /// with what the server wrote where it does not answer within 10 s.
+    /// Throws `std::system_error` where there is no folder or process to be had, or where TMPDIR is too long for a
+    /// socket's path. Throws `std::runtime_error`, with what the program wrote, where the program ends or does not
+    /// answer within 10 s.
     explicit TestServer(std::string program = "redis-server",
                         std::vector<std::string> arguments = {})
         : program_(std::move(program)), arguments_(std::move(arguments)), folder_(make_folder()) {
@@ -56,8 +60,12 @@ public:
         remove_folder();
     }
 
-    /// For a `Client`: `unix://…`.
-    std::string uri() const { return "unix://" + socket(); }
+    /// For a `Client`: `unix://…`, with the path of its socket percent-encoded.
+    std::string uri() const {
+        std::string uri = "unix://";
+        for (const char c : socket()) uri += is_plain(c) ? std::string(1, c) : encoded(c);
+        return uri;
+    }
 
     /// The path of its socket.
     std::string socket() const { return folder_ + "/redis.sock"; }
@@ -93,8 +101,21 @@ public:
     }
 
 private:
+    /// Whether it stands in a URI as it is.
+    static bool is_plain(char c) noexcept {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               std::string_view{"/-._~"}.find(c) != std::string_view::npos;
+    }
+
+    static std::string encoded(char c) {
+        constexpr std::string_view digits = "0123456789ABCDEF";
+        const auto byte = static_cast<unsigned char>(c);
+        return {'%', digits[byte >> 4U], digits[byte & 0xfU]};
+    }
+
     static std::string make_folder() {
-        std::string folder = std::filesystem::temp_directory_path() / "redlatch-test-XXXXXX";
+        const auto parent = std::filesystem::absolute(std::filesystem::temp_directory_path());
+        std::string folder = parent / "redlatch-test-XXXXXX";
         if (::mkdtemp(folder.data()) == nullptr) {
             throw std::system_error{errno, std::system_category(), folder};
         }
@@ -111,9 +132,8 @@ private:
     }
 
     void spawn() {
-        std::vector<std::string> words{
-            program_,     "--port", "0", "--unixsocket", socket(), "--dir", folder_, "--logfile",
-            "server.log", "--save", "",  "--appendonly", "no"};
+        std::vector<std::string> words{program_, "--port", "0", "--unixsocket", socket(), "--dir",
+                                       folder_,  "--save", "",  "--appendonly", "no"};
         words.insert(words.end(), arguments_.begin(), arguments_.end());
         std::vector<char*> argv;
         argv.reserve(words.size() + 1);
@@ -121,6 +141,8 @@ private:
         argv.push_back(nullptr);
 
         // A forked child of a program with threads may not even allocate.
+        const std::string log_file = log_path();
+        const std::string cannot = "cannot execute '" + program_ + "': ";
         const ::pid_t parent = ::getpid();
         server_ = ::fork();
         if (server_ < 0) throw std::system_error{errno, std::system_category(), "fork"};
@@ -130,8 +152,15 @@ private:
         ::sigset_t none;
         ::sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+        ::dup2(log, STDOUT_FILENO);
+        ::dup2(log, STDERR_FILENO);
+        if (log > STDERR_FILENO) ::close(log);
         ::execvp(argv[0], argv.data());
-        ::_exit(127);
+        const char* const why = std::strerror(errno);
+        const bool is_told = ::write(STDERR_FILENO, cannot.data(), cannot.size()) > 0 &&
+                             ::write(STDERR_FILENO, why, std::strlen(why)) > 0;
+        ::_exit(is_told ? 127 : 126);
     }
 
     void wait_for_answer() {
@@ -143,16 +172,19 @@ private:
             const bool ended = ::waitpid(server_, nullptr, WNOHANG) != 0;
             if (ended) server_ = -1;
             if (ended || Clock::now() > end) {
-                throw std::runtime_error{
-                    program_ + " does not answer: " + answer.error().describe() + "\n" + log()};
+                const std::string why = ended ? "it has ended" : answer.error().describe();
+                throw std::runtime_error{program_ + " does not answer: " + why + "\n" + log()};
             }
             std::this_thread::sleep_for(std::chrono::milliseconds{5});
         }
     }
 
+    std::string log_path() const { return folder_ + "/server.log"; }
+
+    /// What the program wrote since it was started.
     std::string log() const {
         std::ostringstream text;
-        text << std::ifstream{folder_ + "/server.log"}.rdbuf();
+        text << std::ifstream{log_path()}.rdbuf();
         return text.str();
     }
 

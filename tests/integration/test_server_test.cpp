@@ -1,5 +1,6 @@
 #include "lock_test.hpp"
 #include "support/redis_server.hpp"
+#include "support/temp_folder.hpp"
 #include <redlatch/redlatch.hpp>
 #include <redlatch/testing.hpp>
 
@@ -10,9 +11,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <vector>
 
 namespace redlatch::test {
 namespace {
@@ -96,20 +101,81 @@ TEST(TestServer, takes_more_arguments) {
     EXPECT_TRUE(client.ping());
 }
 
+/// What the exception says where there is no server; empty where there is one.
+std::string failure_of(const std::string& program, const std::vector<std::string>& arguments = {}) {
+    try {
+        const TestServer server{program, arguments};
+        return {};
+    } catch (const std::runtime_error& error) {
+        return error.what();
+    }
+}
+
 TEST(TestServer, says_why_there_is_none) {
-    try {
-        const TestServer server{"no-such-server"};
-        FAIL();
-    } catch (const std::runtime_error& error) {
-        EXPECT_NE(std::string{error.what()}.find("no-such-server does not answer"),
-                  std::string::npos);
+    EXPECT_EQ(failure_of("no-such-server"),
+              "no-such-server does not answer: it has ended\n"
+              "cannot execute 'no-such-server': No such file or directory");
+    EXPECT_EQ(failure_of("/"),
+              "/ does not answer: it has ended\ncannot execute '/': Permission denied");
+    const std::string refused = failure_of(redis_server_program(), {"--maxmemory", "a lot"});
+    EXPECT_NE(refused.find("does not answer: it has ended\n"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("'maxmemory \"a lot\"'"), std::string::npos) << refused;
+}
+
+/// Sets the folder for temporary files, and goes back in the end.
+class TemporaryFiles {
+public:
+    explicit TemporaryFiles(const std::string& folder) { ::setenv("TMPDIR", folder.c_str(), 1); }
+    TemporaryFiles(const TemporaryFiles&) = delete;
+    TemporaryFiles& operator=(const TemporaryFiles&) = delete;
+    ~TemporaryFiles() {
+        if (before_) {
+            ::setenv("TMPDIR", before_->c_str(), 1);
+        } else {
+            ::unsetenv("TMPDIR");
+        }
+        std::filesystem::current_path(path_before_);
     }
-    try {
-        const TestServer server{redis_server_program(), {"--maxmemory", "a lot"}};
-        FAIL();
-    } catch (const std::runtime_error& error) {
-        EXPECT_NE(std::string{error.what()}.find("does not answer"), std::string::npos);
+
+private:
+    static std::optional<std::string> setting() {
+        const char* const value = std::getenv("TMPDIR");
+        return value != nullptr ? std::optional<std::string>{value} : std::nullopt;
     }
+
+    std::optional<std::string> before_ = setting();
+    std::filesystem::path path_before_ = std::filesystem::current_path();
+};
+
+TEST(TestServer, has_a_uri_whatever_the_folder_for_temporary_files_is_called) {
+    const TempFolder parent;
+    for (const std::string name :
+         {"50%", "a%20b", "a b", "a?b", "a#b", "a@b:c", "\u00fc", "a+b&c=d"}) {
+        const std::string folder = parent.file(name);
+        ASSERT_TRUE(std::filesystem::create_directory(folder));
+        const TemporaryFiles set{folder};
+        const TestServer server{redis_server_program()};
+        EXPECT_TRUE(server.socket().starts_with(folder + "/")) << server.socket();
+        Client client{patient(server.uri())};
+        EXPECT_TRUE(client.ping()) << server.uri();
+    }
+    ASSERT_TRUE(std::filesystem::create_directory(parent.file("relative")));
+    const TemporaryFiles set{"relative"};
+    std::filesystem::current_path(parent.path());
+    const TestServer server{redis_server_program()};
+    Client client{patient(server.uri())};
+    EXPECT_TRUE(client.ping()) << server.uri();
+}
+
+TEST(TestServer, throws_where_the_folder_for_temporary_files_cannot_be_used) {
+    const TempFolder parent;
+    const std::string too_long = parent.file(std::string(100, 'x'));
+    ASSERT_TRUE(std::filesystem::create_directory(too_long));
+    for (const std::string& folder : {parent.file("nowhere"), too_long}) {
+        const TemporaryFiles set{folder};
+        EXPECT_THROW(TestServer{redis_server_program()}, std::system_error) << folder;
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(too_long)) << "it leaves nothing behind";
 }
 
 }  // namespace
