@@ -157,6 +157,7 @@ private:
         ::dup2(log, STDERR_FILENO);
         if (log > STDERR_FILENO) ::close(log);
         ::execvp(argv[0], argv.data());
+        // Should this wait for a lock of another thread's, the process is killed after 10 s.
         const char* const why = std::strerror(errno);
         const bool is_told = ::write(STDERR_FILENO, cannot.data(), cannot.size()) > 0 &&
                              ::write(STDERR_FILENO, why, std::strlen(why)) > 0;

@@ -44,8 +44,8 @@ Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name
     return seen;
 }
 
-/// From `owner`, and from nobody else. A client of another kind may have left an empty token, which `force_unlock(owner)`
-/// refuses: that is taken away as whatever is there.
+/// From `owner`, and from nobody else. A client of another kind may have left an empty token, which
+/// `force_unlock(owner)` refuses: that is taken away as whatever is there.
 template <class Policy>
 Result<Forced> take_as(redlatch::Client& client, const std::string& name,
                        const std::string& owner) {
