@@ -172,8 +172,10 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/any_stop.hpp
     include/redlatch/steps/acquire_set.hpp
+    include/redlatch/steps/ask.hpp
     include/redlatch/steps/inspect.hpp
-    include/redlatch/steps/claims.hpp
+    include/redlatch/steps/downgrade.hpp
+    include/redlatch/steps/set_permits.hpp
     include/redlatch/steps/force_unlock.hpp
     # async: the same without a thread that waits
     include/redlatch/async/async_call.hpp

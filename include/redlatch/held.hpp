@@ -25,7 +25,7 @@
 #include <redlatch/async/release_operation.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/claims.hpp>
+#include <redlatch/steps/downgrade.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/releasing.hpp>

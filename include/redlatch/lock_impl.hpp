@@ -18,7 +18,7 @@
 #include <redlatch/async/inspect_operation.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/claims.hpp>
+#include <redlatch/steps/downgrade.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/force_unlock.hpp>
 #include <redlatch/steps/hold_terms.hpp>

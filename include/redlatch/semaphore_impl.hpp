@@ -19,8 +19,9 @@
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/claims.hpp>
 #include <redlatch/steps/force_unlock.hpp>
+#include <redlatch/steps/inspect.hpp>
+#include <redlatch/steps/set_permits.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -186,8 +187,7 @@ REDLATCH_INLINE Result<void> SemaphoreImpl::set_permits(std::ptrdiff_t number) c
 }
 
 REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
-    Session& session = spec_.client->session();
-    return inspect_permits(session, spec_, Limit::in(session.command_timeout()));
+    return inspect_permits(spec_.client->session(), spec_);
 }
 
 REDLATCH_INLINE Result<Forced> SemaphoreImpl::force_release(std::string_view owner) const noexcept {

@@ -2,6 +2,7 @@
 
 #include <redlatch/async/operation.hpp>
 #include <redlatch/service/shared_client.hpp>
+#include <redlatch/steps/ask.hpp>
 #include <redlatch/steps/inspect.hpp>
 
 #include <memory>

@@ -5,6 +5,7 @@
 #include <redlatch/core/release.hpp>
 #include <redlatch/service/lock_calls.hpp>
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/ask.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
@@ -14,6 +15,18 @@
 #include <utility>
 
 namespace redlatch::inline v0::detail {
+
+/// Who has it, as far as the server shows them.
+inline ForcedRelease::Seen owners_of(const LockInfo& info) {
+    if (info.holders.empty()) {
+        ForcedRelease::Seen seen{};
+        if (info.locked) seen.owners.push_back(info.owner);
+        return seen;
+    }
+    ForcedRelease::Seen seen{.owners = {}, .all = info.holders.size() >= info.hold_count};
+    for (const Holder& holder : info.holders) seen.owners.push_back(holder.owner);
+    return seen;
+}
 
 /// Takes a lock away from whoever has it, or from one owner: carries out a `ForcedRelease`. A holder in this process
 /// learns of it at once.

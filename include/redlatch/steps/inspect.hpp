@@ -1,9 +1,9 @@
 #pragma once
 
-#include <redlatch/core/forced_release.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/service/lock_calls.hpp>
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/ask.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 
 #include <algorithm>
@@ -14,25 +14,6 @@
 #include <utility>
 
 namespace redlatch::inline v0::detail {
-
-/// The reply, or the error that the observer was told of.
-inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply, Fault> reply) {
-    if (reply) return *std::move(reply);
-    Error error = std::move(reply).error().error;
-    error.key = spec.key();
-    session.events().error(error);
-    return Unexpected{std::move(error)};
-}
-
-/// Runs a command about a lock, and about no hold: the reply, or the error that the observer was told of. A client that
-/// was closed sends nothing.
-inline Result<Reply> ask(Session& session, const LockSpec& spec, const Call& call,
-                         const Limit& limit) {
-    if (session.is_closed()) {
-        return Unexpected{Error{Errc::cancelled, spec.key(), {}, cancelled_by_close, {}}};
-    }
-    return told(session, spec, session.run(call, limit));
-}
 
 /// `<weight> <token>`, taken apart.
 inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
@@ -75,16 +56,20 @@ inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
     return inspect_lock(session, spec, Limit::in(session.command_timeout()));
 }
 
-/// Who has it, as far as the server shows them.
-inline ForcedRelease::Seen owners_of(const LockInfo& info) {
-    if (info.holders.empty()) {
-        ForcedRelease::Seen seen{};
-        if (info.locked) seen.owners.push_back(info.owner);
-        return seen;
+inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
+    const Limit limit = Limit::in(session.command_timeout());
+    auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
+    if (!reply) return Unexpected{std::move(reply).error()};
+    const ReplyView answer = reply->view();
+    SemaphoreInfo info;
+    info.taken = static_cast<std::uint64_t>(*answer[1].integer());
+    const std::int64_t set = *answer[4].integer();
+    info.permits = static_cast<std::uint64_t>(set < 0 ? spec.claim.limit : set);
+    info.waiters = static_cast<std::uint64_t>(*answer[3].integer());
+    for (std::size_t i = 5; i < *answer.size(); i += 2) {
+        info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
     }
-    ForcedRelease::Seen seen{.owners = {}, .all = info.holders.size() >= info.hold_count};
-    for (const Holder& holder : info.holders) seen.owners.push_back(holder.owner);
-    return seen;
+    return info;
 }
 
 }  // namespace redlatch::inline v0::detail

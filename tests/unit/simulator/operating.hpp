@@ -4,6 +4,7 @@
 #include <redlatch/core/forced_release.hpp>
 #include <redlatch/core/permits_setting.hpp>
 #include <redlatch/service/lock_calls.hpp>
+#include <redlatch/steps/force_unlock.hpp>
 #include <redlatch/steps/inspect.hpp>
 
 #include <functional>
