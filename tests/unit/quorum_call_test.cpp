@@ -150,6 +150,22 @@ TEST(QuorumCall, gives_each_master_its_time) {
     EXPECT_EQ(call.sets().late, 0b011U) << "its answer may still come";
 }
 
+TEST(QuorumCall, counts_a_late_answer_in_place_of_none) {
+    QuorumCall call{3, taking, deadline};
+    send(call, 0);
+    call.pass_time(start + 50ms);
+    ASSERT_NE(call.fault(0), nullptr);
+    call.answered(0, no);
+    EXPECT_EQ(call.fault(0), nullptr);
+    EXPECT_FALSE(call.is_over(start + 50ms)) << "the others are a majority";
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+        send(call, i);
+        call.answered(i, yes);
+    }
+    EXPECT_TRUE(call.is_over(start + 50ms));
+    EXPECT_EQ(call.end(), Verdict::yes);
+}
+
 TEST(QuorumCall, gives_no_master_more_time_than_there_is) {
     QuorumCall call{1, taking, start + 30ms};
     EXPECT_EQ(call.next_due(start), start + 30ms);

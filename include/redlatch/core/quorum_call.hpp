@@ -127,8 +127,9 @@ public:
             fail(leg, same_server(*answer.server));
             return;
         }
-        votes_.cast(answer.vote);
+        cast(leg, answer.vote);
         leg.stage = Stage::done;
+        leg.fault.reset();
         leg.answer = std::move(answer);
     }
 
@@ -267,6 +268,7 @@ private:
         bool asked = false;       ///< the command was sent, and may have been executed
         bool unclear = false;     ///< it was sent over a connection that died
         bool answer_due = false;  ///< on a connection that lives
+        std::optional<Vote> vote{};
         TimePoint connected_by{};
         TimePoint answer_by{};
         std::optional<Fault> fault{};  ///< why there is no answer, or may be no connection
@@ -298,9 +300,16 @@ private:
                now < leg.connected_by;
     }
 
+    /// A master that was given up may answer all the same while the others are waited for.
+    void cast(Leg& leg, Vote vote) noexcept {
+        if (leg.vote) votes_.take_back(*leg.vote);
+        votes_.cast(vote);
+        leg.vote = vote;
+    }
+
     void fail(Leg& leg, Fault fault) {
         fault.maybe_executed = fault.maybe_executed || leg.unclear;
-        votes_.cast(Vote::none);
+        cast(leg, Vote::none);
         leg.stage = Stage::done;
         leg.asked = fault.maybe_executed;
         leg.fault = std::move(fault);
@@ -313,7 +322,7 @@ private:
         } else if (leg.stage == Stage::connecting) {
             leg.stage = Stage::done;
             leg.fault.reset();
-            votes_.cast(Vote::none);
+            cast(leg, Vote::none);
         }
     }
 

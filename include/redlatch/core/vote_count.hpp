@@ -28,11 +28,10 @@ class VoteCount {
 public:
     explicit VoteCount(std::size_t voters) noexcept : voters_(voters) {}
 
-    void cast(Vote vote) noexcept {
-        if (vote == Vote::yes) ++yes_;
-        if (vote == Vote::no) ++no_;
-        if (vote == Vote::none) ++none_;
-    }
+    void cast(Vote vote) noexcept { ++count_of(vote); }
+
+    /// It is cast anew: a late answer takes the place of none.
+    void take_back(Vote vote) noexcept { --count_of(vote); }
 
     std::size_t quorum() const noexcept { return voters_ / 2 + 1; }
     std::size_t open() const noexcept { return voters_ - yes_ - no_ - none_; }
@@ -65,6 +64,10 @@ public:
     }
 
 private:
+    std::size_t& count_of(Vote vote) noexcept {
+        return vote == Vote::yes ? yes_ : vote == Vote::no ? no_ : none_;
+    }
+
     /// How many may be missing while a majority is left.
     std::size_t most_missing() const noexcept { return voters_ - quorum(); }
 
