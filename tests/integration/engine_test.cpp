@@ -11,7 +11,12 @@
 
 #include <gtest/gtest.h>
 
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -156,6 +161,40 @@ TEST_F(AnEngine, counts_an_answer_that_came_while_its_thread_was_busy) {
         std::this_thread::sleep_until(set->time.answer_by + 1s);
     });
     EXPECT_EQ(set->wait().value, "OK");
+}
+
+std::atomic<bool> is_kept{false};
+std::atomic<bool> may_go_on{false};
+
+/// As where the process is stopped: the thread hears of the answer after its time is over, and is not told of it.
+TEST_F(AnEngine, counts_an_answer_that_came_while_its_thread_was_stopped) {
+    ASSERT_EQ(answer(order({"PING"})), "PONG");
+    struct sigaction action {};
+    struct sigaction before {};
+    action.sa_handler = [](int) {
+        is_kept = true;
+        while (!may_go_on) ::usleep(1000);
+    };
+    ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+    ::pthread_t thread{};
+    on_engine(engine(), [&] {
+        thread = ::pthread_self();
+        sigset_t told{};
+        ::sigemptyset(&told);
+        ::sigaddset(&told, SIGUSR1);
+        ::pthread_sigmask(SIG_UNBLOCK, &told, nullptr);
+    });
+    proxy_.hold_replies();
+    const OrderPtr set = order({"SET", "a", "1"}, 3s);
+    submit(set);
+    ASSERT_TRUE(eventually([&] { return redis_.exists("a"); }));
+    ASSERT_EQ(::pthread_kill(thread, SIGUSR1), 0);
+    EXPECT_TRUE(eventually([] { return is_kept.load(); }));
+    proxy_.pass();
+    std::this_thread::sleep_until(set->time.answer_by + 1s);
+    may_go_on = true;
+    EXPECT_EQ(set->wait().value, "OK");
+    ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 class EngineTaskOf final : public detail::EngineTask {

@@ -384,6 +384,25 @@ TEST_F(AnEngineForSeveralMasters, give_an_order_that_waits_behind_others_its_tim
     EXPECT_EQ(count("b"), 0);
 }
 
+TEST_F(AnEngineForSeveralMasters, counts_answers_that_came_while_its_thread_was_busy) {
+    constexpr auto timeout = 2s;
+    detail::Session hurried{
+        setup_for({proxies_[0].uri(), proxies_[1].uri(), proxies_[2].uri()}, timeout)};
+    ASSERT_TRUE(eventually([&] {
+        answer(hurried, set("first"));
+        return count("first") == 3;
+    }));
+    for (Proxy& proxy : proxies_) proxy.hold_replies();
+    const OrderPtr second = set("b");
+    submit(hurried, second);
+    ASSERT_TRUE(eventually([&] { return count("b") == 3; }));
+    on_engine(hurried.engine(), [&] {
+        for (Proxy& proxy : proxies_) proxy.pass();
+        std::this_thread::sleep_for(timeout + 1s);
+    });
+    EXPECT_EQ(second->wait().value, "1");
+}
+
 TEST_F(AnEngineForSeveralMasters, closes_with_orders_under_way) {
     reach_all();
     for (Proxy& proxy : proxies_) proxy.hold_replies();

@@ -321,15 +321,23 @@ private:
 
     /// Blocks until there is something to do; takes the answers that have come until then. Returns when that was.
     TimePoint wait() {
-        std::array<epoll_event, 64> events;
-        const int count = ::epoll_wait(poller_.get(), events.data(), int{events.size()}, timeout());
-        asleep_ = false;
+        read(timeout());
         const TimePoint now = Clock::now();
+        // The process may have been stopped after it was told last, or by a signal instead of that.
+        if (wheel_.next_due() <= saturating_add(now, std::chrono::milliseconds{1})) read(0);
+        return now;
+    }
+
+    /// Waits for so many milliseconds; takes the answers that have come.
+    void read(int milliseconds) {
+        std::array<epoll_event, 64> events;
+        const int count =
+            ::epoll_wait(poller_.get(), events.data(), int{events.size()}, milliseconds);
+        asleep_ = false;
         for (int i = 0; i < count; ++i) {
             auto* const way = static_cast<Way*>(events[static_cast<std::size_t>(i)].data.ptr);
             if (way != nullptr) way->link.read();
         }
-        return now;
     }
 
     /// How long to sleep, in milliseconds. The sleep stops with the machine, due times don't.

@@ -46,7 +46,8 @@ public:
         });
         const bool is_over = now >= order_->time.answer_by;
         if (is_over && behind_others != legs_.end()) begin_anew(*behind_others, now);
-        settle();
+        machine_->pass_time(now);
+        settle(now);
     }
 
 private:
@@ -99,12 +100,11 @@ private:
         } else {
             machine_->failed(leg.index, std::move(answer).error());
         }
-        settle();
+        settle(Clock::now());
     }
 
-    void settle() {
-        const TimePoint now = Clock::now();
-        machine_->pass_time(now);
+    /// Only a timer passes the time: by now, answers of other masters may have come that are not read yet.
+    void settle(TimePoint now) {
         if (machine_->is_over(now)) {
             conclude();
         } else {
