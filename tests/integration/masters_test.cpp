@@ -419,6 +419,18 @@ TEST_F(QuorumTest, what_is_lost_is_not_left_to_a_minority) {
     EXPECT_TRUE(eventually([&] { return all_free(); }));
 }
 
+TEST_F(QuorumTest, what_is_kept_for_a_lock_delay_is_left_to_the_holder_that_has_lost_it) {
+    Client client{options()};
+    Lock<Simple> lock{client, key, {.lease = 300ms, .lock_delay = 60s}};
+    Held held = lock.acquire().value();
+    const std::string token = held.token();
+    ASSERT_TRUE(eventually([&] { return all_have(token); }));
+    ASSERT_TRUE(fires(held.lost()));
+    EXPECT_TRUE(stays([&] { return all_have(token); }, 300ms));
+    EXPECT_EQ(held.release().value(), Release::expired);
+    EXPECT_TRUE(eventually([&] { return all_free(); }));
+}
+
 TEST_F(QuorumTest, a_server_that_says_it_is_busy_has_no_vote) {
     for (const std::size_t i : {0U, 1U}) {
         master(i).raw.command({"CONFIG", "SET", "maxmemory", "1"});

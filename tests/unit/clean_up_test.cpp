@@ -67,6 +67,18 @@ TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
     }
 }
 
+TEST(CleanUp, after_a_loss_leaves_what_the_server_keeps_for_a_lock_delay) {
+    for (const bool several : {no, yes}) {
+        Loss loss{.several_masters = several, .unanswered = {.extend = true}, .is_delayed = true};
+        EXPECT_EQ(after_loss(loss), never);
+        loss.server = ServerKeeps::lock;
+        EXPECT_EQ(after_loss(loss), now_and_later) << "its client has closed, or knows so";
+    }
+    EXPECT_EQ(after_delayed_loss({}), now);
+    EXPECT_EQ(after_delayed_loss({.acquire = true}), now_and_later);
+    EXPECT_EQ(after_delayed_loss({.extend = true}), now_and_later);
+}
+
 TEST(CleanUp, after_a_loss_that_is_known_is_only_of_what_the_server_has_again) {
     for (const bool several : {no, yes}) {
         for (const bool unanswered : {no, yes}) {

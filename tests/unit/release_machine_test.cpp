@@ -164,9 +164,9 @@ TEST_F(EndOfAHold, that_was_lost_before_says_so_and_asks_nobody) {
 
 TEST_F(EndOfAHold, that_was_lost_before_is_released_where_the_server_delays_its_end) {
     Machine::Ended delayed = ended(Kind::past);
-    delayed.is_delayed = true;
+    delayed.delayed = now_and_later;
     const auto clean_up = as<Machine::CleanUpToken>(machine.begin(delayed, start));
-    EXPECT_EQ(clean_up.what, CleanUp{.at_once = true});
+    EXPECT_EQ(clean_up.what, now_and_later);
     EXPECT_EQ(clean_up.token, Which::held);
     expect_done(machine.next(), Release::expired);
 }

@@ -36,19 +36,22 @@ struct Loss {
     ServerKeeps server = ServerKeeps::nothing;
     bool several_masters = false;
     Unanswered unanswered{};
+    bool is_delayed = false;  ///< it has a `lock_delay`
 };
 
-/// Of several masters, a minority may still have the lock.
+/// Of several masters, a minority may still have the lock. What the server keeps for its `lock_delay` it keeps, as the
+/// holder may still be at work: `after_delayed_loss`.
 constexpr CleanUp after_loss(const Loss& loss) noexcept {
+    if (loss.is_delayed && loss.server == ServerKeeps::nothing) return {};
     const bool keeps = loss.server == ServerKeeps::lock;
     if (!loss.first) return {.at_once = keeps};
     const auto [acquire, extend] = loss.unanswered;
     return {.at_once = keeps || loss.several_masters || extend, .once_more = acquire || extend};
 }
 
-/// A hold with a `lock_delay` was lost by the clock, and its holder has ended it since.
-constexpr CleanUp after_delayed_loss() noexcept {
-    return {.at_once = true};
+/// A hold with a `lock_delay` was lost, and its holder has ended it since.
+constexpr CleanUp after_delayed_loss(Unanswered unanswered) noexcept {
+    return {.at_once = true, .once_more = unanswered.acquire || unanswered.extend};
 }
 
 /// Nobody asks with the token any more. `may_have`: the server may have a place in the queue under it,

@@ -19,7 +19,8 @@ void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server)
     client.clean_up(hold, after_loss({.first = first,
                                       .server = server,
                                       .several_masters = client.several(),
-                                      .unanswered = hold->unanswered()}));
+                                      .unanswered = hold->unanswered(),
+                                      .is_delayed = hold->terms().lock_delay.count() > 0}));
     if (first) client.tell_lost(hold);
 }
 

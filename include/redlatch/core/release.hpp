@@ -97,7 +97,7 @@ public:
         bool can_hand_off =
             false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
-        bool is_delayed = false;   ///< where past: the server keeps it for its `lock_delay`
+        CleanUp delayed{};         ///< where past: of what the server keeps for a `lock_delay`
         TimePoint valid_until{};   ///< the hold's validity
         TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
@@ -114,7 +114,7 @@ public:
                     .tells_count = hold.weight() == 0 || ending.downgrades,
                     .can_hand_off = ending.can_hand_off,
                     .unclear_try = hold.open_tries.unclear,
-                    .is_delayed = ending.count == 0 && hold.terms().lock_delay.count() > 0,
+                    .delayed = delayed_by(ending),
                     .valid_until = hold.valid_until(),
                     .kept_until = hold.kept_until(),
                     .masters = hold.open_tries.masters(),
@@ -122,6 +122,14 @@ public:
                     .give_up_at = give_up_at};
         }
     };
+
+    /// Threads that read may go on with one claim: one that ends its own knows nothing of the others.
+    static CleanUp delayed_by(const AcquisitionEnding& ending) {
+        const HoldTerms& terms = ending.hold->terms();
+        const bool is_delayed = terms.lock_delay.count() > 0 && !terms.joins;
+        if (ending.count != 0 || !is_delayed) return {};
+        return after_delayed_loss(ending.hold->unanswered());
+    }
 
     /// The server's answer to a release: see `was_held` and `has_more_to_serve`.
     struct Reply {
@@ -366,8 +374,8 @@ private:
     Action end_past() {
         outcome_ = Release::expired;
         stage_ = Stage::over;
-        if (!ended_.is_delayed) return Done{};
-        return CleanUpToken{Which::held, after_delayed_loss()};
+        if (!ended_.delayed.needed()) return Done{};
+        return CleanUpToken{Which::held, ended_.delayed};
     }
 
     Action free_hold(Result<Release> outcome) {
