@@ -25,8 +25,7 @@ enum class Errc {
     unclear,         ///< a release whose outcome cannot be known
     deadlock,  ///< the calling thread waits without limit for its own lock, or to write what it reads
     protocol,          ///< an answer that Redis should never give
-    /// Refused before any I/O; or the URI names a database or a Sentinel's service that no server knows.
-    invalid_argument,
+    invalid_argument,  ///< refused before any I/O; or no server has what the URI names
 };
 
 namespace detail {

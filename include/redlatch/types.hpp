@@ -69,7 +69,7 @@ private:
 enum class Release {
     released,    ///< the lock is free, about to be taken by the next waiter, or kept for `min_hold`
     still_held,  ///< a nested hold ended, the outer one goes on
-    expired,     ///< the lock was gone, or known to be lost: its lease ran out, or somebody removed it
+    expired,     ///< it was gone, or known to be lost: its lease ran out, or somebody removed it
     not_held,    ///< the caller held nothing; nothing was done
 };
 

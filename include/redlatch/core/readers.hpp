@@ -15,8 +15,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// What the readers of each lock have in common in this process: the claims that they go on with, and the crowds in which
-/// they wait for one. Guarded by the lock table's mutex.
+/// What the readers of each lock have in common in this process: the claims that they go on with, and the crowds in
+/// which they wait for one. Guarded by the lock table's mutex.
 class Readers {
 public:
     // ---- Claims
