@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/acquisition.hpp>
+#include <redlatch/core/lock_table.hpp>
 #include <redlatch/net/reply.hpp>
 
 #include <algorithm>
