@@ -69,8 +69,10 @@ TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
 
 TEST(CleanUp, after_a_loss_leaves_what_the_server_keeps_for_a_lock_delay) {
     for (const bool several : {no, yes}) {
-        Loss loss{.several_masters = several, .unanswered = {.extend = true}, .is_delayed = true};
+        Loss loss{.several_masters = several, .unanswered = {}, .is_delayed = true};
         EXPECT_EQ(after_loss(loss), never);
+        loss.unanswered.extend = true;
+        EXPECT_EQ(after_loss(loss), (CleanUp{.once_more = true, .is_delayed = true}));
         loss.server = ServerKeeps::lock;
         EXPECT_EQ(after_loss(loss), now_and_later) << "its client has closed, or knows so";
     }

@@ -985,6 +985,17 @@ TEST_F(TokenCleanUp, once_more_is_sent_when_no_late_command_can_run_any_more) {
     EXPECT_TRUE(nothing_to_send());
 }
 
+TEST_F(TokenCleanUp, that_is_delayed_is_sent_when_its_lock_delay_is_over) {
+    machine_.clean_up(asked_hold({.lease = 3s, .lock_delay = 20s}),
+                      {.once_more = true, .is_delayed = true}, now_);
+    now_ += 20s - 1ns;
+    EXPECT_TRUE(nothing_to_send());
+    now_ += 1ns;
+    answer(command(), 1);
+    now_ += 1h;
+    EXPECT_TRUE(nothing_to_send());
+}
+
 TEST_F(TokenCleanUp, that_is_only_due_later_is_sent_then) {
     machine_.clean_up(asked_hold({.lease = 3s}), {.once_more = true}, now_);
     EXPECT_TRUE(nothing_to_send());

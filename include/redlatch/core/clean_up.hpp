@@ -12,6 +12,8 @@ namespace redlatch::inline v0::detail {
 struct CleanUp {
     bool at_once = false;
     bool once_more = false;  ///< after the time in which a late command may still run
+    bool is_delayed =
+        false;  ///< and where that is the first time, not before the hold's `lock_delay` is over
 
     constexpr bool needed() const noexcept { return at_once || once_more; }
     friend bool operator==(const CleanUp&, const CleanUp&) = default;
@@ -40,12 +42,16 @@ struct Loss {
 };
 
 /// Of several masters, a minority may still have the lock. What the server keeps for its `lock_delay` it keeps, as the
-/// holder may still be at work: `after_delayed_loss`.
+/// holder may still be at work, until that one ends its hold (`after_delayed_loss`). What it keeps for longer is
+/// released.
 constexpr CleanUp after_loss(const Loss& loss) noexcept {
-    if (loss.is_delayed && loss.server == ServerKeeps::nothing) return {};
     const bool keeps = loss.server == ServerKeeps::lock;
     if (!loss.first) return {.at_once = keeps};
     const auto [acquire, extend] = loss.unanswered;
+    if (loss.is_delayed && loss.server == ServerKeeps::nothing) {
+        const bool lasts_longer = acquire || extend;
+        return {.once_more = lasts_longer, .is_delayed = lasts_longer};
+    }
     return {.at_once = keeps || loss.several_masters || extend, .once_more = acquire || extend};
 }
 

@@ -198,7 +198,7 @@ public:
         const std::chrono::milliseconds ttl{hold->server_ttl(hold->terms().lease)};
         const auto gone_after = saturating_cast<Clock::duration>(ttl);
         const TimePoint give_up_at = saturating_add(saturating_add(now, gone_after), gone_after);
-        const TimePoint due = what.at_once ? now : saturating_add(now, terms_.late_window);
+        const TimePoint due = what.at_once ? now : saturating_add(now, later(*hold, what));
         ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
     }
@@ -591,6 +591,13 @@ private:
         found->second->due = TimePoint::max();
         found->second->under_way = true;
         return found->second;
+    }
+
+    /// How long from now on a token is released that may come to life, or last longer, until then.
+    Clock::duration later(const Hold& hold, CleanUp what) const {
+        if (!what.is_delayed) return terms_.late_window;
+        return std::max(terms_.late_window,
+                        saturating_cast<Clock::duration>(hold.terms().lock_delay));
     }
 
     void put(TimePoint due, CleanUpJob job) {

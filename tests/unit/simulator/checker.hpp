@@ -72,9 +72,10 @@ public:
         if (plan_->rates.doubled > 0) damage_by_owner(token.lock, name);
     }
 
-    /// A release of the token is planned, the last one for `last`.
-    void cleans_up(std::string_view name, bool at_once, Moment last) {
-        if (at_once) token_of(name).waits_for_release = false;
+    /// A release of the token is planned, the last one for `last`. `in_time`: the first one at once, or when its
+    /// `lock_delay` is over.
+    void cleans_up(std::string_view name, bool in_time, Moment last) {
+        if (in_time) token_of(name).waits_for_release = false;
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);

@@ -634,8 +634,9 @@ public:
 
     void clean_up(const HoldPtr& hold, CleanUp what) {
         if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
-        const Moment pause = what.once_more ? Moment{late_window()} : 0ns;
-        world_->checker->cleans_up(hold->token().bytes, what.at_once,
+        Moment pause = what.once_more ? Moment{late_window()} : 0ns;
+        if (what.is_delayed) pause = std::max<Moment>(pause, hold->terms().lock_delay);
+        world_->checker->cleans_up(hold->token().bytes, what.at_once || what.is_delayed,
                                    world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
         if (!renewal_.closed()) {
