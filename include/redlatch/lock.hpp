@@ -236,7 +236,8 @@ public:
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.
     ///
-    /// Errors: `unavailable`; `no_quorum` over several masters; `denied`; `wrong_type`; `protocol`.
+    /// Errors: `unavailable`; `no_quorum` over several masters; `denied`; `wrong_type`; `protocol`; `cancelled` where
+    /// the client is closed.
     Result<LockInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// As `inspect()`, without blocking. Begins when it is awaited.

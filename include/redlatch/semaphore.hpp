@@ -125,7 +125,7 @@ public:
 
     /// Asks the server who has permits, and how many wait. Blocks for at most `command_timeout`.
     ///
-    /// Errors: `unavailable`; `denied`; `wrong_type`; `protocol`.
+    /// Errors: `unavailable`; `denied`; `wrong_type`; `protocol`; `cancelled` where the client is closed.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
     /// @{

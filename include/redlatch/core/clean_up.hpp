@@ -12,8 +12,8 @@ namespace redlatch::inline v0::detail {
 struct CleanUp {
     bool at_once = false;
     bool once_more = false;  ///< after the time in which a late command may still run
-    bool is_delayed =
-        false;  ///< and where that is the first time, not before the hold's `lock_delay` is over
+    /// What is released once more, and not at once before that, waits for the end of the hold's `lock_delay` too.
+    bool is_delayed = false;
 
     constexpr bool needed() const noexcept { return at_once || once_more; }
     friend bool operator==(const CleanUp&, const CleanUp&) = default;

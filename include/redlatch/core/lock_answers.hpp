@@ -7,7 +7,7 @@
 
 namespace redlatch::inline v0::detail {
 
-// What the lock table answers, as the machines hear it that go on with that.
+// The answers of the lock table that other machines go on with.
 
 /// What becomes of a request for a lock.
 enum class LockOutcome {

@@ -1006,7 +1006,7 @@ private:
     static bool passes_silently(const Entry& here, const Hold& hold, TimePoint now) {
         const HoldTerms& terms = hold.terms();
         if (terms.traits.fenced) return false;  // the next one needs a number of its own
-        // It wants no pass while others wait, and a command tells of them.
+        // The next one's limit forbids a pass while others wait. Only a command tells whether they do.
         if (here.queue.front()->request_->handoffs.in_row == 0) return false;
         if (now < hold.kept_until()) return false;
         // One that was extended lasts longer at the server than the next one asks for.

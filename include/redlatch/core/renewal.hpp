@@ -593,7 +593,7 @@ private:
         return found->second;
     }
 
-    /// How long from now on a token is released that may come to life, or last longer, until then.
+    /// How long to wait before a token is released for which a late command may still run.
     Clock::duration later(const Hold& hold, CleanUp what) const {
         if (!what.is_delayed) return terms_.late_window;
         return std::max(terms_.late_window,

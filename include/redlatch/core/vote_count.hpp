@@ -30,7 +30,7 @@ public:
 
     void cast(Vote vote) noexcept { ++count_of(vote); }
 
-    /// It is cast anew: a late answer takes the place of none.
+    /// Takes back a vote that was cast, so that a late answer can take its place.
     void take_back(Vote vote) noexcept { --count_of(vote); }
 
     std::size_t quorum() const noexcept { return voters_ / 2 + 1; }

@@ -323,7 +323,7 @@ private:
     TimePoint wait() {
         read(timeout());
         const TimePoint now = Clock::now();
-        // The process may have been stopped after it was told last, or by a signal instead of that.
+        // The process may have been stopped since `epoll_wait` looked, and answers may have come meanwhile.
         if (wheel_.next_due() <= saturating_add(now, std::chrono::milliseconds{1})) read(0);
         return now;
     }
