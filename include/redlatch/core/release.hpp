@@ -97,9 +97,8 @@ public:
         bool can_hand_off =
             false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
-        CleanUp
-            delayed{};  ///< where past: what to release that the server keeps for a `lock_delay`
-        TimePoint valid_until{};                  ///< the hold's validity
+        CleanUp delayed{};         ///< where past: of what a `lock_delay` keeps
+        TimePoint valid_until{};   ///< the hold's validity
         TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
         ReleaseMode mode = ReleaseMode::confirmed;
