@@ -326,6 +326,10 @@ TEST_P(ClosedClient, sends_nothing_any_more) {
     Lock<> lock{*client, "job"};
     Semaphore<> semaphore{*client, "pool", 3};
     client.reset();
+    const auto scripts = [&] {
+        return redis_.command_calls("eval") + redis_.command_calls("evalsha");
+    };
+    const auto before = scripts();
     EXPECT_EQ(code_of(lock.acquire({.wait = Wait::none()})), Errc::cancelled);
     EXPECT_EQ(code_of(lock.inspect()), Errc::cancelled);
     EXPECT_EQ(code_of(lock.force_unlock()), Errc::cancelled);
@@ -334,6 +338,7 @@ TEST_P(ClosedClient, sends_nothing_any_more) {
     EXPECT_EQ(code_of(semaphore.set_permits(2)), Errc::cancelled);
     EXPECT_EQ(code_of(semaphore.force_release("owner")), Errc::cancelled);
     EXPECT_EQ(lock.inspect().error().key, "job");
+    EXPECT_EQ(scripts(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,
