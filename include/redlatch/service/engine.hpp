@@ -330,7 +330,7 @@ private:
 
     /// Waits for so many milliseconds; takes the answers that have come.
     void read(int milliseconds) {
-        std::array<epoll_event, 64> events;
+        std::array<epoll_event, 64> events{};  // g++ 11 warns otherwise, for no reason
         const int count =
             ::epoll_wait(poller_.get(), events.data(), int{events.size()}, milliseconds);
         asleep_ = false;
