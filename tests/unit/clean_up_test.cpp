@@ -30,6 +30,7 @@ constexpr bool no = false;
 TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
     constexpr auto nothing = ServerKeeps::nothing;
     constexpr auto lock = ServerKeeps::lock;
+    constexpr auto longer = ServerKeeps::longer;
     constexpr auto removed = ServerKeeps::removed;
     struct Row {
         ServerKeeps server;
@@ -54,6 +55,9 @@ TEST(CleanUp, after_a_loss_is_of_what_the_server_may_have_or_get) {
         {lock, no, acquire, now_and_later},
         {lock, no, extend, now_and_later},
         {lock, yes, both, now_and_later},
+        {longer, no, none, now},
+        {longer, yes, none, now},
+        {longer, no, extend, now_and_later},
         {removed, no, none, never},
         {removed, no, acquire, later},
         {removed, yes, both, now_and_later},
@@ -73,8 +77,18 @@ TEST(CleanUp, after_a_loss_leaves_what_the_server_keeps_for_a_lock_delay) {
         EXPECT_EQ(after_loss(loss), never);
         loss.unanswered.extend = true;
         EXPECT_EQ(after_loss(loss), (CleanUp{.once_more = true, .is_delayed = true}));
+        for (const bool first : {yes, no}) {
+            for (const bool unanswered : {yes, no}) {
+                EXPECT_EQ(after_loss({.first = first,
+                                      .server = ServerKeeps::longer,
+                                      .several_masters = several,
+                                      .unanswered = {.extend = unanswered},
+                                      .is_delayed = true}),
+                          (CleanUp{.once_more = true, .is_delayed = true}));
+            }
+        }
         loss.server = ServerKeeps::lock;
-        EXPECT_EQ(after_loss(loss), now_and_later) << "its client has closed, or knows so";
+        EXPECT_EQ(after_loss(loss), now_and_later) << "its client has closed";
     }
     EXPECT_EQ(after_delayed_loss({}), now);
     EXPECT_EQ(after_delayed_loss({.acquire = true}), now_and_later);
@@ -88,8 +102,10 @@ TEST(CleanUp, after_a_loss_that_is_known_is_only_of_what_the_server_has_again) {
                       .several_masters = several,
                       .unanswered = {.acquire = unanswered, .extend = unanswered}};
             EXPECT_EQ(after_loss(loss), never);
-            loss.server = ServerKeeps::lock;
-            EXPECT_EQ(after_loss(loss), now);
+            for (const ServerKeeps server : {ServerKeeps::lock, ServerKeeps::longer}) {
+                loss.server = server;
+                EXPECT_EQ(after_loss(loss), now);
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ TEST_F(Extension, finds_out_that_the_hold_is_lost) {
 TEST_F(Extension, that_was_answered_after_the_end_of_the_hold_is_released_at_the_server) {
     machine.begin(start, valid);
     machine.answered(true);
-    expect_lost(machine.confirmed(false), ServerKeeps::lock, "it ended before the answer");
+    expect_lost(machine.confirmed(false), ServerKeeps::longer, "it ended before the answer");
 }
 
 TEST_F(Extension, is_sent_again_after_a_pause_and_counts_from_that_send) {
@@ -107,7 +107,7 @@ TEST_F(Extension, without_an_answer_may_have_prolonged_the_lock) {
 TEST_F(Extension, without_an_answer_is_released_at_the_server_where_the_hold_was_lost_meanwhile) {
     machine.begin(start, valid);
     as<Machine::NoteProlonged>(failed(silent(), start + 5ms));
-    expect_lost(machine.noted(lost), ServerKeeps::lock, "it ended before the answer");
+    expect_lost(machine.noted(lost), ServerKeeps::longer, "it ended before the answer");
 }
 
 TEST_F(Extension, ends_with_the_validity) {

@@ -170,6 +170,16 @@ TEST_F(Contender, that_lost_the_lock_does_not_know_a_late_grant) {
     EXPECT_FALSE(table.deliver(grant_for("mine")));
 }
 
+TEST_F(Contender, that_lost_the_lock_keeps_it_for_its_lock_delay_until_it_has_ended) {
+    const auto hold = locks.taken({.lock_delay = 1s, .token = "mine"});
+    EXPECT_TRUE(locks.finish(asker, hold));
+    locks.lose(hold);
+    EXPECT_TRUE(table.deliver(grant_for("mine")));
+    EXPECT_FALSE(table.deliver(grant_for("yours")));
+    EXPECT_EQ(locks.unlock(), Kind::past);
+    EXPECT_FALSE(table.deliver(grant_for("mine")));
+}
+
 TEST_F(Contender, that_has_left_does_not_know_a_late_grant) {
     announce("mine");
     table.end_turn(turn);

@@ -317,7 +317,7 @@ TEST_F(WatchedHold, that_the_server_confirms_after_its_validity_is_lost_and_the_
     const Command sent = command();
     now_ = start_ + 3s;
     answer(sent, 1);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::longer));
     EXPECT_EQ(hold->valid_until(), start_ + 3s) << "never again valid";
     EXPECT_TRUE(told_nothing());
     EXPECT_TRUE(nothing_to_send());
@@ -329,7 +329,7 @@ TEST_F(WatchedHold, that_was_lost_meanwhile_is_lost_and_the_server_has_it) {
     const Command sent = command();
     hold->advance(Phase::held, Phase::lost);
     answer(sent, 1);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::longer));
 }
 
 TEST_F(WatchedHold, that_was_released_meanwhile_is_the_business_of_its_release) {
@@ -405,7 +405,7 @@ TEST_F(WatchedHold, that_was_lost_while_it_was_asked_for_is_released_where_no_an
     hold->advance(Phase::held, Phase::lost);
     machine_.dismiss(*hold);
     cut_off(sent);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::longer));
 }
 
 TEST_F(WatchedHold, that_was_lost_while_it_was_asked_for_is_released_when_its_patience_is_over) {
@@ -416,7 +416,7 @@ TEST_F(WatchedHold, that_was_lost_while_it_was_asked_for_is_released_when_its_pa
     machine_.dismiss(*hold);
     now_ = start_ + 800ms;
     machine_.pass_time(now_);
-    EXPECT_TRUE(told_lost(hold, ServerKeeps::lock));
+    EXPECT_TRUE(told_lost(hold, ServerKeeps::longer));
 }
 
 TEST_F(WatchedHold, that_was_released_while_it_was_asked_for_is_its_releases_business) {
@@ -927,7 +927,7 @@ TEST_F(RenewalOfReaders, tells_one_that_was_lost_meanwhile_that_the_server_has_i
     machine_.dismiss(*first);
     first->advance(Phase::held, Phase::lost);
     answer(sent, 1);
-    EXPECT_TRUE(told_lost(first, ServerKeeps::lock));
+    EXPECT_TRUE(told_lost(first, ServerKeeps::longer));
     EXPECT_EQ(machine_.next_due(), start_ + 2s) << "for the other one";
     EXPECT_EQ(second->valid_until(), start_ + 4s);
 }

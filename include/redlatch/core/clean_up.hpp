@@ -29,6 +29,7 @@ struct Unanswered {
 enum class ServerKeeps : std::uint8_t {
     nothing,  ///< the lease is over there, too
     lock,
+    longer,  ///< the lock, and for longer than the hold was valid: what prolongs it was answered late, or not at all
     removed,  ///< nothing, as it says, though the lease was not over: somebody has removed the lock
 };
 
@@ -45,14 +46,16 @@ struct Loss {
 /// holder may still be at work, until that one ends its hold (`after_delayed_loss`). What it keeps for longer is
 /// released.
 constexpr CleanUp after_loss(const Loss& loss) noexcept {
-    const bool keeps = loss.server == ServerKeeps::lock;
-    if (!loss.first) return {.at_once = keeps};
-    const auto [acquire, extend] = loss.unanswered;
-    if (loss.is_delayed && loss.server == ServerKeeps::nothing) {
-        const bool lasts_longer = acquire || extend;
+    const bool keeps_longer = loss.server == ServerKeeps::longer;
+    const Unanswered unanswered = loss.first ? loss.unanswered : Unanswered{};
+    const bool may_last = unanswered.acquire || unanswered.extend;
+    if (loss.is_delayed && (keeps_longer || loss.server == ServerKeeps::nothing)) {
+        const bool lasts_longer = keeps_longer || may_last;
         return {.once_more = lasts_longer, .is_delayed = lasts_longer};
     }
-    return {.at_once = keeps || loss.several_masters || extend, .once_more = acquire || extend};
+    const bool has_lock = keeps_longer || loss.server == ServerKeeps::lock;
+    const bool may_have_it = loss.first && (loss.several_masters || unanswered.extend);
+    return {.at_once = has_lock || may_have_it, .once_more = may_last};
 }
 
 /// A hold with a `lock_delay` was lost, and its holder has ended it since.

@@ -70,7 +70,7 @@ public:
     /// `in_time`: the hold had not ended when the answer came.
     Action confirmed(bool in_time) {
         if (in_time) return Done{};
-        return lost("it ended before the answer", ServerKeeps::lock);
+        return lost("it ended before the answer", ServerKeeps::longer);
     }
 
     /// `is_released`: the holder has ended the hold meanwhile. Its release takes out an extension that is not
@@ -87,7 +87,7 @@ public:
 
     /// `is_lost`: the hold was lost before anybody knew what the server may keep.
     Action noted(bool is_lost) {
-        if (is_lost) return lost("it ended before the answer", ServerKeeps::lock);
+        if (is_lost) return lost("it ended before the answer", ServerKeeps::longer);
         return next();
     }
 

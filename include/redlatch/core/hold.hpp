@@ -245,6 +245,9 @@ public:
         return (lease.duration() + terms_.lock_delay).count();
     }
 
+    /// The server keeps the lock for longer than the hold is valid.
+    bool has_lock_delay() const noexcept { return terms_.lock_delay.count() > 0; }
+
     /// Fires at a loss. The caller has to see to it that somebody watches the clock for it.
     std::stop_token lost_token() { return loss().get_token(); }
 

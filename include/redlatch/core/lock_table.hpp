@@ -585,8 +585,7 @@ public:
             wake(here.contender);
             return true;
         }
-        // The answer to its own question was faster than the message.
-        return grant.is_notice() || held_by(here, grant.token) != nullptr || is_claimed(grant);
+        return grant.is_notice() || is_used(here, grant.token) || is_claimed(grant);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
@@ -857,6 +856,15 @@ private:
         if (here.current != nullptr && is_it(here.current)) return here.current;
         const auto past = std::find_if(here.past.begin(), here.past.end(), is_it);
         return past != here.past.end() && (*past)->in(Phase::held) ? *past : nullptr;
+    }
+
+    /// Whether somebody goes by the token: who has heard of the lock before the message came, or has lost it, and may
+    /// still be at work in its `lock_delay`.
+    static bool is_used(const Entry& here, std::string_view token) {
+        if (held_by(here, token) != nullptr) return true;
+        return std::any_of(here.past.begin(), here.past.end(), [token](const auto& hold) {
+            return hold->token().bytes == token && hold->has_lock_delay();
+        });
     }
 
     static void leave_queue(Entry& here, Waiter& waiter) noexcept {

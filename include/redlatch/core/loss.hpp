@@ -20,7 +20,7 @@ void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server)
                                       .server = server,
                                       .several_masters = client.several(),
                                       .unanswered = hold->unanswered(),
-                                      .is_delayed = hold->terms().lock_delay.count() > 0}));
+                                      .is_delayed = hold->has_lock_delay()}));
     if (first) client.tell_lost(hold);
 }
 

@@ -125,10 +125,10 @@ public:
 
     /// Threads that read may go on with one claim: one that ends its own knows nothing of the others.
     static CleanUp delayed_by(const AcquisitionEnding& ending) {
-        const HoldTerms& terms = ending.hold->terms();
-        const bool is_delayed = terms.lock_delay.count() > 0 && !terms.joins;
+        const Hold& hold = *ending.hold;
+        const bool is_delayed = hold.has_lock_delay() && !hold.terms().joins;
         if (ending.count != 0 || !is_delayed) return {};
-        return after_delayed_loss(ending.hold->unanswered());
+        return after_delayed_loss(hold.unanswered());
     }
 
     /// The server's answer to a release: see `was_held` and `has_more_to_serve`.

@@ -438,7 +438,7 @@ private:
             const bool wants_it = member.lease > Lease{Clock::duration::zero()};
             if (!wants_it && member.hold->in(Phase::held)) return;
             if (!member.hold->confirm_in_time(now, sent_, std::min(lease_, member.lease))) {
-                return lose(member, renewal, ServerKeeps::lock);
+                return lose(member, renewal, ServerKeeps::longer);
             }
             renewed_ = true;
             member.hold->keys_are_apart = false;
@@ -467,7 +467,7 @@ private:
             if (sent_ == TimePoint::max()) return;
             hold.may_be_prolonged = true;
             if (!hold.in(Phase::lost)) return;
-            renewal.actions_.emplace_back(Lost{member.hold, ServerKeeps::lock});
+            renewal.actions_.emplace_back(Lost{member.hold, ServerKeeps::longer});
         }
 
         void keys_are_apart() override {

@@ -326,7 +326,7 @@ protected:
     }
 
     NextNest carry_out(const NestFailed& failed) {
-        if (failed.outer_lost) session_->declare_lost(hold_, ServerKeeps::lock);
+        if (failed.outer_lost) session_->declare_lost(hold_, ServerKeeps::longer);
         end_acquisition();
         result_.emplace(Unexpected{nesting_->error()});
         return std::nullopt;

@@ -56,6 +56,7 @@ public:
         downgrades_ = ending.downgrades;
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
+        if (ending.count == 0) client_->world().checker->needs_no_delay(*hold_);
         give_up_at_ = client_->now() + client_->command_timeout();
         act("begin", machine_.begin(Machine::Ended::of(ending, mode, give_up_at_), client_->now()));
     }
@@ -66,6 +67,7 @@ public:
         hold_ = ending.hold;
         ended_ = ending.id;
         (*client_->world().trace)("abandons ", tail(hold_->token().bytes));
+        client_->world().checker->needs_no_delay(*hold_);
         act("abandon", machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard()));
     }
 
@@ -872,7 +874,7 @@ private:
     }
 
     void carry_out(const detail::NestFailed& failed) {
-        if (failed.outer_lost) client_->declare_lost(hold_, detail::ServerKeeps::lock);
+        if (failed.outer_lost) client_->declare_lost(hold_, detail::ServerKeeps::longer);
         end_acquisition();
         fail(nesting_->error());
     }
@@ -1155,7 +1157,7 @@ private:
     void carry_out(const Machine::DeclareLost& lost) {
         client_->declare_lost(hold_, lost.server);
         if (client_->world().has(Mutant::extension_releases)) {
-            client_->clean_up(hold_, {.at_once = lost.server == detail::ServerKeeps::lock});
+            client_->clean_up(hold_, {.at_once = lost.server == detail::ServerKeeps::longer});
         }
         const bool is_lost = hold_->in(Phase::lost);
         act(is_lost ? "declared lost" : "released meanwhile", machine_.declared_lost(is_lost));

@@ -72,10 +72,12 @@ public:
         if (plan_->rates.doubled > 0) damage_by_owner(token.lock, name);
     }
 
-    /// A release of the token is planned, the last one for `last`. `in_time`: the first one at once, or when its
-    /// `lock_delay` is over.
-    void cleans_up(std::string_view name, bool in_time, Moment last) {
-        if (in_time) token_of(name).waits_for_release = false;
+    /// A release of the token is planned, the last one for `last`. The first one comes at once, or when its `lock_delay`
+    /// is over.
+    void cleans_up(std::string_view name, detail::CleanUp what, Moment last) {
+        if (what.at_once && timeline_->now() < token_of(name).left_until)
+            fail("released for others before its lock_delay is over: " + std::string{name});
+        if (what.at_once || what.is_delayed) token_of(name).waits_for_release = false;
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
         Token& token = token_of(name);
@@ -297,7 +299,11 @@ public:
             if (plan_->has_claims() && !closing) look_for_remains(hold, lock);
         }
         token_of(hold.token().bytes).kept_until = Moment{-1h};
-        if (!closing) token_of(hold.token().bytes).lost_at = timeline_->now();
+        if (!closing) {
+            Token& token = token_of(hold.token().bytes);
+            token.lost_at = timeline_->now();
+            if (!hold.terms().joins) token.left_until = token.lost_at + hold.terms().lock_delay;
+        }
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
             const Server::Owner its = Server::find(at.owners, hold.token().bytes);
@@ -305,6 +311,11 @@ public:
                 tidy_at_ = std::max(tidy_at_, its.end);
             }
         }
+    }
+
+    /// Its holder is not at work any more, or has nothing to wait for: its server may give the lock to others.
+    void needs_no_delay(const detail::Hold& hold) {
+        token_of(hold.token().bytes).left_until = Moment{-1h};
     }
 
     /// A process has taken the lock away from that owner, as its client hears.
@@ -674,6 +685,7 @@ private:
         TimePoint first_end{};    ///< as it began
         Moment kept_until{-1h};   ///< by its `min_hold`
         Moment lost_at{-1h};      ///< as its client was told
+        Moment left_until{-1h};   ///< by those who know of the loss: its holder may be at work
         unsigned denied_at = 0;   ///< the masters that answered its last extension with no
         unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
         bool was_forced = false;  ///< by any of them: nothing is promised any more

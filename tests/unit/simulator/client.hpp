@@ -600,6 +600,7 @@ public:
 
     void declare_lost(const HoldPtr& hold, detail::ServerKeeps server, bool closing = false) {
         if (hold->in(Phase::held)) world_->checker->lost(*hold, lock_of(*hold), closing);
+        if (server == detail::ServerKeeps::removed) world_->checker->needs_no_delay(*hold);
         detail::lose(*this, hold, server);
     }
     void lose_removed(const HoldPtr& hold) {
@@ -636,8 +637,7 @@ public:
         if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
         Moment pause = what.once_more ? Moment{late_window()} : 0ns;
         if (what.is_delayed) pause = std::max<Moment>(pause, hold->terms().lock_delay);
-        world_->checker->cleans_up(hold->token().bytes, what.at_once || what.is_delayed,
-                                   world_->timeline->now() + pause);
+        world_->checker->cleans_up(hold->token().bytes, what, world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
         if (!renewal_.closed()) {
             renewal_.machine().clean_up(hold, what, now());

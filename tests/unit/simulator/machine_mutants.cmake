@@ -193,6 +193,15 @@ mutate(place_left_behind_adopted core/lock_table.hpp
     "const bool has_next = !here.queue.empty() && here.current == nullptr;"
     "here.current == nullptr" "true")
 
+# ---- What a `lock_delay` keeps
+
+mutate(late_extension_ends_a_lock_delay core/clean_up.hpp
+    "(keeps_longer || loss.server == ServerKeeps::nothing)" "keeps_longer" "false")
+mutate(late_answer_ends_a_lock_delay core/lock_table.hpp
+    "hold->token().bytes == token && hold->has_lock_delay()" "hold->has_lock_delay()" "false")
+mutate(lock_delay_prolonged_for_ever core/clean_up.hpp
+    "const bool lasts_longer = keeps_longer || may_last;" "keeps_longer || may_last" "false")
+
 # ---- Where the master is
 
 mutate(sent_on_without_limit core/cluster_redirection.hpp
