@@ -52,13 +52,24 @@ void work() {
     std::this_thread::sleep_for(5ms);
 }
 
+void report(const redlatch::Error& error) {
+    std::fprintf(stderr, "no election: %s\n", error.describe().c_str());
+}
+
 /// Takes part in the election until `stop`.
 void take_part(redlatch::Client& redis, Schedule& schedule, int node, std::stop_token stop) {
     // [leader_election]
     // A dead leader's lock is kept two seconds longer, as what it has sent last may still be on its way.
     Election election{redis, "leader:scheduler", {.lease = 10s, .lock_delay = 2s}};
 
-    while (auto elected = election.acquire({.stop = stop})) {  // waits for its turn
+    while (!stop.stop_requested()) {
+        const auto elected = election.acquire({.stop = stop});  // waits for its turn
+        if (!elected) {
+            if (elected.error().code == redlatch::Errc::cancelled) break;
+            report(elected.error());  // a password that has changed, say
+            std::this_thread::sleep_for(1s);
+            continue;
+        }
         const std::stop_token lost = elected->lost();
         while (!lost.stop_requested() && !stop.stop_requested()) {
             if (!schedule.change(elected->fence(), node)) break;  // there is a later leader

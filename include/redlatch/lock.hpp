@@ -15,6 +15,7 @@
 #include <redlatch/types.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>  // std::lock_guard and its like, which a Lock is made for
@@ -62,8 +63,13 @@ public:
         : impl_(client, std::move(name), options, detail::traits_of<Policy>()) {}
     Lock(Client& client, const char* name, LockOptions options = {})
         : Lock(client, detail::string_of(name, "the lock's name"), options) {}
+    Lock(Client& client, std::same_as<std::string_view> auto name, LockOptions options = {})
+        : Lock(client, std::string{name}, options) {}
     /// @}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
+    /// Several names are a `LockSet`'s, and no string between two pointers.
+    template <std::size_t N> requires(N > 1)
+    Lock(Client& client, const char* const (&names)[N], LockOptions options = {}) = delete;
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`

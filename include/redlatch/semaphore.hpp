@@ -14,6 +14,7 @@
 #include <redlatch/types.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <stop_token>
 #include <string>
@@ -56,6 +57,9 @@ public:
         : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
     Semaphore(Client& client, const char* name, std::ptrdiff_t permits, LockOptions options = {})
         : Semaphore(client, detail::string_of(name, "the semaphore's name"), permits, options) {}
+    Semaphore(Client& client, std::same_as<std::string_view> auto name, std::ptrdiff_t permits,
+              LockOptions options = {})
+        : Semaphore(client, std::string{name}, permits, options) {}
     /// @}
     Semaphore(Client& client, std::nullptr_t name, std::ptrdiff_t permits,
               LockOptions options = {}) = delete;

@@ -496,20 +496,7 @@ protected:
 
     /// Whether the client still hears that a lock is its own, and does not have to ask. On a busy machine it may ask
     /// first, but not each time.
-    bool is_told() {
-        for (int round = 0; round < 5; ++round) {
-            Held held = take<Simple>(other_client_);
-            auto waiter = enqueue<Simple>(redis_, client_);
-            EXPECT_TRUE(settles(redis_));
-            const long long before = scripts_run(redis_);
-            let_go(held);
-            if (!finishes(waiter)) return false;
-            const bool asked = scripts_run(redis_) > before + 1;  // which is the release
-            let_go(waiter.get());
-            if (!asked) return true;
-        }
-        return false;
-    }
+    bool is_told() { return test::is_told(redis_, other_client_, client_); }
 
     std::string token_of_client() {
         return Lock<Simple>{client_, "other"}.acquire().value().token() + "9";
@@ -651,6 +638,35 @@ TEST_P(GrantedAcl, strings_go_to_waiters_in_order) {
 
 TEST_P(GrantedAcl, hashes_go_to_waiters_in_order) {
     expect_served_in_order<Watchdog<Reentrant>>();
+}
+
+TEST(GrantedAgain, once_a_client_that_was_refused_may_listen) {
+    RedisServer server{{.acl = {"alice on >secret ~* &* +@all"}}};
+    RawRedis redis{server};
+    const ClientOptions options =
+        options_for("unix://alice:secret@" + server.socket_path(), generous_limit);
+    Client other{options};
+    Client client{options};
+    const auto listen = [&](std::size_t clients) {
+        return eventually([&] {
+            return redis.command({"PUBSUB", "CHANNELS"}).elements.size() == clients;
+        });
+    };
+    ASSERT_TRUE(is_told(redis, other, client));
+    ASSERT_TRUE(is_told(redis, client, other));
+    ASSERT_TRUE(listen(2));
+    for (const std::string denied : {"off", "-subscribe"}) {
+        redis.command({"ACL", "SETUSER", "alice", denied});
+        redis.command({"ACL", "LOG", "RESET"});
+        redis.command({"CLIENT", "KILL", "USER", "alice"});
+        ASSERT_TRUE(eventually([&] {
+            return redis.command({"ACL", "LOG"}).elements.size() == 1 && listen(0);
+        })) << denied;
+        redis.command({"ACL", "SETUSER", "alice", "on", "+subscribe"});
+        ASSERT_TRUE(listen(2)) << "soon: " << denied;
+        EXPECT_TRUE(is_told(redis, other, client)) << denied;
+        EXPECT_TRUE(is_told(redis, client, other)) << denied;
+    }
 }
 
 class KeyAcl : public testing::TestWithParam<Restriction> {

@@ -105,6 +105,23 @@ void teach_to_listen(RawRedis& redis, Client& client, Client& holder) {
     let_go(waiter.get());
 }
 
+/// Whether a waiter hears of its lock by the message alone, and asks the server no more. It may ask in between from
+/// time to time, so that some tries are had.
+inline bool is_told(RawRedis& redis, Client& holder, Client& client) {
+    for (int round = 0; round < 5; ++round) {
+        Held held = take<Simple>(holder);
+        auto waiter = enqueue<Simple>(redis, client);
+        EXPECT_TRUE(settles(redis));
+        const long long before = scripts_run(redis);
+        let_go(held);
+        if (!finishes(waiter)) return false;
+        const bool asked = scripts_run(redis) > before + 1;  // which is the release
+        let_go(waiter.get());
+        if (!asked) return true;
+    }
+    return false;
+}
+
 /// Numbers in the order in which they were told.
 class Order {
 public:

@@ -197,6 +197,8 @@ protected:
         std::atomic<const RedisServer*> names;
         bool may_listen = true;
         std::atomic<bool> is_silent = false;
+        std::atomic<bool> is_closed = false;  // to whom comes anew
+        std::atomic<int> refused = 0;
         std::atomic<int> asked = 0;  // to be listened to, and from then on over that connection
         ScriptedServer server{[this](const auto& command, const auto& received) {
             return is_silent ? std::string{} : answer(command, received);
@@ -206,6 +208,10 @@ protected:
                            const ScriptedServer::Words& received) {
             const bool subscribed = std::ranges::find(received, "SUBSCRIBE") != received.end();
             if (subscribed) ++asked;
+            if (is_closed) {
+                ++refused;
+                return "-NOAUTH Authentication required.\r\n";
+            }
             if (command.front() == "SENTINEL") {
                 return "*2\r\n" + ScriptedServer::bulk("127.0.0.1") +
                        ScriptedServer::bulk(std::to_string(names.load()->port()));
@@ -249,6 +255,17 @@ TEST_F(SentinelWatching, goes_on_at_another_sentinel_where_one_has_fallen_silent
     first_.is_silent = true;
     EXPECT_TRUE(takes_locks_at(client, master_));
     EXPECT_TRUE(warnings_->all().empty());
+}
+
+TEST_F(SentinelWatching, goes_on_soon_where_all_have_denied_it_for_a_moment) {
+    Client client = this->client();
+    ASSERT_TRUE(takes_locks_at(client, deposed_));
+    ASSERT_TRUE(eventually([&] { return first_.asked > 1; }));
+    first_.is_closed = second_.is_closed = true;
+    ASSERT_TRUE(eventually([&] { return first_.refused > 1 && second_.refused > 1; }));
+    first_.names = &master_;
+    first_.is_closed = second_.is_closed = false;
+    EXPECT_TRUE(takes_locks_at(client, master_));
 }
 
 TEST_F(SentinelWatching, asks_from_time_to_time_where_an_acl_forbids_to_listen) {

@@ -168,6 +168,7 @@ Verb verb_of(std::string_view word) {
     if (word == "break") return Verb::remove;
     if (word == "help" || word == "--help" || word == "-h") return Verb::help;
     if (word == "version" || word == "--version") return Verb::version;
+    if (word.starts_with("-")) throw UsageError{"options stand behind run, status or break"};
     throw UsageError{shown(word) + " is nothing to do; there are run, status and break"};
 }
 

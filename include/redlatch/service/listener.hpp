@@ -73,14 +73,10 @@ public:
         return thread_.is_closing();
     }
 
-    static Outcome what_of(const Fault& fault) {
-        return fault.transient ? Outcome::failed : Outcome::refused;
-    }
-
 private:
     static constexpr std::chrono::milliseconds first_pause{50};
     static constexpr std::chrono::milliseconds longest_pause{2000};
-    static constexpr std::chrono::seconds pause_if_refused{60};
+    static constexpr std::chrono::milliseconds longest_pause_if_refused{60'000};
 
     void run() {
         std::chrono::milliseconds pause = first_pause;
@@ -88,8 +84,10 @@ private:
             const Outcome outcome = listen();
             work_.ended(outcome);
             if (outcome == Outcome::ended) pause = first_pause;
-            sleep(outcome == Outcome::refused ? pause_if_refused : pause);
-            pause = std::min(2 * pause, longest_pause);
+            const bool refused = outcome == Outcome::refused;
+            pause = std::min(pause, refused ? longest_pause_if_refused : longest_pause);
+            sleep(pause);
+            pause *= 2;
         }
     }
 
@@ -103,9 +101,10 @@ private:
         return needed && !thread_.is_closing();
     }
 
+    /// Who was not let in may be so in a moment: a password that is being changed is wrong at one end for a while.
     Outcome listen() {
         auto connection = work_.connect();
-        if (!connection) return what_of(connection.error());
+        if (!connection) return Outcome::failed;
         if (!expose(*connection)) return Outcome::failed;
         const Outcome outcome = work_.listen(*connection);
         hide();

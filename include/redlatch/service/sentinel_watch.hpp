@@ -44,7 +44,7 @@ private:
         const Call subscribe = Call::plain({"SUBSCRIBE", "+switch-master"});
         const auto done = connection.call(subscribe.wire(), limit);
         const bool denied = !done && done.error().error.code == Errc::denied;
-        if (!done && !denied) return Listener::what_of(done.error());
+        if (!done && !denied) return Outcome::failed;
         if (denied && !std::exchange(told_, true)) on_denied_(connection.node());
         dialer_->look_again(limit);  // for what was missed before
         hear(connection, denied ? dialer_->question() : subscribe);

@@ -66,10 +66,10 @@ private:
         const Limit limit = Limit::in(node_->command_timeout());
         const Call subscribe = Call::plain({"SUBSCRIBE", channel_});
         if (auto done = connection.call(subscribe.wire(), limit); !done) {
-            return Listener::what_of(done.error());
+            return what_of(done.error());
         }
         const Call publish = Call::plain({"PUBLISH", channel_, probe}, ReplyShape::integer);
-        if (auto done = node_->run(publish, limit); !done) return Listener::what_of(done.error());
+        if (auto done = node_->run(publish, limit); !done) return what_of(done.error());
         for (;;) {
             const bool probing = !is_listening();
             auto message = connection.receive(probing ? limit : Limit{});
@@ -83,10 +83,15 @@ private:
         }
     }
 
+    static Outcome what_of(const Fault& fault) {
+        return fault.transient ? Outcome::failed : Outcome::refused;
+    }
+
     void hear(const ReplyView& message) {
         if (message.size() != 3 || message[0].text() != "message") return;
         const std::string_view text = message[2].text();
         if (text == probe) {
+            allowed_ = true;
             listening_ = true;
             events_.listening();
         } else if (const auto grant = parse_grant(text)) {
