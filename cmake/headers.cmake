@@ -168,11 +168,11 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/acquisition_steps.hpp
     include/redlatch/steps/acquire.hpp
     include/redlatch/steps/extend.hpp
+    include/redlatch/steps/ask.hpp
     include/redlatch/steps/transferring.hpp
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/any_stop.hpp
     include/redlatch/steps/acquire_set.hpp
-    include/redlatch/steps/ask.hpp
     include/redlatch/steps/inspect.hpp
     include/redlatch/steps/downgrade.hpp
     include/redlatch/steps/set_permits.hpp

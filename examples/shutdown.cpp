@@ -15,10 +15,14 @@ namespace {
 
 constexpr const char* name = "import:orders";
 
+void import_one() {
+    std::this_thread::sleep_for(5ms);
+}
+
 void import_orders(redlatch::Client& redis, std::stop_token stop) {
     redlatch::Lock<> lock{redis, name};
     const auto held = lock.acquire({.stop = stop});
-    while (held && !stop.stop_requested()) std::this_thread::sleep_for(5ms);  // one order after the other
+    while (held && !stop.stop_requested()) import_one();
 }
 
 void serve(const std::string& uri) {

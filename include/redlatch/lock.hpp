@@ -68,8 +68,10 @@ public:
     /// @}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
     /// Several names are a `LockSet`'s, and no string between two pointers.
-    template <std::size_t N> requires(N > 1)
-    Lock(Client& client, const char* const (&names)[N], LockOptions options = {}) = delete;
+    template <std::size_t N>
+        requires(N > 1)
+    Lock(Client& client, const char* const (&names)[N], LockOptions options = {})
+    = delete;
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`

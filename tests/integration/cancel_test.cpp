@@ -323,8 +323,9 @@ class ClosedClient : public LockTest, public ::testing::WithParamInterface<Conne
 
 TEST_P(ClosedClient, sends_nothing_any_more) {
     std::optional<Client> client{ClientOptions{.uris = {server_.uri()}, .connections = GetParam()}};
-    Lock<> lock{*client, "job"};
+    Lock<Simple> lock{*client, "job"};
     Semaphore<> semaphore{*client, "pool", 3};
+    const Ticket ticket = Lock<Simple>{other_client_, "job"}.acquire()->detach().value();
     client.reset();
     const auto scripts = [&] {
         return redis_.command_calls("eval") + redis_.command_calls("evalsha");
@@ -332,6 +333,7 @@ TEST_P(ClosedClient, sends_nothing_any_more) {
     const auto before = scripts();
     EXPECT_EQ(code_of(lock.acquire({.wait = Wait::none()})), Errc::cancelled);
     EXPECT_EQ(code_of(lock.inspect()), Errc::cancelled);
+    EXPECT_EQ(code_of(lock.adopt(ticket)), Errc::cancelled);
     EXPECT_EQ(code_of(lock.force_unlock()), Errc::cancelled);
     EXPECT_EQ(code_of(lock.force_unlock("owner")), Errc::cancelled);
     EXPECT_EQ(code_of(semaphore.inspect()), Errc::cancelled);
@@ -339,6 +341,7 @@ TEST_P(ClosedClient, sends_nothing_any_more) {
     EXPECT_EQ(code_of(semaphore.force_release("owner")), Errc::cancelled);
     EXPECT_EQ(lock.inspect().error().key, "job");
     EXPECT_EQ(scripts(), before);
+    EXPECT_TRUE(Lock<Simple>(other_client_, "job").adopt(ticket)) << "it can still be used";
 }
 
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,

@@ -3,6 +3,7 @@
 #include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "scripted_server.hpp"
+#include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/sentinels.hpp"
@@ -21,6 +22,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -293,6 +295,21 @@ TEST_F(SentinelWatching, leaves_no_master_for_what_an_outdated_sentinel_says_aga
     ASSERT_TRUE(eventually([&] { return first_.asked > asked + 2; }));
     EXPECT_TRUE(succeeds(Lock<Simple>{client, "job"}.acquire()));
     EXPECT_EQ(redis.info("stats").at("total_connections_received"), connections);
+}
+
+TEST(DistantSentinels, are_reached_however_many_there_are) {
+    SentinelGroup group{{.sentinels = 1}};
+    std::vector<std::unique_ptr<Proxy>> links;
+    std::string uri = "redis+sentinel://";
+    for (int i = 0; i < 5; ++i) {
+        const std::string sentinel = "redis://" + group.sentinel(0).address();
+        links.push_back(std::make_unique<Proxy>(sentinel, ProxyOptions{.tcp = true}));
+        links.back()->delay(50ms);  // each way
+        uri +=
+            (i == 0 ? "" : ",") + links.back()->uri().substr(std::string_view{"redis://"}.size());
+    }
+    Client client{ClientOptions{.uris = {uri + "/mymaster"}}};
+    EXPECT_TRUE(succeeds(Lock<>{client, "job"}.acquire({.wait = generous_limit})));
 }
 
 /// A lock that is held and renewed, one that somebody waits for, and a failover.

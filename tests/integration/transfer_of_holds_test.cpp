@@ -257,6 +257,15 @@ TEST_F(HandedOverInTrouble, keeps_its_min_hold_where_nobody_gets_the_ticket) {
     EXPECT_GT(redis_.pttl("job"), 50 * 60'000);
 }
 
+TEST_F(HandedOverInTrouble, leaves_nothing_to_its_lock_delay_where_it_was_lost_before) {
+    Lock<Simple> lock{client_, "job", {.lease = 200ms, .lock_delay = 60s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(fires(held.lost()));
+    EXPECT_TRUE(redis_.exists("job"));
+    EXPECT_EQ(code_of(held.detach()), Errc::lost);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); })) << "its holder has ended it";
+}
+
 TEST_F(HandedOverInTrouble, whose_place_another_one_has_taken_is_told_so_by_the_server) {
     Lock<Watchdog<Simple>> lock{client_, "job", {.lease = 60s}};
     auto before = lock.acquire({.owner = Owner::hold});

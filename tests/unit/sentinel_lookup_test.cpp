@@ -57,11 +57,14 @@ TEST(SentinelLookup, asks_all_in_turn) {
     EXPECT_TRUE(end(machine.failed(silent, "s", start)));
 }
 
-TEST(SentinelLookup, gives_each_its_part_of_the_time_and_keeps_one_for_the_master) {
+TEST(SentinelLookup, gives_each_half_of_the_time_that_is_left) {
     Machine machine{"service", 0, 3, deadline};
-    EXPECT_EQ(get<Machine::Ask>(machine.begin(start)).until, start + 100ms);
+    EXPECT_EQ(get<Machine::Ask>(machine.begin(start)).until, start + 200ms);
     const auto next = machine.failed(silent, "s", start + 10ms);
-    EXPECT_EQ(get<Machine::Ask>(next).until, start + 140ms);
+    EXPECT_EQ(get<Machine::Ask>(next).until, start + 205ms);
+    Machine many{"service", 0, 64, deadline};
+    EXPECT_EQ(get<Machine::Ask>(many.begin(start)).until, start + 200ms)
+        << "however many there are";
     Machine patient{"service", 0, 1, TimePoint::max()};
     EXPECT_EQ(get<Machine::Ask>(patient.begin(start)).until, start + 500ms);
 }
@@ -176,6 +179,17 @@ TEST(SentinelService, begins_with_another_one_where_the_master_it_named_is_out_o
     EXPECT_EQ(first_of(service), 0U);
     service.misled(0, fault(Errc::denied, "WRONGPASS"));
     EXPECT_EQ(first_of(service), 0U) << "no other Sentinel could help there";
+}
+
+TEST(SentinelService, begins_with_another_one_where_a_search_found_no_master) {
+    SentinelService service{"service", 3};
+    service.found_none(0);
+    EXPECT_EQ(first_of(service), 1U);
+    service.found_none(0);
+    EXPECT_EQ(first_of(service), 1U) << "that search had begun before";
+    service.found_none(1);
+    service.found_none(2);
+    EXPECT_EQ(first_of(service), 0U);
 }
 
 TEST(SentinelService, tells_a_master_that_moved_from_one_that_stayed) {

@@ -102,14 +102,17 @@ TEST(SlotMapRefresh, was_misled_where_a_command_failed_by_the_map_until_another_
     refresh.wanted(start + 1s);
     refresh.ended(Outcome::learned, start + 1s);
     EXPECT_FALSE(refresh.was_misled());
+    refresh.wanted(start + 2s);
+    refresh.ended(Outcome::cut_short, start + 2s);
+    EXPECT_TRUE(refresh.was_misled()) << "by who was asked first, and gave no answer";
 }
 
-TEST(SlotMapInquiry, asks_all_in_turn_and_keeps_a_part_of_the_time) {
+TEST(SlotMapInquiry, asks_all_in_turn_with_half_of_the_time_that_is_left) {
     SlotMapInquiry inquiry{{a, b}, start + 300ms};
     auto ask = inquiry.next(start);
     ASSERT_TRUE(ask);
     EXPECT_EQ(ask->node, a);
-    EXPECT_EQ(ask->until, start + 100ms);
+    EXPECT_EQ(ask->until, start + 150ms);
     ask = inquiry.next(start + 20ms);
     ASSERT_TRUE(ask);
     EXPECT_EQ(ask->node, b);

@@ -80,6 +80,9 @@ public:
         return next(now);
     }
 
+    /// The Sentinel that was asked first.
+    std::size_t asked_first() const noexcept { return first_; }
+
     /// The Sentinel that was asked last.
     std::size_t asked_last() const noexcept { return (first_ + asked_ - 1) % count_; }
 
@@ -89,14 +92,14 @@ private:
 
     Action next(TimePoint now) {
         if (asked_ == count_) return GiveUp{not_master_ ? *not_master_ : nobody_knows()};
-        // One part of the time is for connecting to the master.
-        const auto parts = static_cast<Clock::rep>(count_ - asked_ + 1);
         const Clock::duration left =
             std::max(saturating_sub(deadline_, now), Clock::duration::zero());
         if (left == Clock::duration::zero()) return GiveUp{not_master_ ? *not_master_ : too_late()};
         ++asked_;
+        // The rest is for the others and for connecting to the master. In equal parts, one of many that are far away
+        // would have too little.
         return Ask{asked_last(),
-                   saturating_add(now, std::min<Clock::duration>(left / parts, patience))};
+                   saturating_add(now, std::min<Clock::duration>(left / 2, patience))};
     }
 
     Fault unknown_service() const {
@@ -164,6 +167,12 @@ public:
     /// a newer master: the next search begins with that one.
     void misled(std::size_t sentinel, const Fault& fault) noexcept {
         if (fault.error.code == Errc::unavailable) first_ = (sentinel + 1) % sentinels_;
+    }
+
+    /// A search that began with that Sentinel found no master. The first one has most of the time, so the next search
+    /// begins with another one.
+    void found_none(std::size_t first) noexcept {
+        if (first_ == first) first_ = (first + 1) % sentinels_;
     }
 
     enum class Arrival { first, same, moved };

@@ -40,7 +40,7 @@ public:
 
     void ended(Outcome outcome, TimePoint now) {
         under_way_ = false;
-        if (outcome == Outcome::learned) misled_ = false;
+        misled_ = outcome != Outcome::learned && (misled_ || outcome == Outcome::cut_short);
         outcome_ = outcome;
         if (outcome != Outcome::cut_short) ended_at_ = now;
     }
@@ -55,7 +55,8 @@ public:
     /// A command has met a fault that it could not follow up.
     void suspect() noexcept { suspect_ = misled_ = true; }
 
-    /// Whether the map that was learned last has led to such a fault: then another node may know better.
+    /// Whether the map that was learned last has led to such a fault, or who was asked first for it gave no answer: then
+    /// another node may know better.
     bool was_misled() const noexcept { return misled_; }
 
     /// Whether the map is to be asked for before a command. Says so to one caller only.
@@ -92,8 +93,8 @@ inline std::vector<ServerAddress> map_informants(std::vector<ServerAddress> seed
     return all;
 }
 
-/// Asks one node after the other for the map until one knows it. Each gets a part of the time that is
-/// left, and one part is left for the command that needs the map.
+/// Asks one node after the other for the map until one knows it. Each gets half of the time that is left: in equal parts,
+/// one of many that are far away would have too little. What the last one leaves is for the command that needs the map.
 class SlotMapInquiry {
 public:
     struct Ask {
@@ -107,9 +108,7 @@ public:
     /// Whom to ask next; nothing where all have been asked, or the time is over.
     std::optional<Ask> next(TimePoint now) {
         if (asked_ == informants_.size() || now >= deadline_) return std::nullopt;
-        const auto parts = static_cast<Clock::rep>(informants_.size() - asked_ + 1);
-        const Clock::duration part = saturating_sub(deadline_, now) / parts;
-        return Ask{informants_[asked_++], saturating_add(now, part)};
+        return Ask{informants_[asked_++], saturating_add(now, saturating_sub(deadline_, now) / 2)};
     }
 
     /// What it means that nobody knew the map.

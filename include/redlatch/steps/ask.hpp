@@ -17,13 +17,17 @@ inline Result<Reply> told(Session& session, const LockSpec& spec, Expected<Reply
     return Unexpected{std::move(error)};
 }
 
+/// Why nothing may be sent any more, where the client was closed.
+inline Result<void> check_open(const Session& session, const LockSpec& spec) {
+    if (!session.is_closed()) return {};
+    return Unexpected{Error{Errc::cancelled, spec.key(), {}, cancelled_by_close, {}}};
+}
+
 /// Runs a command about a lock, and about no hold: the reply, or the error that the observer was told of. A client that
 /// was closed sends nothing.
 inline Result<Reply> ask(Session& session, const LockSpec& spec, const Call& call,
                          const Limit& limit) {
-    if (session.is_closed()) {
-        return Unexpected{Error{Errc::cancelled, spec.key(), {}, cancelled_by_close, {}}};
-    }
+    if (auto open = check_open(session, spec); !open) return Unexpected{std::move(open).error()};
     return told(session, spec, session.run(call, limit));
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <redlatch/core/describe_owner.hpp>
+#include <redlatch/core/release.hpp>
 #include <redlatch/core/transfer.hpp>
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/ask.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/hold_ref.hpp>
 #include <redlatch/steps/hold_terms.hpp>
@@ -119,6 +121,7 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     const auto ending = session.locks().end_only(*hold, ref.id);
     if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
     if (const auto why = TransferMachine::not_moved(ending->kind)) {
+        if (*why == Errc::lost) session.clean_up(hold, ReleaseMachine::delayed_by(*ending));
         return failed({*why, {}, {}, {}, {}});
     }
 
@@ -160,6 +163,7 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     }
     auto lease = check_lease(spec, spec.options.lease);
     if (!lease) return fail(std::move(lease).error());
+    if (auto open = check_open(session, spec); !open) return fail(std::move(open).error());
 
     const TimePoint started = Clock::now();
     HoldTerms terms = terms_of(spec, *lease);

@@ -110,8 +110,10 @@ public:
         std::vector<ServerAddress> informants =
             map_informants(seeds_, map_.serving(), informant_, refreshes_.was_misled());
         lock.unlock();
+        const ServerAddress first = informants.front();
         const auto outcome = ask_for_map({std::move(informants), limit.at}, limit);
         lock.lock();
+        if (outcome == SlotMapRefresh::Outcome::cut_short) informant_ = first;
         refreshes_.ended(outcome, Clock::now());
         lock.unlock();
         refreshed_.notify_all();

@@ -105,6 +105,8 @@ private:
                          : lookup.failed(std::move(answer).error(), sentinel.name(), Clock::now());
         }
         if (auto* const end = get_if<SentinelLookup::GiveUp>(&action)) {
+            const std::lock_guard lock{mutex_};
+            service_.found_none(lookup.asked_first());
             return Unexpected{std::move(end->fault)};
         }
         helped(lookup.asked_last());

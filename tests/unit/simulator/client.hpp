@@ -348,6 +348,7 @@ private:
     detail::SlotMap map_{};
     detail::SlotMapRefresh refreshes_{};
     std::optional<detail::ServerAddress> informant_{};
+    detail::ServerAddress asked_first_{};
     int anybody_ = 0;
     std::vector<std::shared_ptr<Waiter>> waiting_{};
 };

@@ -39,6 +39,7 @@ inline void ClusterMap::take(const char* event, Turn turn, Waiter waiter) {
             }
             auto informants = detail::map_informants(std::move(seeds), map_.serving(), informant_,
                                                      refreshes_.was_misled());
+            asked_first_ = informants.front();
             return ask_next(
                 std::make_shared<detail::SlotMapInquiry>(std::move(informants), waiter.until),
                 waiter.settled);
@@ -77,6 +78,7 @@ inline void ClusterMap::ask_next(const std::shared_ptr<detail::SlotMapInquiry>& 
 inline void ClusterMap::end(Outcome outcome, const std::function<void()>& settled) {
     inquiries().took("ended", static_cast<std::size_t>(outcome));
     refreshes_.ended(outcome, client_->now());
+    if (outcome == Outcome::cut_short) informant_ = asked_first_;
     const auto waiting = std::exchange(waiting_, {});
     settled();
     for (const auto& waiter : waiting) {
@@ -151,6 +153,7 @@ inline void Dialling::connect(const detail::ServerAddress& master) {
 }
 
 inline void Dialling::carry_out(const Lookup::GiveUp& end) {
+    client_->service().found_none(lookup_.asked_first());
     if (wanted_()) done_(Unexpected{end.fault});
 }
 

@@ -105,6 +105,10 @@ public:
         if (!ending) return false;
         endings().took("detach", static_cast<std::size_t>(ending->kind));
         if (const auto why = Machine::not_moved(ending->kind)) {
+            if (*why == Errc::lost) {
+                if (ending->count == 0) client_->world().checker->needs_no_delay(*hold);
+                client_->clean_up(hold, detail::ReleaseMachine::delayed_by(*ending));
+            }
             done_({});
             return true;
         }

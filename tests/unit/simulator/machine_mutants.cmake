@@ -213,7 +213,7 @@ mutate(ask_taken_for_moved core/redirection.hpp
 mutate(map_never_refreshed core/slot_map_refresh.hpp
     "if (brand_new) return Turn::skip;" "brand_new" "true")
 mutate(refresh_never_ends core/slot_map_refresh.hpp
-    "under_way_ = false;\n        if (outcome" "under_way_ = false" "under_way_ = true")
+    "under_way_ = false;\n        misled_ = outcome" "under_way_ = false" "under_way_ = true")
 mutate(old_map_believed core/slot_map_refresh.hpp
     "if (misled) {" "misled" "false")
 mutate(refused_renewal_is_a_loss core/renewal.hpp
