@@ -10,6 +10,7 @@
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/net/wake_descriptor.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <system_error>
@@ -22,7 +23,8 @@ class CompletionQueueState;
 }  // namespace detail
 
 /// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
-/// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded.
+/// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded. One that
+/// waits for a lock gives its place up when it looks next, within some ten seconds.
 /// In a forked child, one that was inherited is empty, and discards what is posted.
 class CompletionQueue : public Executor {
 public:
@@ -94,17 +96,19 @@ public:
     void close(TaskList& tasks) noexcept {
         const std::lock_guard lock{mutex_};
         closed_ = true;
+        ready_.close();
         tasks.append(tasks_);
     }
 
 private:
     bool is_of_the_library() const noexcept override { return true; }
+    bool is_closed() const noexcept override { return closed_; }
 
     const ::pid_t process_ = ProcessId::of_this_process();
     WakeDescriptor ready_{};
     std::mutex mutex_{};
     TaskList tasks_{};
-    bool closed_ = false;
+    std::atomic<bool> closed_{false};  // written with the mutex held
 };
 
 }  // namespace detail

@@ -65,6 +65,9 @@ private:
     /// Whether it is one of the library's, whose `post` needs nothing that the program may have locked. Then a thread
     /// that releases a lock may call it inside that call.
     virtual bool is_of_the_library() const noexcept { return false; }
+
+    /// Whether it discards all that is posted from now on.
+    virtual bool is_closed() const noexcept { return false; }
 };
 
 namespace detail {

@@ -386,6 +386,29 @@ TEST_F(AsyncTest, destroyed_queue_discards_what_completes) {
     EXPECT_FALSE(waiting.is_there());
 }
 
+TEST_F(AsyncTest, whose_queue_is_destroyed_gives_its_place_up) {
+    Lock<Simple> theirs{other_client_, "key"};
+    const Held held = theirs.acquire().value();
+    const auto waiters = [&] { return theirs.inspect().value().waiters; };
+    Lock<Simple> lock{client_, "key"};
+    LockSet<Simple> set{client_, {"key", "other"}};
+    {
+        Loop loop;
+        lock.async_acquire(
+            {}, {}, [](const Result<Held>&) { FAIL(); }, &loop);
+        ASSERT_TRUE(eventually([&] { return waiters() == 1; }));
+    }
+    EXPECT_TRUE(eventually([&] { return waiters() == 0; }));
+    {
+        Loop loop;
+        set.async_acquire(
+            {}, {}, [](const Result<HeldSet>&) { FAIL(); }, &loop);
+        ASSERT_TRUE(eventually([&] { return waiters() == 1; }));
+    }
+    EXPECT_TRUE(eventually([&] { return waiters() == 0; }));
+    EXPECT_TRUE(theirs.held());
+}
+
 TEST_F(AsyncTest, callback_of_a_destroyed_queue_is_destroyed_where_it_may_close_the_client) {
     Lock<Simple> theirs{other_client_, "key"};
     std::optional<Result<Held>> other = theirs.acquire();

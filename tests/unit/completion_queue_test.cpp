@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,6 +127,15 @@ TEST(CompletionQueue, discards_what_comes_when_it_is_gone) {
     queue.reset();
     shared->post(a);
     EXPECT_EQ(log, "-a");
+}
+
+TEST(CompletionQueue, has_no_descriptor_any_more_when_it_is_gone) {
+    std::optional<CompletionQueue> queue{std::in_place};
+    const std::shared_ptr<Executor> shared = queue->share();  // as an operation keeps it
+    const int descriptor = queue->descriptor();
+    EXPECT_NE(::fcntl(descriptor, F_GETFD), -1);
+    queue.reset();
+    EXPECT_EQ(::fcntl(descriptor, F_GETFD), -1);
 }
 
 TEST(CompletionQueue, takes_tasks_of_many_threads) {

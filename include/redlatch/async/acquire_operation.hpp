@@ -209,6 +209,7 @@ private:
 
     void look() noexcept {
         if (left_) return do_what_is_left();
+        if (stage_ != Stage::nothing && completes_nowhere()) is_stopped_ = true;
         switch (stage_) {
             case Stage::nothing: return;
             case Stage::turn: return admitted(session_->locks().resume(*this, is_stopped_));

@@ -24,10 +24,17 @@ namespace redlatch::inline v0::detail {
 /// Takes one lock of a set, which delivers it with the others.
 class MemberOperation final : public HeldOperation {
 public:
-    using HeldOperation::HeldOperation;
+    MemberOperation(const AsyncCall& set, const LockSpec& spec, Lease lease, std::stop_token stop)
+        : HeldOperation(spec, lease, Wait::none(), std::move(stop)), set_(&set) {}
+
     using HeldOperation::wait_for;
 
     Result<HoldRef> take_ref() { return outcome(); }
+
+    bool completes_nowhere() const noexcept override { return set_->completes_nowhere(); }
+
+private:
+    const AsyncCall* set_;
 };
 
 /// The locks that an operation is about, whatever becomes of the `LockSet` that it was made with.
@@ -94,7 +101,7 @@ private:
     std::shared_ptr<MemberOperation> member(std::size_t number) {
         const LockSpec& spec = locks[number];
         auto made = std::make_shared<MemberOperation>(
-            spec, check_lease(spec, lease_of(spec)).value(), Wait::none(),
+            *this, spec, check_lease(spec, lease_of(spec)).value(),
             number > 0 ? stop_of_wait(stop_.token()) : stop_.token());
         await_inside(*made, [this](AsyncCall& call) {
             drive(ended(static_cast<MemberOperation&>(call).take_ref(), stop_.token()));

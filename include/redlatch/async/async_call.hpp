@@ -66,6 +66,9 @@ public:
         }
     }
 
+    /// Whether its outcome will be discarded. Where it has begun.
+    virtual bool completes_nowhere() const noexcept { return executor_->is_closed(); }
+
     // By the executor:
 
     void run() noexcept final {

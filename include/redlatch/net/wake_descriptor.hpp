@@ -20,6 +20,9 @@ public:
         return descriptor_.valid();
     }
 
+    /// To be called after the last use.
+    void close() noexcept { descriptor_ = Descriptor{}; }
+
     void ring() const noexcept {
         const std::uint64_t one = 1;
         [[maybe_unused]] const ssize_t written = ::write(descriptor_.get(), &one, sizeof one);
