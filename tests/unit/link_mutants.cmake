@@ -203,8 +203,11 @@ mutate(gone_queue_keeps_what_comes completion_queue.hpp
     "if (!closed_) {" "!closed_" "true")
 found_by(completion_queue CompletionQueue.discards_what_comes_when_it_is_gone)
 mutate(gone_queue_keeps_what_was_there completion_queue.hpp
-    "closed_ = true;\n        tasks.append(tasks_);" "tasks.append(tasks_)" "void()")
+    "ready_.close();\n        tasks.append(tasks_);" "tasks.append(tasks_)" "void()")
 found_by(completion_queue CompletionQueue.destructor_discards_what_is_pending)
+mutate(gone_queue_keeps_its_descriptor completion_queue.hpp
+    "ready_.close();\n        tasks" "ready_.close()" "void()")
+found_by(completion_queue CompletionQueue.has_no_descriptor_any_more_when_it_is_gone)
 mutate(loop_is_not_woken completion_queue.hpp
     "if (tasks_.empty()) ready_.ring();" "tasks_.empty()" "false")
 found_by(completion_queue CompletionQueue.descriptor_is_readable_while_something_waits)
