@@ -206,7 +206,7 @@ mutate(gone_queue_keeps_what_was_there completion_queue.hpp
     "ready_.close();\n        tasks.append(tasks_);" "tasks.append(tasks_)" "void()")
 found_by(completion_queue CompletionQueue.destructor_discards_what_is_pending)
 mutate(gone_queue_keeps_its_descriptor completion_queue.hpp
-    "ready_.close();\n        tasks" "ready_.close()" "void()")
+    "closed_ = true;\n        ready_.close();" "ready_.close()" "void()")
 found_by(completion_queue CompletionQueue.has_no_descriptor_any_more_when_it_is_gone)
 mutate(loop_is_not_woken completion_queue.hpp
     "if (tasks_.empty()) ready_.ring();" "tasks_.empty()" "false")
