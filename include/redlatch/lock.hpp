@@ -43,6 +43,8 @@ namespace redlatch::inline v0 {
 ///
 /// A lock that is held is not more than a lease: it ends on time even if its holder does not notice.
 /// See `held()`, `lost()`, and the README on what no lock with a lease can promise.
+///
+/// A `std::scoped_lock` of two handles on one name never ends: it asks for the second one again and again.
 template <LockPolicy Policy = Watchdog<Simple>>
 class Lock {
     static_assert(Policy::key_type != KeyType::sorted_set || is_shared<Policy>,

@@ -113,7 +113,7 @@ public:
     /// The value, which has to be there.
     const Value& operator*() const& noexcept requires(!std::is_void_v<T>) { return value_; }
     Value& operator*() & noexcept requires(!std::is_void_v<T>) { return value_; }
-    Value operator*() && requires(!std::is_void_v<T>) { return std::move(value_); }
+    Value&& operator*() && noexcept requires(!std::is_void_v<T>) { return std::move(value_); }
     const Value* operator->() const noexcept requires(!std::is_void_v<T>) {
         return std::addressof(value_);
     }
