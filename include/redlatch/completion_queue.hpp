@@ -24,7 +24,7 @@ class CompletionQueueState;
 
 /// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
 /// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded. One that
-/// waits for a lock gives its place up when it looks next, within some ten seconds.
+/// waits at the server gives its place up within some ten seconds, and one behind others of its client at its turn.
 /// In a forked child, one that was inherited is empty, and discards what is posted.
 class CompletionQueue : public Executor {
 public:

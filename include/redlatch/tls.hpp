@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <memory>
@@ -66,7 +67,7 @@ public:
 
     int fd() const noexcept { return fd_; }
 
-    bool block = false;  ///< a receive may wait
+    bool block = false;  ///< the next receive may wait
     int error = 0;       ///< `errno` of what was done last, 0 where that went well
 
     /// A source and sink for OpenSSL that refers to this.
@@ -96,9 +97,11 @@ private:
     }
 
     static int read(BIO* bio, char* buffer, int size) {
-        const auto& self = *static_cast<TlsSocket*>(::BIO_get_data(bio));
+        auto& self = *static_cast<TlsSocket*>(::BIO_get_data(bio));
         const auto count = static_cast<std::size_t>(size);
-        const ssize_t n = ::recv(self.fd_, buffer, count, self.block ? 0 : MSG_DONTWAIT);
+        // Once for all that OpenSSL reads until a record is whole: in between, nobody looks at the deadline.
+        const bool block = std::exchange(self.block, false);
+        const ssize_t n = ::recv(self.fd_, buffer, count, block ? 0 : MSG_DONTWAIT);
         return after(bio, n, BIO_FLAGS_READ);
     }
 
@@ -335,7 +338,16 @@ private:
 
     static Fault closed() { return io_fault("TLS: the server closed the connection"); }
 
-    /// Why the two do not get on. Trying again would not help.
+    /// Alerts that speak of bytes that came damaged, or of trouble of the server's own (RFC 8446, 6.2), and of neither the
+    /// two nor their terms.
+    static bool is_passing(int alert) {
+        constexpr std::array passing{SSL_AD_UNEXPECTED_MESSAGE, SSL_AD_BAD_RECORD_MAC,
+                                     SSL_AD_RECORD_OVERFLOW,    SSL_AD_DECODE_ERROR,
+                                     SSL_AD_INTERNAL_ERROR,     SSL_AD_USER_CANCELLED};
+        return std::find(passing.begin(), passing.end(), alert) != passing.end();
+    }
+
+    /// Why the two do not get on. Trying again would not help, where it is no passing trouble.
     Fault refusal() const {
         Fault fault{.error = {Errc::protocol, {}, {}, "TLS: " + openssl_message(), {}},
                     .transient = false};
@@ -345,6 +357,8 @@ private:
             fault.error.code = Errc::denied;
             fault.error.message = std::string{"TLS: the server's certificate is not accepted: "} +
                                   ::X509_verify_cert_error_string(verdict);
+        } else if (is_passing(reason - SSL_AD_REASON_OFFSET)) {
+            return io_fault(fault.error.message);
         } else if (reason >= SSL_AD_REASON_OFFSET) {  // an alert: the server's own words
             fault.error.code = Errc::denied;
         } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {

@@ -465,6 +465,20 @@ TEST_F(SlowServer, one_byte_at_a_time_is_enough_where_time_is_left) {
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
 }
 
+TEST_F(SlowServer, one_byte_at_a_time_keeps_nobody_from_stopping) {
+    Client patient{options_for(proxy.uri(), generous_limit)};
+    Lock<Fenced<Shared>> lock{patient, "job"};
+    ASSERT_TRUE(succeeds(lock.acquire()));
+    proxy.trickle(1, 19ms);  // an answer takes a second
+    std::stop_source stop;
+    std::jthread stopper{[&] {
+        std::this_thread::sleep_for(50ms);
+        stop.request_stop();
+    }};
+    EXPECT_TRUE(fails_with(lock.acquire({.stop = stop.get_token()}), Errc::cancelled));
+    proxy.pass();
+}
+
 TEST_F(SlowServer, an_answer_that_took_longer_than_the_lease_is_no_lock) {
     Client patient{options_for(proxy.uri(), 10s)};
     Lock<Simple> lock{patient, "job"};

@@ -16,13 +16,17 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -241,6 +245,49 @@ TEST_F(Tls, deadlines_hold_against_a_silent_server) {
     EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable)) << "in the middle of a connection";
     EXPECT_TRUE(fails_with(client.ping(), Errc::unavailable)) << "while shaking hands";
     EXPECT_LT(watch.elapsed(), 2 * limit + 10s);
+}
+
+TEST_F(Tls, deadlines_hold_while_a_record_comes_byte_by_byte) {
+    RedisServer server{{.tls = with(usual_)}};
+    Proxy proxy{server.tcp_uri(), {.tcp = true}};
+    Client client{options_with("rediss" + proxy.uri().substr(5), {.ca_file = authority_.file()})};
+    Lock<Simple> lock{client, "job"};
+    ASSERT_TRUE(lock.try_lock_for(generous_limit));
+    lock.unlock();
+    proxy.trickle(1, 19ms);  // an answer takes more than a second
+    EXPECT_TRUE(fails_with(lock.acquire({.wait = 100ms}), Errc::unavailable));
+}
+
+TEST_F(Tls, a_server_with_a_passing_trouble_is_waited_for) {
+    Address address = Address::parse("redis://127.0.0.1:0");
+    const UniqueFd listener = listen_on(address);
+    std::atomic<bool> is_over{false};
+    std::atomic<int> came{0};
+    std::thread server{[&] {
+        const std::string internal_error{"\x15\x03\x03\x00\x02\x02\x50", 7};  // a fatal alert
+        while (!is_over) {
+            const UniqueFd connection{::accept(listener.get(), nullptr, nullptr)};
+            if (connection.get() < 0) {
+                std::this_thread::sleep_for(1ms);
+                continue;
+            }
+            ++came;
+            ::send(connection.get(), internal_error.data(), internal_error.size(), MSG_NOSIGNAL);
+            std::array<char, 4096> hello{};
+            while (::recv(connection.get(), hello.data(), hello.size(), 0) > 0) {
+            }
+        }
+    }};
+    Client client{options_with("rediss" + address.uri().substr(5), {.ca_file = authority_.file()})};
+    std::stop_source stop;
+    auto waiting = in_background([&] {
+        return Lock<>{client, "job"}.acquire({.stop = stop.get_token()});
+    });
+    EXPECT_TRUE(eventually([&] { return came > 2; })) << "it is tried again";
+    stop.request_stop();
+    EXPECT_TRUE(fails_with(waiting.get(), Errc::cancelled));
+    is_over = true;
+    server.join();
 }
 
 TEST_F(Tls, a_server_that_goes_away_raises_no_signal) {

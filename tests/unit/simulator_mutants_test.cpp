@@ -20,7 +20,7 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 24> only_on_demand{"older_answer_believed",
+constexpr std::array<std::string_view, 26> only_on_demand{"older_answer_believed",
                                                           "open_try_not_told",
                                                           "place_not_withdrawn",
                                                           "overdue_hold_taken_over",
@@ -29,6 +29,8 @@ constexpr std::array<std::string_view, 24> only_on_demand{"older_answer_believed
                                                           "fence_stored_by_few",
                                                           "kept_by_a_closed_client",
                                                           "late_master_forgotten",
+                                                          "lock_delay_prolonged_for_ever",
+                                                          "one_sentinel_asked",
                                                           "asked_master_forgotten",
                                                           "votes_returned_by_few",
                                                           "late_masters_not_told",

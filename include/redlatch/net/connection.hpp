@@ -317,9 +317,10 @@ private:
                 return close(unreadable(), true);
             }
             if (raw != nullptr) return checked(Reply{raw});
-            if (auto more = read_some(limit); !more) {
-                return close(std::move(more).error(), true);
-            }
+            auto more = read_some(limit);
+            // Where bytes come one after the other, it never waits, and looks at no stop token.
+            if (more && limit.cancelled()) more = Unexpected{cancelled_fault()};
+            if (!more) return close(std::move(more).error(), true);
         }
     }
 

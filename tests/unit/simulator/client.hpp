@@ -601,7 +601,8 @@ public:
 
     void declare_lost(const HoldPtr& hold, detail::ServerKeeps server, bool closing = false) {
         if (hold->in(Phase::held)) world_->checker->lost(*hold, lock_of(*hold), closing);
-        if (server == detail::ServerKeeps::removed) world_->checker->needs_no_delay(*hold);
+        const bool was_removed = server == detail::ServerKeeps::removed;
+        if (was_removed || closed_) world_->checker->needs_no_delay(*hold);
         detail::lose(*this, hold, server);
     }
     void lose_removed(const HoldPtr& hold) {
