@@ -70,10 +70,12 @@ public:
     /// @}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
     /// Several names are a `LockSet`'s, and no string between two pointers.
+    // NOLINTBEGIN(modernize-avoid-c-arrays): what a braced list of literals is
     template <std::size_t N>
         requires(N > 1)
     Lock(Client& client, const char* const (&names)[N], LockOptions options = {})
     = delete;
+    // NOLINTEND(modernize-avoid-c-arrays)
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`

@@ -64,11 +64,13 @@ public:
     Semaphore(Client& client, std::nullptr_t name, std::ptrdiff_t permits,
               LockOptions options = {}) = delete;
     /// It has one name, and no string between two pointers.
+    // NOLINTBEGIN(modernize-avoid-c-arrays): what a braced list of literals is
     template <std::size_t N>
         requires(N > 1)
     Semaphore(Client& client, const char* const (&names)[N], std::ptrdiff_t permits,
               LockOptions options = {})
     = delete;
+    // NOLINTEND(modernize-avoid-c-arrays)
     Semaphore(const Semaphore&) = delete;
     Semaphore& operator=(const Semaphore&) = delete;
     /// Gives back what `acquire()` and `try_acquire…()` took and nobody gave back. Blocks for at most
