@@ -99,6 +99,8 @@ constexpr bool lock_keeps_its_contract() {
                                bool>);
 
     static_assert(std::is_constructible_v<L, Client&, std::string>);
+    static_assert(std::is_constructible_v<L, Client&, std::string_view>);
+    static_assert(!std::is_constructible_v<L, Client&, const char* const(&)[2]>);
     static_assert(std::is_constructible_v<L, Client&, const char*, LockOptions>);
     static_assert(!std::is_constructible_v<L, const Client&, std::string>);
     static_assert(!std::is_constructible_v<L, Client, std::string>, "it would outlive the client");
@@ -161,6 +163,8 @@ static_assert(shared_lock_keeps_its_contract<Watchdog<Shared>>());
 static_assert(shared_lock_keeps_its_contract<Watchdog<Fenced<Shared>>>());
 static_assert(!SharedTimedLockable<Lock<>>);
 static_assert(!std::is_constructible_v<SharedGuard, Lock<>&>);
+static_assert(std::is_constructible_v<Semaphore<>, Client&, std::string_view, int>);
+static_assert(!std::is_constructible_v<Semaphore<>, Client&, const char* const (&)[2], int>);
 static_assert(fixed<SharedGuard>);
 
 template <class Policy>

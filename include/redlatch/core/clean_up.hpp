@@ -44,7 +44,7 @@ struct Loss {
 
 /// Of several masters, a minority may still have the lock. What the server keeps for its `lock_delay` it keeps, as the
 /// holder may still be at work, until that one ends its hold (`after_delayed_loss`). What it keeps for longer is
-/// released.
+/// released when the delay is over.
 constexpr CleanUp after_loss(const Loss& loss) noexcept {
     const bool keeps_longer = loss.server == ServerKeeps::longer;
     const Unanswered unanswered = loss.first ? loss.unanswered : Unanswered{};
