@@ -277,6 +277,13 @@ TEST_F(Tool, shows_no_value_of_an_option_that_there_is_not) {
     EXPECT_NE(valued.errors().find("--quiet takes no value"), std::string::npos) << valued.errors();
 }
 
+TEST_F(Tool, says_that_options_stand_behind_what_is_to_be_done) {
+    ToolRun tool = run({"--uri", "redis://:secret@here", "status", "job"});
+    EXPECT_EQ(tool.code(), 64);
+    EXPECT_NE(tool.errors().find("options stand behind"), std::string::npos) << tool.errors();
+    EXPECT_EQ(tool.errors().find("secret"), std::string::npos) << tool.errors();
+}
+
 TEST_F(Tool, reads_options_before_and_behind_the_names) {
     raw.set("job", "somebody");
     EXPECT_EQ(run({"run", "job", "--no-wait", "--", "true"}).code(), 75);
