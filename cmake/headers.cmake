@@ -58,6 +58,9 @@ set(REDLATCH_HEADERS
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_answers.hpp
+    include/redlatch/core/acquire_request.hpp
+    include/redlatch/core/lock_waiter.hpp
+    include/redlatch/core/lock_entry.hpp
     include/redlatch/core/lock_table.hpp
     include/redlatch/core/release.hpp
     include/redlatch/core/acquisition.hpp
@@ -98,6 +101,8 @@ set(REDLATCH_HEADERS
     include/redlatch/net/stream.hpp
     include/redlatch/net/tls_layer.hpp
     include/redlatch/net/connection.hpp
+    include/redlatch/net/handshake.hpp
+    include/redlatch/net/open_connection.hpp
     include/redlatch/net/pipeline.hpp
     include/redlatch/net/log_in.hpp
     include/redlatch/net/dialer.hpp

@@ -1,7 +1,7 @@
 // Any bytes from a server: replies that are looked at in every way, or a typed error and the end of the
 // connection. Never more than a moment, nor more memory than a reply may have.
 
-#include <redlatch/net/connection.hpp>
+#include <redlatch/net/open_connection.hpp>
 
 #include <hiredis/hiredis.h>
 
@@ -50,8 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     ::shutdown(ends[1], SHUT_WR);
 
     const Limit limit = Limit::in(std::chrono::seconds{5});
-    auto connection =
-        Connection::adopt(ContextPtr{redisConnectFd(ends[0])}, "fuzz", nullptr, limit);
+    auto connection = adopt_connection(ContextPtr{redisConnectFd(ends[0])}, "fuzz", nullptr, limit);
     for (int replies = 0; connection && connection->alive() && replies < 10'000; ++replies) {
         auto reply = connection->receive(limit);
         if (reply) {

@@ -66,8 +66,8 @@ public:
         const Limit limit = Limit::in(generous_limit);
         auto stream = layer->secure(ends[0], "localhost", limit);
         if (!stream) throw std::runtime_error{stream.error().error.describe()};
-        auto connection = Connection::adopt(ContextPtr{redisConnectFd(ends[0])}, "here",
-                                            *std::move(stream), limit);
+        auto connection = adopt_connection(ContextPtr{redisConnectFd(ends[0])}, "here",
+                                           *std::move(stream), limit);
         if (!greeted.get() || !connection) throw std::runtime_error{"no handshake"};
         ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
         sent();

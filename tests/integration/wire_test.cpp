@@ -7,7 +7,7 @@
 #include "support/sanitizers.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
-#include <redlatch/net/connection.hpp>
+#include <redlatch/net/open_connection.hpp>
 
 #include <gtest/gtest.h>
 
@@ -167,7 +167,7 @@ TEST(Connection, is_over_when_the_server_did_not_understand) {
     endpoint.path = server.socket_path();
     const detail::Limit limit = detail::Limit::in(generous_limit);
     detail::Resolver resolver;
-    auto connection = detail::Connection::open(endpoint, "mangled", nullptr, resolver, limit);
+    auto connection = detail::open_connection(endpoint, "mangled", nullptr, resolver, limit);
     ASSERT_TRUE(connection);
     const auto reply = connection->call("*1\r\n$-7\r\n", limit);
     ASSERT_FALSE(reply);

@@ -31,8 +31,8 @@ public:
         socket_ = UniqueFd{ends[1]};
         answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
         auto connection =
-            detail::Connection::adopt(detail::ContextPtr{redisConnectFd(ends[0])}, "here", nullptr,
-                                      detail::Limit::in(std::chrono::seconds{20}));
+            detail::adopt_connection(detail::ContextPtr{redisConnectFd(ends[0])}, "here", nullptr,
+                                     detail::Limit::in(std::chrono::seconds{20}));
         sent();
         return *std::move(connection);
     }

@@ -128,8 +128,8 @@ public:
         const std::lock_guard lock{mutex_};
         end_ = UniqueFd{ends[1]};
         write("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");  // to what a new one is asked
-        auto connection =
-            Connection::adopt(detail::ContextPtr{redisConnectFd(ends[0])}, "here", nullptr, limit);
+        auto connection = detail::adopt_connection(detail::ContextPtr{redisConnectFd(ends[0])},
+                                                   "here", nullptr, limit);
         read();
         return connection;
     }

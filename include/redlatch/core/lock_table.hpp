@@ -1,13 +1,14 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/core/acquire_request.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/grant.hpp>
-#include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
-#include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/lock_answers.hpp>
+#include <redlatch/core/lock_entry.hpp>
 #include <redlatch/core/lock_owner.hpp>
+#include <redlatch/core/lock_waiter.hpp>
 #include <redlatch/core/random.hpp>
 #include <redlatch/core/reader_claim.hpp>
 #include <redlatch/core/readers.hpp>
@@ -32,39 +33,6 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A process's place in the server's queue. It belongs to no thread: a contender that gives up
-/// passes it on to the next one.
-struct QueuePlace {
-    Token token;
-    HoldTerms terms;
-    bool unclear_try = false;  ///< a try with that token got no answer
-    TriesOfToken tries{};
-};
-
-/// A lock that passes from one owner in this process to the next.
-struct HandOff {
-    Token token;
-    TimePoint refreshed;  ///< when the last command went out that gave it its lease
-    OpenTries open_tries{};
-    std::uint64_t fence = 0;
-};
-
-/// A wish for a lock, and how long it lasts. Has to stay until the lock table has answered.
-struct AcquireRequest {
-    const HoldTerms& terms;
-    LockOwner owner;   ///< of the hold that is asked for
-    LockOwner caller;  ///< who waits: the calling thread; without one, the owner itself
-    Wait wait;
-    TimePoint deadline;
-    Acquisition acquisition;
-    HandoffLimit handoffs;
-    bool delivered_later = false;  ///< as `Hold::deliver_later()`
-    /// A single try waits for so long for the answer to a release that is under way here.
-    TimePoint try_by = TimePoint::min();
-
-    const std::string& entry() const noexcept { return terms.entry(); }
-};
-
 /// The state of every lock inside this process: who holds it, which one owner contends for it at the
 /// server, and who waits behind that one, first come first served. All handles of a client on one
 /// name meet here. Does no I/O, reads no clock, blocks nobody: it says until when a waiter sleeps,
@@ -73,27 +41,12 @@ struct AcquireRequest {
 /// A name's entry is there only while somebody holds it, contends for it or waits for it, or has
 /// yet to return an acquisition that was lost.
 class LockTable {
-    struct Entry;
+    using Entry = LockEntry;
     // Stays where it is, whatever is added or erased.
     using Named = std::pair<const std::string, Entry>;
 
 public:
-    /// A waiter: a node that its owner embeds, and that stays where it is until the answer.
-    class Waiter : public IntrusiveList<Waiter>::Node {
-    public:
-        /// Whether the holder before has handed the lock to this one. Then the table has forgotten
-        /// about it, and `take_handed` needs no protection.
-        bool is_handed() const noexcept { return handed_ != nullptr; }
-
-    private:
-        friend LockTable;
-        const AcquireRequest* request_ = nullptr;  // where it waits in the queue
-        Named* name_ = nullptr;                    // where it is in one of this entry's lists
-        TimePoint wake_at_ = TimePoint::max();
-        std::shared_ptr<Hold> handed_{};
-        Waiter* next_woken_ = nullptr;
-        bool woken_ = false;
-    };
+    using Waiter = LockWaiter;
 
     /// The right to contend for a lock at the server. Whoever has it ends it by `finish`,
     /// `pass_place_on` or `end_turn`.
@@ -135,14 +88,7 @@ public:
     LockTable& operator=(const LockTable&) = delete;
 
     /// Takes out one of those whom the last call wakes; null when there are no more.
-    Waiter* take_woken() noexcept {
-        Waiter* const first = first_woken_;
-        if (first == nullptr) return nullptr;
-        first_woken_ = std::exchange(first->next_woken_, nullptr);
-        if (first_woken_ == nullptr) last_woken_ = nullptr;
-        first->woken_ = false;
-        return first;
-    }
+    Waiter* take_woken() noexcept { return woken_.take(); }
 
     /// Begins the turn where nobody has the lock or waits for it, as most requests find it: that takes
     /// no look at the clock. Nothing for others, which `enter`.
@@ -162,8 +108,8 @@ public:
         Entry& here = name.second;
         Admission admission{Outcome::busy};
         // Where others wait, the one in front takes it out, and has its turn at once.
-        if (here.queue.empty()) admission.expired = take_expired(here, now);
-        admission.outcome = outcome_of(here, request, now);
+        if (here.queue.empty()) admission.expired = here.take_expired(now);
+        admission.outcome = here.outcome_of(request, now);
         if (admission.outcome == Outcome::nested) {
             here.current->nest.push_back(request.acquisition);
             admission.hold = here.current;
@@ -190,20 +136,19 @@ public:
         Entry& here = name.second;
         Admission admission{Outcome::queued};
         const bool front = here.queue.front() == &waiter;
-        if (front) admission.expired = take_expired(here, now);
+        if (front) admission.expired = here.take_expired(now);
         if (front && here.free() && !closed_) {
-            leave_queue(here, waiter);
+            here.leave_queue(waiter);
             admission.outcome = Outcome::turn;
             admission.turn = begin_turn(name, *waiter.request_);
         } else if (const auto end = why_wait_ends(here, *waiter.request_, now, stop_requested)) {
             admission.outcome = *end;
             if (*end == Outcome::busy) say_why_busy(admission, here, *waiter.request_, now);
-            leave_queue(here, waiter);
+            here.leave_queue(waiter);
             if (front) wake_front(here);
             erase_if_unused(name);
         } else {
-            waiter.wake_at_ =
-                std::min(end_of_wait(here, *waiter.request_), end_to_watch(here, now));
+            waiter.wake_at_ = std::min(here.end_of_wait(*waiter.request_), here.end_to_watch(now));
             admission.wake_at = waiter.wake_at_;
         }
         return admission;
@@ -397,7 +342,7 @@ public:
                 readers_.open_claim(hold, others_wait);
                 finished.is_shared = admit_crowd(name.second, hold->claim, now);
             }
-            keep(own->second, std::move(hold), now);
+            own->second.keep(std::move(hold), now);
         }
         const bool is_apart = own != nullptr && own != &name;
         hand_turn_on(name, false);
@@ -419,7 +364,7 @@ public:
         here.key_type = hold->terms().traits.key_type;
         here.handoffs.begin(others_wait, hold->refreshed_at());
         Adopted adopted{.kept = true, .is_removed = removed_.take(hold->token().bytes)};
-        keep(here, std::move(hold), now);
+        here.keep(std::move(hold), now);
         wake_front(here);
         if (here.contended) return adopted;
         here.grant.reset();
@@ -432,7 +377,7 @@ public:
     std::optional<std::uint64_t> nest(Hold& hold, Nest&& acquisition, TimePoint now) noexcept {
         const auto name = entries_.find(hold.entry());
         if (closed_ || name == entries_.end()) return std::nullopt;
-        if (!is_in(name->second, hold) || !hold.valid(now)) return std::nullopt;
+        if (!name->second.has(hold) || !hold.valid(now)) return std::nullopt;
         hold.nest.splice(hold.nest.end(), acquisition);
         return hold.nest.size();
     }
@@ -452,7 +397,7 @@ public:
     /// All acquisitions of a writer's hold that is not over are for reading from now on. False for another hold.
     bool downgrade(Hold& hold, TimePoint now) {
         const auto name = entries_.find(hold.entry());
-        if (closed_ || name == entries_.end() || !is_in(name->second, hold)) return false;
+        if (closed_ || name == entries_.end() || !name->second.has(hold)) return false;
         if (!hold.valid(now) || hold.reads()) return false;
         hold.downgrade();
         for (Acquisition& acquisition : hold.nest) acquisition.reads = true;
@@ -497,10 +442,10 @@ public:
     void hand_off(Ending& ending, TimePoint now) {
         Hold& hold = *ending.hold;
         Entry& here = entries_.find(hold.entry())->second;
-        if (!passes_silently(here, hold, now)) return;
+        if (!here.passes_silently(hold, now)) return;
         ending.kind = Ending::Kind::handed;
         hold.advance(Phase::releasing, Phase::released);
-        pass_to_front(here, {hold.token(), hold.refreshed_at(), hold.open_tries}, now);
+        hand_to_front(here, {hold.token(), hold.refreshed_at(), hold.open_tries}, now);
     }
 
     /// The release of a hold has been answered, or given up: the next one's turn.
@@ -517,8 +462,8 @@ public:
         if (name == entries_.end() || name->second.current.get() != &hold) return false;
         Entry& here = name->second;
         here.handoffs.others_wait(others_wait, handed.refreshed);
-        if (closed_ || removed_.take(handed.token.bytes) || !can_hand_off(here, hold)) return false;
-        pass_to_front(here, std::move(handed), now);
+        if (closed_ || removed_.take(handed.token.bytes) || !here.can_hand_off(hold)) return false;
+        hand_to_front(here, std::move(handed), now);
         return true;
     }
 
@@ -537,13 +482,7 @@ public:
     std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) const {
         const auto name = entries_.find(key);
         if (name == entries_.end()) return nullptr;
-        const auto& current = name->second.current;
-        if (current != nullptr && current->owner() == owner) return current;
-        const auto& past = name->second.past;
-        const auto last = std::find_if(past.rbegin(), past.rend(), [owner](const auto& hold) {
-            return hold->owner() == owner;
-        });
-        return last == past.rend() ? nullptr : *last;
+        return name->second.hold_of(owner);
     }
 
     /// The hold that this process has of `key`, whichever owner's; null for none.
@@ -556,7 +495,7 @@ public:
     /// has one of its own.
     std::shared_ptr<Hold> with_token(std::string_view key, std::string_view token) const {
         for (const auto& [name, here] : entries_) {
-            auto hold = held_by(here, token);
+            auto hold = here.held_by(token);
             if (hold != nullptr && hold->key() == key) return hold;
         }
         return nullptr;
@@ -585,7 +524,7 @@ public:
             wake(here.contender);
             return true;
         }
-        return grant.is_notice() || is_used(here, grant.token) || is_claimed(grant);
+        return grant.is_notice() || here.is_used(grant.token) || is_claimed(grant);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
@@ -631,28 +570,6 @@ public:
     std::size_t size() const noexcept { return entries_.size(); }
 
 private:
-    struct Entry {
-        KeyType key_type{};
-        std::shared_ptr<Hold> current{};  // acquired, and not over as far as is known
-        // With acquisitions not yet returned: lost, or displaced as `keep` says, and then maybe not over.
-        std::vector<std::shared_ptr<Hold>> past{};
-        bool contended = false;                   // somebody has its turn at the server
-        Waiter* contender = nullptr;              // that one, while it pauses
-        TimePoint recheck_at = TimePoint::max();  // it should ask the server again
-        std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
-        std::optional<Grant> grant{};             // a message for that queue_place
-        std::shared_ptr<const Error> fault{};  // what it, or one before, met instead of an answer
-        bool told_of_tries = false;            // it has said how its own tries went
-        IntrusiveList<Waiter> nesting{};       // who pauses before it nests once more
-        IntrusiveList<Waiter> queue{};
-        Handoffs handoffs{};
-        std::string claimant{};  // the last token that was announced, of a lock with claims
-        std::shared_ptr<const LockKeys> crowd_of{};  // where readers wait for one claim: their lock
-
-        bool free() const noexcept { return current == nullptr && !contended; }
-        bool is_idle() const noexcept { return free() && queue.empty(); }
-        bool unused() const noexcept { return is_idle() && past.empty() && nesting.empty(); }
-    };
     using Entries = std::unordered_map<std::string, Entry, std::hash<std::string>, std::equal_to<>,
                                        RecyclingAllocator<Named>>;
     using Position = Entries::iterator;
@@ -714,7 +631,7 @@ private:
                 own.key_type = crowd.key_type;
                 waiter.handed_ = share(claim, request, now).first;
                 own.current = waiter.handed_;
-                leave_queue(crowd, waiter);
+                crowd.leave_queue(waiter);
                 wake(&waiter);
                 any = true;
             });
@@ -761,9 +678,7 @@ private:
     bool has_writer(const std::string& key) const {
         const auto name = entries_.find(key);
         if (name == entries_.end()) return false;
-        const Entry& here = name->second;
-        const bool writes = here.current != nullptr && !here.current->reads();
-        return writes || here.contended || !here.queue.empty();
+        return name->second.has_writer();
     }
 
     Joining join(Turn turn, const AcquireRequest& request,
@@ -779,43 +694,10 @@ private:
         return {.hold = std::move(hold), .first = std::move(first)};
     }
 
-    /// What becomes of a request that has just come.
-    static Outcome outcome_of(const Entry& here, const AcquireRequest& request, TimePoint now) {
-        const HoldTerms& terms = request.terms;
-        if (here.free() && here.queue.empty()) return Outcome::turn;
-        if (here.key_type != terms.traits.key_type) return Outcome::wrong_key_type;
-        if (here.current != nullptr && here.current->valid(now)) {
-            const LockOwner holder = here.current->owner();
-            // A nested hold has the fencing token of the outer one.
-            const bool has_fence = here.current->terms().traits.fenced || !terms.traits.fenced;
-            // A reader that would write waits for itself.
-            const bool upgrades = here.current->reads() && !request.acquisition.reads;
-            const bool nests = terms.traits.reentrant && has_fence && !upgrades;
-            if (holder == request.owner && nests) return Outcome::nested;
-            if (holder == request.caller && request.wait.is_unlimited()) return Outcome::deadlock;
-        }
-        const bool waits = !request.wait.is_none() ||
-                           (here.queue.empty() && now < end_of_single_try(here, request));
-        return waits ? Outcome::queued : Outcome::busy;
-    }
-
-    /// Until when a single try waits for a release that is under way; for ever in the past where none is.
-    static TimePoint end_of_single_try(const Entry& here, const AcquireRequest& request) {
-        const bool is_being_released =
-            here.current != nullptr && !here.contended && here.current->in(Phase::releasing);
-        return is_being_released ? request.try_by : TimePoint::min();
-    }
-
-    /// Until when it waits behind others of this process.
-    static TimePoint end_of_wait(const Entry& here, const AcquireRequest& request) {
-        return request.wait.is_none() ? end_of_single_try(here, request) : request.deadline;
-    }
-
     static void say_why_busy(Admission& admission, const Entry& here, const AcquireRequest& request,
                              TimePoint now) {
         if (here.contended) admission.fault = here.fault;
-        admission.by_caller = here.current != nullptr && here.current->valid(now) &&
-                              here.current->owner() == request.caller;
+        admission.by_caller = here.is_held_by(request.caller, now);
     }
 
     Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
@@ -826,64 +708,11 @@ private:
         return Turn{name};
     }
 
-    /// The server has given the lock to `hold` after whatever was held here before, as a rule. Only an adopted hold and
-    /// the contender beside it may come in the wrong order. Of two, the one that was refreshed later becomes the
-    /// current one, unless its validity is over. The other one goes to `past`, and still counts as held.
-    static void keep(Entry& here, std::shared_ptr<Hold> hold, TimePoint now) {
-        const bool is_older =
-            here.current != nullptr && here.current->valid(now) &&
-            (!hold->valid(now) || hold->refreshed_at() < here.current->refreshed_at());
-        if (is_older || hold->in(Phase::lost)) {  // lost: a service was faster
-            here.past.push_back(std::move(hold));
-            return;
-        }
-        if (here.current != nullptr && !here.current->nest.empty()) {
-            here.past.push_back(std::move(here.current));
-        }
-        here.current = std::move(hold);
-    }
-
-    static bool is_in(const Entry& here, const Hold& hold) noexcept {
-        const auto is_it = [&hold](const auto& other) { return other.get() == &hold; };
-        return is_it(here.current) || std::any_of(here.past.begin(), here.past.end(), is_it);
-    }
-
-    /// The hold of that token; null for none. One that was adopted may be past, and not know it yet.
-    static std::shared_ptr<Hold> held_by(const Entry& here, std::string_view token) {
-        const auto is_it = [token](const std::shared_ptr<Hold>& hold) {
-            return hold->token().bytes == token;
-        };
-        if (here.current != nullptr && is_it(here.current)) return here.current;
-        const auto past = std::find_if(here.past.begin(), here.past.end(), is_it);
-        return past != here.past.end() && (*past)->in(Phase::held) ? *past : nullptr;
-    }
-
-    /// Whether somebody goes by the token: who has heard of the lock before the message came, or has lost it, and may
-    /// still be at work in its `lock_delay`.
-    static bool is_used(const Entry& here, std::string_view token) {
-        if (held_by(here, token) != nullptr) return true;
-        return std::any_of(here.past.begin(), here.past.end(), [token](const auto& hold) {
-            return hold->token().bytes == token && hold->has_lock_delay();
-        });
-    }
-
-    static void leave_queue(Entry& here, Waiter& waiter) noexcept {
-        here.queue.remove(waiter);
-        waiter.name_ = nullptr;
-    }
-
-    /// When the present hold ends, for which each waiter in the queue wakes by itself. So hardly any has to be woken
-    /// when it becomes the one in front.
-    static TimePoint end_to_watch(const Entry& here, TimePoint now) {
-        const bool runs = here.current != nullptr && here.current->valid(now);
-        return runs ? here.current->valid_until() : TimePoint::max();
-    }
-
     std::optional<Outcome> why_wait_ends(const Entry& here, const AcquireRequest& request,
                                          TimePoint now, bool stop_requested) const {
         if (closed_) return Outcome::closed;
         if (stop_requested) return Outcome::cancelled;
-        if (now >= end_of_wait(here, request)) return Outcome::busy;
+        if (now >= here.end_of_wait(request)) return Outcome::busy;
         return std::nullopt;
     }
 
@@ -909,31 +738,9 @@ private:
         return std::nullopt;
     }
 
-    /// Whether the waiter in front may go on with the lock of `hold`: the server cannot tell their terms apart, and the
-    /// limit of hand-offs allows it. Not where somebody contends beside an adopted hold, as that one came before it.
-    static bool can_hand_off(const Entry& here, const Hold& hold) {
-        if (!hold.terms().traits.can_move || here.queue.empty() || here.contended) return false;
-        const AcquireRequest& next = *here.queue.front()->request_;
-        if (next.terms.replicas != Replicas::none()) return false;  // it has to ask them
-        if (hold.weight() != next.terms.claim.weight) return false;
-        return hold.terms().same_at_server(next.terms) && here.handoffs.allowed(next.handoffs);
-    }
-
     /// The waiter in front holds the lock.
-    void pass_to_front(Entry& here, HandOff handed, TimePoint now) {
-        Waiter& next = *here.queue.front();
-        const AcquireRequest& request = *next.request_;
-        here.current = make_recycled<Hold>(request.terms, std::move(handed.token), request.owner);
-        leave_queue(here, next);
-        here.handoffs.count();
-        here.current->open_tries = std::move(handed.open_tries);
-        here.current->fence = handed.fence;
-        here.current->nest.push_back(request.acquisition);
-        here.current->taken(now, handed.refreshed);
-        here.current->begin_min_hold(now);
-        if (request.delivered_later) here.current->deliver_later();
-        next.handed_ = here.current;
-        wake(&next);
+    void hand_to_front(Entry& here, HandOff handed, TimePoint now) {
+        wake(&here.pass_to_front(std::move(handed), now));
         wake_front(here);
     }
 
@@ -955,7 +762,7 @@ private:
         if (const auto ended = take_acquisition(here.current.get(), matches)) {
             Ending ending = end_held(here.current, *ended);
             ending.can_hand_off =
-                ending.kind == Ending::Kind::last && !closed_ && can_hand_off(here, *ending.hold);
+                ending.kind == Ending::Kind::last && !closed_ && here.can_hand_off(*ending.hold);
             if (ending.kind == Ending::Kind::left) vacate(name);
             return ending;
         }
@@ -1011,61 +818,18 @@ private:
         return ending;
     }
 
-    static bool passes_silently(const Entry& here, const Hold& hold, TimePoint now) {
-        const HoldTerms& terms = hold.terms();
-        if (terms.traits.fenced) return false;  // the next one needs a number of its own
-        // The next one's limit forbids a pass while others wait. Only a command tells whether they do.
-        if (here.queue.front()->request_->handoffs.in_row == 0) return false;
-        if (now < hold.kept_until()) return false;
-        // One that was extended lasts longer at the server than the next one asks for.
-        const TimePoint end = detail::valid_until(hold.refreshed_at(), terms.lease, terms.drift);
-        if (hold.valid_until() > end || hold.may_be_prolonged || hold.extended) return false;
-        return now < hold.valid_until() &&
-               may_pass_silently(hold.refreshed_at(), here.handoffs.news(), now, terms.lease);
-    }
-
-    /// A hold past its validity blocks nobody here any longer. The caller declares it lost at once.
-    static std::shared_ptr<Hold> take_expired(Entry& here, TimePoint now) {
-        if (here.current == nullptr || !here.current->in(Phase::held)) return nullptr;
-        if (here.current->valid(now)) return nullptr;
-        here.past.push_back(here.current);
-        return std::exchange(here.current, take_displaced(here, now));
-    }
-
-    /// Takes out what was displaced last of that which is valid then; null for nothing.
-    static std::shared_ptr<Hold> take_displaced(Entry& here, TimePoint then) noexcept {
-        const auto is_valid = [then](const auto& hold) { return hold->valid(then); };
-        const auto last = std::find_if(here.past.rbegin(), here.past.rend(), is_valid);
-        if (last == here.past.rend()) return nullptr;
-        auto hold = std::move(*last);
-        here.past.erase(std::next(last).base());
-        return hold;
-    }
-
-    /// The current hold is over. What it displaced last and is still held becomes the current one; it may have expired.
+    /// The current hold is over: the next one's turn.
     void vacate(Position name) {
-        name->second.current = take_displaced(name->second, TimePoint::min());
+        name->second.vacate();
         wake_front(name->second);
         erase_if_unused(name);
     }
 
-    /// Wakes the waiter in front where it would oversleep its turn. A hold that is being released
-    /// wakes it when it is over.
     void wake_front(Entry& here) {
-        if (here.queue.empty()) return;
-        Waiter& front = *here.queue.front();
-        const Hold* const hold = here.current.get();
-        const bool waits_for_end = !front.request_->wait.is_none() && hold != nullptr &&
-                                   front.wake_at_ <= hold->valid_until();
-        const bool may_sleep = hold != nullptr && (!hold->in(Phase::held) || waits_for_end);
-        if (!may_sleep) wake(&front);
+        if (here.has_to_wake_front()) wake(here.queue.front());
     }
 
-    void wake(Waiter* waiter) noexcept {
-        if (waiter == nullptr || std::exchange(waiter->woken_, true)) return;
-        (last_woken_ == nullptr ? first_woken_ : last_woken_->next_woken_) = waiter;
-        last_woken_ = waiter;
-    }
+    void wake(Waiter* waiter) noexcept { woken_.push(waiter); }
 
     void erase_if_unused(Named& name) {
         if (name.second.unused()) erase(entries_.find(name.first));
@@ -1081,8 +845,7 @@ private:
         entries_.erase(name);
     }
 
-    Waiter* first_woken_ = nullptr;
-    Waiter* last_woken_ = nullptr;
+    WakeList woken_;
     Entries entries_;
     std::unordered_map<std::string, Named*> claimants_;
     Readers readers_;

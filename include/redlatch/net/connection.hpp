@@ -3,22 +3,19 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
-#include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/pending_replies.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/reply_bounds.hpp>
-#include <redlatch/net/resolve.hpp>
 #include <redlatch/net/server_error.hpp>
+#include <redlatch/net/socket.hpp>
 #include <redlatch/net/stream.hpp>
-#include <redlatch/net/tls_layer.hpp>
 
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -50,45 +47,10 @@ struct FreeBoundedContext {
 /// answer would otherwise be taken for the next command's. One thread at a time.
 class Connection {
 public:
-    /// Connects, authenticates, selects the database and sets the client's name. `tls` secures it
-    /// where the endpoint wants that.
-    static Expected<Connection, Fault> open(const Endpoint& endpoint,
-                                            const std::string& client_name, const TlsLayer* tls,
-                                            Resolver& resolver, const Limit& limit) {
-        auto socket = connect_endpoint(endpoint, resolver, limit);
-        if (!socket) return Unexpected{named(std::move(socket).error(), endpoint.name())};
-        std::unique_ptr<Stream> stream;
-        if (endpoint.tls) {
-            auto secured = tls->secure(socket->get(), endpoint.host, limit);
-            if (!secured) return Unexpected{named(std::move(secured).error(), endpoint.name())};
-            stream = *std::move(secured);
-        }
-        redisContext* context = redisConnectFd(socket->get());
-        if (context == nullptr) {
-            return Unexpected{named(io_fault("out of memory"), endpoint.name())};
-        }
-        make_blocking(socket->release());
-        Connection connection{ContextPtr{context}, endpoint.name(), std::move(stream)};
-        auto done = connection.shake_hands(endpoint, client_name, limit);
-        const bool was_hung_up_on = !done && done.error().disconnected && !connection.heard_;
-        if (was_hung_up_on && !endpoint.tls && endpoint.path.empty())
-            done.error().error.message += " (does the server expect TLS on this port?)";
-        return connection.after(std::move(done));
-    }
-
-    /// Takes over a connection that somebody else has made and that is ready for commands, with what
-    /// carries its bytes if that is more than its socket. That stream cannot be told to wait for nothing
-    /// but by its socket.
-    static Expected<Connection, Fault> adopt(ContextPtr context, std::string node,
-                                             std::unique_ptr<Stream> stream, const Limit& limit) {
-        ::fcntl(context->fd, F_SETFD, FD_CLOEXEC);
-        if (stream == nullptr) {
-            make_blocking(context->fd);
-        } else {
-            make_non_blocking(context->fd);
-        }
-        Connection connection{std::move(context), std::move(node), std::move(stream)};
-        return connection.after(connection.learn_server(limit));
+    /// `stream`: null where the socket itself carries the bytes.
+    Connection(ContextPtr context, std::string node, std::unique_ptr<Stream> stream)
+        : context_(context.release()), stream_(std::move(stream)), node_(std::move(node)) {
+        context_.get_deleter().bounds = std::make_unique<ReplyBounds>(*context_->reader);
     }
 
     /// The run id of the server, which tells it from any other and from itself after a restart; null
@@ -104,6 +66,11 @@ public:
     /// The latest moment at which the server may have started; nothing if it keeps that to itself.
     std::optional<TimePoint> started_by() const noexcept { return started_by_; }
 
+    void set_server(std::shared_ptr<const std::string> run_id, TimePoint started_by) noexcept {
+        server_ = std::move(run_id);
+        started_by_ = started_by;
+    }
+
     /// Of which generation of its dialer's connections it is.
     unsigned epoch() const noexcept { return epoch_; }
     void set_epoch(unsigned epoch) noexcept { epoch_ = epoch; }
@@ -117,6 +84,9 @@ public:
     /// No fault so far: the next reply can be received.
     bool alive() const noexcept { return context_ != nullptr; }
 
+    /// Whether anything has come from the server.
+    bool has_heard() const noexcept { return heard_; }
+
     /// Closes it: what came last shows that answers and commands no longer match.
     void discard() noexcept { context_.reset(); }
 
@@ -128,6 +98,10 @@ public:
 
     /// From now on a receive looks for the answer without sleep for that long before it blocks.
     void busy_wait(std::chrono::microseconds time) noexcept { busy_wait_ = time; }
+
+    /// The next answer is to that command of the handshake: where it is an error, it may quote a password. Borrowed;
+    /// empty where answers quote none.
+    void expect_answer_to(std::string_view handshake) noexcept { handshake_ = handshake; }
 
     /// Sends one command and returns its reply, an error reply as a `Fault`.
     Expected<Reply, Fault> call(std::string_view command, const Limit& limit) {
@@ -293,7 +267,7 @@ private:
         if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
         auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);
         if (!reply) return Unexpected{std::move(reply).error()};
-        return number(reply->view().line("connected_slaves:"));
+        return leading_number(reply->view().line("connected_slaves:"));
     }
 
     /// False where nothing is there.
@@ -326,23 +300,6 @@ private:
 
     /// No reply to a command of ours is near this; a server that sends more is not Redis.
     static constexpr std::size_t largest_reply = std::size_t{1} << 20U;
-
-    Connection(ContextPtr context, std::string node, std::unique_ptr<Stream> stream)
-        : context_(context.release()), stream_(std::move(stream)), node_(std::move(node)) {
-        context_.get_deleter().bounds = std::make_unique<ReplyBounds>(*context_->reader);
-    }
-
-    static Fault named(Fault fault, std::string node) {
-        fault.error.node = std::move(node);
-        return fault;
-    }
-
-    /// The connection itself, if its first words went well.
-    Expected<Connection, Fault> after(Expected<void, Fault> greeted) {
-        if (greeted) return std::move(*this);
-        greeted.error().maybe_executed = false;  // nothing of the user's was sent yet
-        return Unexpected{std::move(greeted).error()};
-    }
 
     static Fault broken(Fault fault) {
         fault.disconnected = true;
@@ -458,141 +415,6 @@ private:
             handshake_.empty() ? printable(plain_words(text)) : without_quotation(text, handshake_);
         return Unexpected{
             Fault{.error = {code, {}, node_, std::move(message), {}}, .transient = transient}};
-    }
-
-    /// All in one round trip.
-    Expected<void, Fault> shake_hands(const Endpoint& endpoint, const std::string& client_name,
-                                      const Limit& limit) {
-        std::string commands;
-        if (endpoint.password) {
-            const Call auth = endpoint.user
-                                  ? Call::plain({"AUTH", *endpoint.user, *endpoint.password})
-                                  : Call::plain({"AUTH", *endpoint.password});
-            commands += auth.wire();
-        }
-        commands += Call::plain({"CLIENT", "SETNAME", client_name}).wire();
-        if (endpoint.db != 0) {
-            commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
-        }
-        commands += questions();
-        const TimePoint sent = Clock::now();
-        const auto expect = [&](std::string_view command) {
-            if (endpoint.password) handshake_ = command;
-        };
-        expect("AUTH");
-        auto done = send(commands, limit);
-        if (done && endpoint.password) done = expect_ok(limit);
-        constexpr std::string_view others = "a command of the handshake";
-        expect(others);
-        if (done) done = expect_name_taken(limit);
-        expect("SELECT");
-        if (done && endpoint.db != 0) done = expect_ok(limit);
-        expect(others);
-        if (done) done = read_answers(sent, endpoint.any_role, limit);
-        handshake_ = {};
-        return done;
-    }
-
-    Expected<void, Fault> learn_server(const Limit& limit) {
-        const TimePoint sent = Clock::now();
-        auto done = send(questions(), limit);
-        return done ? read_answers(sent, false, limit) : done;
-    }
-
-    /// What there is to know of a server.
-    static std::string questions() {
-        return Call::plain({"INFO", "server"}).wire() +
-               Call::plain({"INFO", "replication"}).wire() + Call::plain({"TIME"}).wire();
-    }
-
-    Expected<void, Fault> read_answers(TimePoint sent, bool any_role, const Limit& limit) {
-        auto done = read_server(limit);
-        if (done) done = any_role ? skip(limit) : expect_master(limit);
-        return done ? read_time(sent, limit) : done;
-    }
-
-    Expected<void, Fault> expect_ok(const Limit& limit) {
-        auto reply = receive(limit);
-        if (!reply) return Unexpected{std::move(reply).error()};
-        return {};
-    }
-
-    /// A name is a nicety: an ACL may forbid to set it.
-    Expected<void, Fault> expect_name_taken(const Limit& limit) {
-        auto done = expect_ok(limit);
-        return !done && can_do_without(done.error()) ? Expected<void, Fault>{} : done;
-    }
-
-    /// A reply that is a help where the server gives it; null where it forbids that.
-    Expected<std::optional<Reply>, Fault> receive_if_allowed(const Limit& limit) {
-        auto reply = receive(limit);
-        if (reply) return std::optional<Reply>{*std::move(reply)};
-        if (can_do_without(reply.error())) return std::optional<Reply>{};
-        return Unexpected{std::move(reply).error()};
-    }
-
-    static std::int64_t number(std::string_view text) noexcept {
-        std::int64_t value = 0;
-        std::from_chars(text.data(), text.data() + text.size(), value);
-        return value;
-    }
-
-    /// Where an ACL forbids INFO, a lock that a message gives us is confirmed by one more command.
-    Expected<void, Fault> read_server(const Limit& limit) {
-        auto reply = receive_if_allowed(limit);
-        if (!reply) return Unexpected{std::move(reply).error()};
-        if (!*reply) return {};
-        const ReplyView info = (*reply)->view();
-        const std::string_view id = info.line("run_id:");
-        if (!id.empty()) server_ = std::make_shared<const std::string>(id);
-        // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
-        constexpr std::int64_t century = 100LL * 366 * 24 * 3600;
-        const std::chrono::seconds uptime{
-            std::clamp<std::int64_t>(number(info.line("uptime_in_seconds:")), 0, century)};
-        if (!id.empty())
-            started_by_ = saturating_add(Clock::now(), std::chrono::seconds{1} - uptime);
-        return {};
-    }
-
-    Expected<void, Fault> skip(const Limit& limit) {
-        auto reply = receive_if_allowed(limit);
-        if (!reply) return Unexpected{std::move(reply).error()};
-        return {};
-    }
-
-    /// What a replica says about a lock may be long out of date.
-    Expected<void, Fault> expect_master(const Limit& limit) {
-        auto reply = receive_if_allowed(limit);
-        if (!reply) return Unexpected{std::move(reply).error()};
-        if (!*reply || (*reply)->view().line("role:") != "slave") return {};
-        Fault fault = io_fault("READONLY the server is a replica");
-        fault.error.node = node_;
-        return Unexpected{std::move(fault)};
-    }
-
-    /// Where an ACL forbids TIME, what a command does that arrives late is undone by its release only.
-    Expected<void, Fault> read_time(TimePoint sent, const Limit& limit) {
-        auto reply = receive_if_allowed(limit);
-        if (!reply) return Unexpected{std::move(reply).error()};
-        if (!*reply || (*reply)->view().size() != 2) return {};
-        const ReplyView now = (*reply)->view();
-        constexpr std::int64_t second = 1'000'000;
-        // So that the product does not overflow.
-        constexpr std::int64_t most_seconds = std::int64_t{1} << 40U;
-        const std::int64_t seconds =
-            std::clamp<std::int64_t>(number(now[0].text()), 0, most_seconds);
-        const std::int64_t rest = std::clamp<std::int64_t>(number(now[1].text()), 0, second - 1);
-        const auto time = server_time(seconds * second + rest);
-        if (time) clock_.answered(sent, *time, Clock::now());
-        return {};
-    }
-
-    /// Whether the server only forbids it. One that wants a password first (NOAUTH), or nobody from
-    /// another machine (DENIED), forbids everything.
-    bool can_do_without(const Fault& fault) const {
-        const std::string& text = fault.error.message;
-        return alive() && !fault.transient && !text.starts_with("NOAUTH") &&
-               !text.starts_with("DENIED");
     }
 
     std::unique_ptr<redisContext, FreeBoundedContext> context_;

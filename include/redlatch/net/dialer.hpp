@@ -5,6 +5,7 @@
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/log_in.hpp>
+#include <redlatch/net/open_connection.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -103,7 +104,7 @@ struct DialOptions {
 
 private:
     Expected<Connection, Fault> open(const Endpoint& endpoint, const Limit& limit) const {
-        auto connection = Connection::open(endpoint, client_name, tls.get(), *resolver, limit);
+        auto connection = open_connection(endpoint, client_name, tls.get(), *resolver, limit);
         return endpoint.any_role ? std::move(connection)
                                  : examined(std::move(connection), examine, limit);
     }

@@ -8,7 +8,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -318,11 +317,7 @@ private:
     }
 
     void counted(const Expected<Reply, Fault>& reply) {
-        replicas_there_ = 0;
-        if (reply) {
-            const std::string_view text = reply->view().line("connected_slaves:");
-            std::from_chars(text.data(), text.data() + text.size(), replicas_there_);
-        }
+        replicas_there_ = reply ? leading_number(reply->view().line("connected_slaves:")) : 0;
         if (!reply || replicas_there_ == 0) acknowledged(reply, 0);
     }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/net/dialer.hpp>
+#include <redlatch/net/open_connection.hpp>
 #include <redlatch/options.hpp>
 
 #include <hiredis/hiredis.h>
@@ -134,7 +135,7 @@ public:
             return Unexpected{std::move(context).error()};
         }
         auto stream = stream_of(context->get());
-        auto connection = Connection::adopt(*std::move(context), name(), std::move(stream), sooner);
+        auto connection = adopt_connection(*std::move(context), name(), std::move(stream), sooner);
         return of_epoch(epoch, examined(std::move(connection), examine_, sooner));
     }
 

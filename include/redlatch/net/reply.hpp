@@ -5,6 +5,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,13 @@
 #include <string_view>
 
 namespace redlatch::inline v0::detail {
+
+/// The number at the beginning of a text; 0 where there is none.
+inline std::int64_t leading_number(std::string_view text) noexcept {
+    std::int64_t value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+}
 
 /// The shape of the answer that a command has when it succeeds.
 enum class ReplyShape {

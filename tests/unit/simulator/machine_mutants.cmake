@@ -45,7 +45,7 @@ mutate(too_few_kept core/acquisition.hpp
     "(token_.clean_up())" "error_.code == Errc::not_replicated ? CleanUp{} : token_.clean_up()")
 mutate(grant_not_acknowledged core/acquisition.hpp
     "!plan_.replicated && (!plan_" "!plan_.replicated" "true")
-mutate(handed_on_unacknowledged core/lock_table.hpp
+mutate(handed_on_unacknowledged core/lock_entry.hpp
     "if (next.terms.replicas != Replicas::none()) return false;"
     "next.terms.replicas != Replicas::none()" "false")
 
@@ -197,7 +197,7 @@ mutate(place_left_behind_adopted core/lock_table.hpp
 
 mutate(late_extension_ends_a_lock_delay core/clean_up.hpp
     "(keeps_longer || loss.server == ServerKeeps::nothing)" "keeps_longer" "false")
-mutate(late_answer_ends_a_lock_delay core/lock_table.hpp
+mutate(late_answer_ends_a_lock_delay core/lock_entry.hpp
     "hold->token().bytes == token && hold->has_lock_delay()" "hold->has_lock_delay()" "false")
 mutate(lock_delay_prolonged_for_ever core/clean_up.hpp
     "const bool lasts_longer = keeps_longer || may_last;" "keeps_longer || may_last" "false")

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <redlatch/core/fault.hpp>
+#include <redlatch/core/server_clock.hpp>
+#include <redlatch/net/call.hpp>
+#include <redlatch/net/connection.hpp>
+#include <redlatch/net/endpoint.hpp>
+#include <redlatch/net/limit.hpp>
+#include <redlatch/net/reply.hpp>
+#include <redlatch/net/socket.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace redlatch::inline v0::detail {
+
+/// The first words on a connection: who we are, and what the server is. All in one round trip.
+class Handshake {
+public:
+    Handshake(Connection& connection, const Limit& limit)
+        : connection_(&connection), limit_(&limit) {}
+
+    /// Authenticates, selects the database, sets the client's name, and learns what the server is.
+    Expected<void, Fault> shake_hands(const Endpoint& endpoint, const std::string& client_name) {
+        std::string commands;
+        if (endpoint.password) {
+            const Call auth = endpoint.user
+                                  ? Call::plain({"AUTH", *endpoint.user, *endpoint.password})
+                                  : Call::plain({"AUTH", *endpoint.password});
+            commands += auth.wire();
+        }
+        commands += Call::plain({"CLIENT", "SETNAME", client_name}).wire();
+        if (endpoint.db != 0) {
+            commands += Call::plain({"SELECT", std::int64_t{endpoint.db}}).wire();
+        }
+        commands += questions();
+        const TimePoint sent = Clock::now();
+        const auto expect = [&](std::string_view command) {
+            if (endpoint.password) connection_->expect_answer_to(command);
+        };
+        expect("AUTH");
+        auto done = connection_->send(commands, *limit_);
+        if (done && endpoint.password) done = expect_ok();
+        constexpr std::string_view others = "a command of the handshake";
+        expect(others);
+        if (done) done = expect_name_taken();
+        expect("SELECT");
+        if (done && endpoint.db != 0) done = expect_ok();
+        expect(others);
+        if (done) done = read_answers(sent, endpoint.any_role);
+        connection_->expect_answer_to({});
+        return done;
+    }
+
+    /// Learns what the server is, on a connection that is ready for commands.
+    Expected<void, Fault> learn_server() {
+        const TimePoint sent = Clock::now();
+        auto done = connection_->send(questions(), *limit_);
+        return done ? read_answers(sent, false) : done;
+    }
+
+private:
+    static std::string questions() {
+        return Call::plain({"INFO", "server"}).wire() +
+               Call::plain({"INFO", "replication"}).wire() + Call::plain({"TIME"}).wire();
+    }
+
+    Expected<void, Fault> read_answers(TimePoint sent, bool any_role) {
+        auto done = read_server();
+        if (done) done = any_role ? skip() : expect_master();
+        return done ? read_time(sent) : done;
+    }
+
+    Expected<void, Fault> expect_ok() {
+        auto reply = connection_->receive(*limit_);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        return {};
+    }
+
+    /// A name is a nicety: an ACL may forbid to set it.
+    Expected<void, Fault> expect_name_taken() {
+        auto done = expect_ok();
+        return !done && can_do_without(done.error()) ? Expected<void, Fault>{} : done;
+    }
+
+    /// A reply that is a help where the server gives it; null where it forbids that.
+    Expected<std::optional<Reply>, Fault> receive_if_allowed() {
+        auto reply = connection_->receive(*limit_);
+        if (reply) return std::optional<Reply>{*std::move(reply)};
+        if (can_do_without(reply.error())) return std::optional<Reply>{};
+        return Unexpected{std::move(reply).error()};
+    }
+
+    /// Where an ACL forbids INFO, a lock that a message gives us is confirmed by one more command.
+    Expected<void, Fault> read_server() {
+        auto reply = receive_if_allowed();
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply) return {};
+        const ReplyView info = (*reply)->view();
+        const std::string_view id = info.line("run_id:");
+        if (id.empty()) return {};
+        // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
+        constexpr std::int64_t century = 100LL * 366 * 24 * 3600;
+        const std::chrono::seconds uptime{
+            std::clamp<std::int64_t>(leading_number(info.line("uptime_in_seconds:")), 0, century)};
+        connection_->set_server(std::make_shared<const std::string>(id),
+                                saturating_add(Clock::now(), std::chrono::seconds{1} - uptime));
+        return {};
+    }
+
+    Expected<void, Fault> skip() {
+        auto reply = receive_if_allowed();
+        if (!reply) return Unexpected{std::move(reply).error()};
+        return {};
+    }
+
+    /// What a replica says about a lock may be long out of date.
+    Expected<void, Fault> expect_master() {
+        auto reply = receive_if_allowed();
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply || (*reply)->view().line("role:") != "slave") return {};
+        Fault fault = io_fault("READONLY the server is a replica");
+        fault.error.node = connection_->node();
+        return Unexpected{std::move(fault)};
+    }
+
+    /// Where an ACL forbids TIME, what a command does that arrives late is undone by its release only.
+    Expected<void, Fault> read_time(TimePoint sent) {
+        auto reply = receive_if_allowed();
+        if (!reply) return Unexpected{std::move(reply).error()};
+        if (!*reply || (*reply)->view().size() != 2) return {};
+        const ReplyView now = (*reply)->view();
+        constexpr std::int64_t second = 1'000'000;
+        // So that the product does not overflow.
+        constexpr std::int64_t most_seconds = std::int64_t{1} << 40U;
+        const std::int64_t seconds =
+            std::clamp<std::int64_t>(leading_number(now[0].text()), 0, most_seconds);
+        const std::int64_t rest =
+            std::clamp<std::int64_t>(leading_number(now[1].text()), 0, second - 1);
+        const auto time = server_time(seconds * second + rest);
+        if (time) connection_->clock().answered(sent, *time, Clock::now());
+        return {};
+    }
+
+    /// Whether the server only forbids it. One that wants a password first (NOAUTH), or nobody from
+    /// another machine (DENIED), forbids everything.
+    bool can_do_without(const Fault& fault) const {
+        const std::string& text = fault.error.message;
+        return connection_->alive() && !fault.transient && !text.starts_with("NOAUTH") &&
+               !text.starts_with("DENIED");
+    }
+
+    Connection* connection_;
+    const Limit* limit_;
+};
+
+}  // namespace redlatch::inline v0::detail
