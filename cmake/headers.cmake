@@ -189,6 +189,7 @@ set(REDLATCH_HEADERS
     include/redlatch/async/in_place.hpp
     include/redlatch/async/joint_call.hpp
     include/redlatch/async/release_operation.hpp
+    include/redlatch/async/downgrade_operation.hpp
     include/redlatch/async/extend_operation.hpp
     include/redlatch/async/late_answer.hpp
     include/redlatch/async/acquire_operation.hpp

@@ -345,6 +345,13 @@ auto async_inspect(const Lock<Policy>& lock, Token&& token) {
                                  std::forward<Token>(token));
 }
 
+/// `Semaphore::async_inspect()`, likewise: completes with `Result<SemaphoreInfo>`.
+template <class Policy, class Token>
+auto async_inspect(const Semaphore<Policy>& semaphore, Token&& token) {
+    return detail::complete_with(semaphore.async_inspect(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
+
 /// @{
 /// `async_release()` of a `Held` or a `HeldSet` with a completion token: completes with
 /// `Result<Release>`. The hold ends at the call.
@@ -374,6 +381,13 @@ auto async_extend(HeldSet& held, Lease lease, Token&& token) {
                                  std::forward<Token>(token));
 }
 /// @}
+
+/// `Held::async_downgrade()` with a completion token: completes with `Result<void>`.
+template <class Token>
+auto async_downgrade(Held& held, Token&& token) {
+    return detail::complete_with(held.async_downgrade(), std::stop_source{std::nostopstate},
+                                 std::forward<Token>(token));
+}
 
 /// `Held::async_nest()` with a completion token: completes with `Result<Held>`.
 template <class Token>

@@ -20,6 +20,7 @@
 
 #if REDLATCH_DEFINITIONS
 #include <redlatch/async/acquire_operation.hpp>
+#include <redlatch/async/downgrade_operation.hpp>
 #include <redlatch/async/extend_operation.hpp>
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/async/release_operation.hpp>
@@ -141,6 +142,15 @@ public:
     /// `invalid_argument` for other locks.
     Result<void> downgrade() noexcept;
 
+    /// As `downgrade()`, without blocking. Begins when it is awaited. This `Held` may be moved meanwhile.
+    [[nodiscard]] AsyncResult<void> async_downgrade();
+
+    /// The same; begins at once, and calls `done(Result<void>)` on `executor`, where there is one.
+    template <CompletionOf<void> Done>
+    void async_downgrade(Done done, Executor* executor = nullptr) {
+        detail::AsyncAccess::call_back(downgrade_call(), std::move(done), executor);
+    }
+
     /// Whether the validity is running now. No I/O: compares clocks.
     bool held() const noexcept;
 
@@ -177,6 +187,8 @@ private:
     std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
     std::shared_ptr<detail::AsyncCallFor<void>> extend_call(Lease lease);
     std::shared_ptr<detail::AsyncCallFor<Held>> nest_call();
+    Result<void> check_downgrade() const;
+    std::shared_ptr<detail::AsyncCallFor<void>> downgrade_call();
 
     std::shared_ptr<detail::SharedClient> client_;
     detail::HoldRef ref_;
@@ -342,11 +354,25 @@ REDLATCH_INLINE Result<Ticket> Held::detach() noexcept {
 }
 
 REDLATCH_INLINE Result<void> Held::downgrade() noexcept {
-    if (!ref_.is_ours()) return Unexpected{detail::not_held()};
-    if (!ref_.hold->terms().traits.shared) {
-        return Unexpected{detail::invalid("only a shared lock can be read", ref_.hold->key())};
-    }
+    if (auto can = check_downgrade(); !can) return can;
     return detail::downgrade_hold(client_->session(), ref_.hold);
+}
+
+REDLATCH_INLINE AsyncResult<void> Held::async_downgrade() {
+    return detail::AsyncAccess::awaitable(downgrade_call());
+}
+
+REDLATCH_INLINE Result<void> Held::check_downgrade() const {
+    if (!ref_.is_ours()) return Unexpected{detail::not_held()};
+    if (ref_.hold->terms().traits.shared) return {};
+    return Unexpected{detail::invalid("only a shared lock can be read", ref_.hold->key())};
+}
+
+REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> Held::downgrade_call() {
+    if (auto can = check_downgrade(); !can) {
+        return std::make_shared<detail::ReadyCall<void>>(client_, std::move(can));
+    }
+    return std::make_shared<detail::DowngradeOperation>(client_, ref_.hold);
 }
 
 REDLATCH_INLINE bool Held::held() const noexcept {

@@ -236,7 +236,7 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_shared_cal
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {
-    return std::make_shared<InspectOperation>(spec_);
+    return std::make_shared<InspectOperation<LockInfo>>(spec_, lock_info);
 }
 
 REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {

@@ -140,6 +140,17 @@ public:
     /// Errors: `unavailable`; `denied`; `wrong_type`; `protocol`; `cancelled` where the client is closed.
     Result<SemaphoreInfo> inspect() const noexcept { return impl_.inspect(); }
 
+    /// As `inspect()`, without blocking. Begins when it is awaited.
+    [[nodiscard]] AsyncResult<SemaphoreInfo> async_inspect() const {
+        return detail::AsyncAccess::awaitable(impl_.inspect_call());
+    }
+
+    /// The same; begins at once, and calls `done(Result<SemaphoreInfo>)` on `executor`, where there is one.
+    template <CompletionOf<SemaphoreInfo> Done>
+    void async_inspect(Done done, Executor* executor = nullptr) const {
+        detail::AsyncAccess::call_back(impl_.inspect_call(), std::move(done), executor);
+    }
+
     /// @{
     /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
     /// as `inspect()` shows it. A holder in this process finds its permits lost at once, one elsewhere at its next

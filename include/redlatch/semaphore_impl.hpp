@@ -16,6 +16,7 @@
 #include <vector>
 
 #if REDLATCH_DEFINITIONS
+#include <redlatch/async/inspect_operation.hpp>
 #include <redlatch/async/ready_call.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
@@ -51,6 +52,7 @@ public:
     Result<Release> release(std::ptrdiff_t count) noexcept;
     Result<void> set_permits(std::ptrdiff_t number) const noexcept;
     Result<SemaphoreInfo> inspect() const noexcept;
+    std::shared_ptr<AsyncCallFor<SemaphoreInfo>> inspect_call() const;
     Result<Forced> force_release(std::string_view owner) const noexcept;
 
 private:
@@ -188,6 +190,10 @@ REDLATCH_INLINE Result<void> SemaphoreImpl::set_permits(std::ptrdiff_t number) c
 
 REDLATCH_INLINE Result<SemaphoreInfo> SemaphoreImpl::inspect() const noexcept {
     return inspect_permits(spec_.client->session(), spec_);
+}
+
+REDLATCH_INLINE std::shared_ptr<AsyncCallFor<SemaphoreInfo>> SemaphoreImpl::inspect_call() const {
+    return std::make_shared<InspectOperation<SemaphoreInfo>>(spec_, semaphore_info);
 }
 
 REDLATCH_INLINE Result<Forced> SemaphoreImpl::force_release(std::string_view owner) const noexcept {

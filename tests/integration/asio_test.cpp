@@ -233,6 +233,18 @@ TEST_F(AsioTest, readers_permits_and_sets_take_a_token) {
     io.run();
     ASSERT_TRUE(reading && *reading);
     EXPECT_FALSE(lock.try_lock());
+    std::optional<Result<SemaphoreInfo>> info;
+    async_inspect(semaphore, to(info));
+    io.restart();
+    io.run();
+    ASSERT_TRUE(info && *info);
+    EXPECT_EQ((*info)->taken, 2U);
+    std::optional<Result<void>> downgraded;
+    async_downgrade(**reading, to(downgraded));
+    io.restart();
+    io.run();
+    ASSERT_TRUE(downgraded.has_value());
+    EXPECT_EQ(code_of(*downgraded), Errc::not_held) << "it reads already";
     ASSERT_TRUE(permits && *permits);
     EXPECT_EQ(semaphore.inspect().value().taken, 2U);
     async_acquire(set, {.wait = 20s}, to(both));

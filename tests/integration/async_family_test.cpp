@@ -414,6 +414,61 @@ TEST_F(AsyncReading, of_one_thread_is_nobodys_but_its_own) {
     })) << "it waits like anybody, and is no deadlock";
 }
 
+/// How it ends that a hold is downgraded in a coroutine, during which it is moved.
+Coroutine downgrade(Held held, Executor& executor, Held& left,
+                    std::optional<Result<void>>& outcome) {
+    auto downgrade = held.async_downgrade();
+    left = std::move(held);
+    outcome.emplace(co_await std::move(downgrade).via(executor));
+}
+
+TEST_F(AsyncReading, begins_by_a_downgrade_without_a_gap_for_a_writer) {
+    Lock<Shared> lock{client_, "key"};
+    Lock<Shared> elsewhere{other_client_, "key"};
+    Held held = take(lock);
+    Outcome<Held> writing;
+    elsewhere.async_acquire({.wait = 60s}, {}, writing.callback());
+    ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
+    Loop loop;
+    Held left;
+    std::optional<Result<void>> outcome;
+    const Coroutine coroutine = downgrade(std::move(held), loop, left, outcome);
+    ASSERT_TRUE(loop.run_until([&] { return outcome.has_value(); }));
+    EXPECT_TRUE(outcome->has_value());
+    EXPECT_TRUE(left.held());
+    const LockInfo info = lock.inspect().value();
+    EXPECT_EQ(info.waiters, 1U) << "the writer";
+    ASSERT_EQ(info.holders.size(), 1U);
+    EXPECT_FALSE(info.holders.front().writes);
+    Outcome<void> again;
+    left.async_downgrade(again.callback());
+    EXPECT_EQ(code_of(again.get()), Errc::not_held) << "it reads already";
+    EXPECT_FALSE(writing.is_there());
+    EXPECT_EQ(left.release().value(), Release::released);
+    EXPECT_TRUE(writing.get());
+}
+
+TEST_F(AsyncReading, by_a_downgrade_fails_as_it_does_where_a_thread_waits) {
+    Lock<Shared> lock{client_, "key"};
+    Lock<> plain{client_, "plain"};
+    Held other = take(plain);
+    Outcome<void> of_another_policy;
+    other.async_downgrade(of_another_policy.callback());
+    EXPECT_EQ(code_of(of_another_policy.get()), Errc::invalid_argument);
+    EXPECT_TRUE(other.held());
+
+    Outcome<void> of_nothing;
+    Held{}.async_downgrade(of_nothing.callback());
+    EXPECT_EQ(code_of(of_nothing.get()), Errc::not_held);
+
+    Held removed = take(lock);
+    redis_.del("key");
+    Outcome<void> of_the_removed;
+    removed.async_downgrade(of_the_removed.callback());
+    EXPECT_EQ(code_of(of_the_removed.get()), Errc::lost);
+    EXPECT_EQ(removed.state(), HoldState::lost);
+}
+
 Detached read(Lock<Watchdog<Shared>>& lock, std::atomic<int>& readers, std::atomic<int>& writers,
               std::latch& done) {
     Result<Held> held = co_await lock.async_acquire_shared({.wait = 60s});
@@ -478,6 +533,31 @@ TEST_F(AsyncSemaphore, gives_all_permits_or_none_and_in_order) {
     EXPECT_FALSE(one.is_there());
     EXPECT_EQ(all->release().value(), Release::released);
     EXPECT_TRUE(one.get());
+}
+
+Coroutine inspect(const Semaphore<>& semaphore, Executor& executor,
+                  std::optional<Result<SemaphoreInfo>>& info) {
+    info.emplace(co_await semaphore.async_inspect().via(executor));
+}
+
+TEST_F(AsyncSemaphore, is_inspected) {
+    const Semaphore<> semaphore{client_, "key", 3};
+    const Held held = Semaphore<>{other_client_, "key", 3}.take({.permits = 2}).value();
+    Outcome<SemaphoreInfo> seen;
+    semaphore.async_inspect(seen.callback());
+    const SemaphoreInfo info = seen.get().value();
+    EXPECT_EQ(info.taken, 2U);
+    EXPECT_EQ(info.permits, 3U) << "of this object, as nobody has set it";
+    ASSERT_EQ(info.holders.size(), 1U);
+    EXPECT_EQ(info.holders.front().owner, held.token());
+
+    redis_.del("key");
+    redis_.set("key", "somebody's data");
+    Loop loop;
+    std::optional<Result<SemaphoreInfo>> of_foreign_data;
+    const Coroutine coroutine = inspect(semaphore, loop, of_foreign_data);
+    ASSERT_TRUE(loop.run_until([&] { return of_foreign_data.has_value(); }));
+    EXPECT_EQ(code_of(*of_foreign_data), Errc::wrong_type);
 }
 
 TEST_F(AsyncSemaphore, refuses_numbers_that_it_has_not_got) {

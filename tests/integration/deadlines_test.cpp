@@ -1,5 +1,6 @@
 // Every call returns in time, whatever the server does.
 
+#include "async_tools.hpp"
 #include "fault_tools.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
@@ -244,6 +245,22 @@ TEST_F(FrozenUnderAHold, a_downgrade_gives_up_and_the_hold_goes_on) {
     server.freeze();
     EXPECT_TRUE(
         fails_with(within(command_timeout, [&] { return writer.downgrade(); }), Errc::unavailable));
+    EXPECT_TRUE(writer.held());
+    server.thaw();
+    EXPECT_TRUE(is_outcome(writer.release(), Release::released));
+}
+
+TEST_F(FrozenUnderAHold, an_asynchronous_downgrade_gives_up_and_the_hold_goes_on) {
+    Lock<Shared> lock{*client, "table", {.lease = 60s}};
+    Held writer = take(lock);
+    server.freeze();
+    Outcome<void> outcome;
+    EXPECT_TRUE(fails_with(within(command_timeout,
+                                  [&] {
+                                      writer.async_downgrade(outcome.callback());
+                                      return outcome.get();
+                                  }),
+                           Errc::unavailable));
     EXPECT_TRUE(writer.held());
     server.thaw();
     EXPECT_TRUE(is_outcome(writer.release(), Release::released));

@@ -38,6 +38,7 @@ ResumesAtOnce wait_for(Lock<Policy>& lock) {
     auto held = co_await lock.async_acquire({.wait = 1s});
     if (!held) co_return;
     (void)co_await held->async_extend(1s);
+    (void)co_await held->async_downgrade();
     (void)co_await held->async_release();
 }
 

@@ -10,26 +10,31 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Asks the server who holds a lock, without a thread that waits.
-class InspectOperation final : public AsyncCallFor<LockInfo>, private Operation {
+/// Asks the server who holds a lock, or permits, without a thread that waits.
+template <class Info>
+class InspectOperation final : public AsyncCallFor<Info>, private Operation {
 public:
-    explicit InspectOperation(const LockSpec& spec)
-        : Operation(spec.client->session()), session_(&spec.client->session()), spec_(spec) {}
+    using Read = Info (*)(const ReplyView& answer, const LockSpec& spec);
 
-    Result<LockInfo> take() noexcept override { return std::move(outcome_); }
+    InspectOperation(const LockSpec& spec, Read read)
+        : Operation(spec.client->session()),
+          session_(&spec.client->session()),
+          spec_(spec),
+          read_(read) {}
+
+    Result<Info> take() noexcept override { return std::move(outcome_); }
 
 private:
     void begin() noexcept override {
-        complete_on_default(session_->completions(), session_->completion_threads());
+        this->complete_on_default(session_->completions(), session_->completion_threads());
         if (!session_->engine().start()) return not_started();
         happens(started);
     }
     void cancel() noexcept override {}
-    std::shared_ptr<const void> keep() const noexcept override { return shared_from_this(); }
+    std::shared_ptr<const void> keep() const noexcept override { return this->shared_from_this(); }
 
     void not_started() noexcept override {
-        outcome_ = Unexpected{no_engine(*session_, spec_.key())};
-        finish();
+        complete(Unexpected{no_engine(*session_, spec_.key())});
     }
     void time_is_over() noexcept override {}
 
@@ -39,19 +44,21 @@ private:
             [spec = spec_](bool) { return inspect_call(*spec.keys, spec.traits); },
             [this](Expected<Reply, Fault> reply, const MasterSets&, TimePoint) {
                 auto said = told(*session_, spec_, std::move(reply));
-                if (said) {
-                    outcome_ = lock_info(said->view());
-                } else {
-                    outcome_ = Unexpected{std::move(said).error()};
-                }
-                finish();
+                if (!said) return complete(Unexpected{std::move(said).error()});
+                complete(read_(said->view(), spec_));
             },
             {}, spec_.traits.scripts);
     }
 
+    void complete(Result<Info> outcome) noexcept {
+        outcome_ = std::move(outcome);
+        this->finish();
+    }
+
     Session* session_;
     const LockSpec spec_;
-    Result<LockInfo> outcome_ = LockInfo{};
+    const Read read_;
+    Result<Info> outcome_ = Info{};
 };
 
 }  // namespace redlatch::inline v0::detail

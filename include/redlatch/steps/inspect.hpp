@@ -27,7 +27,7 @@ inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
     return holder;
 }
 
-inline LockInfo lock_info(const ReplyView& answer) {
+inline LockInfo lock_info(const ReplyView& answer, const LockSpec&) {
     LockInfo info;
     const auto count = [&answer](std::size_t i) {
         return static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[i].integer()));
@@ -49,18 +49,14 @@ inline LockInfo lock_info(const ReplyView& answer) {
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
     auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
     if (!reply) return Unexpected{std::move(reply).error()};
-    return lock_info(reply->view());
+    return lock_info(reply->view(), spec);
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
     return inspect_lock(session, spec, Limit::in(session.command_timeout()));
 }
 
-inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
-    const Limit limit = Limit::in(session.command_timeout());
-    auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
-    if (!reply) return Unexpected{std::move(reply).error()};
-    const ReplyView answer = reply->view();
+inline SemaphoreInfo semaphore_info(const ReplyView& answer, const LockSpec& spec) {
     SemaphoreInfo info;
     info.taken = static_cast<std::uint64_t>(*answer[1].integer());
     const std::int64_t set = *answer[4].integer();
@@ -70,6 +66,13 @@ inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& s
         info.holders.push_back(holder_of(*answer[i].string(), *answer[i + 1].integer()));
     }
     return info;
+}
+
+inline Result<SemaphoreInfo> inspect_permits(Session& session, const LockSpec& spec) {
+    const Limit limit = Limit::in(session.command_timeout());
+    auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
+    if (!reply) return Unexpected{std::move(reply).error()};
+    return semaphore_info(reply->view(), spec);
 }
 
 }  // namespace redlatch::inline v0::detail
