@@ -236,7 +236,8 @@ REDLATCH_INLINE std::shared_ptr<AsyncCallFor<Held>> LockImpl::acquire_shared_cal
 }
 
 REDLATCH_INLINE std::shared_ptr<AsyncCallFor<LockInfo>> LockImpl::inspect_call() const {
-    return std::make_shared<InspectOperation<LockInfo>>(spec_, lock_info);
+    const auto read = [](const ReplyView& answer, const LockSpec&) { return lock_info(answer); };
+    return std::make_shared<InspectOperation<LockInfo>>(spec_, read);
 }
 
 REDLATCH_INLINE Result<LockInfo> LockImpl::inspect() const noexcept {

@@ -27,7 +27,7 @@ inline Holder holder_of(std::string_view claim, std::int64_t ttl) {
     return holder;
 }
 
-inline LockInfo lock_info(const ReplyView& answer, const LockSpec&) {
+inline LockInfo lock_info(const ReplyView& answer) {
     LockInfo info;
     const auto count = [&answer](std::size_t i) {
         return static_cast<std::uint64_t>(std::max<std::int64_t>(0, *answer[i].integer()));
@@ -49,7 +49,7 @@ inline LockInfo lock_info(const ReplyView& answer, const LockSpec&) {
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec, const Limit& limit) {
     auto reply = ask(session, spec, inspect_call(*spec.keys, spec.traits), limit);
     if (!reply) return Unexpected{std::move(reply).error()};
-    return lock_info(reply->view(), spec);
+    return lock_info(reply->view());
 }
 
 inline Result<LockInfo> inspect_lock(Session& session, const LockSpec& spec) {
