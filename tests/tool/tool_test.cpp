@@ -61,8 +61,9 @@ bool is_stopped(pid_t id) {
 /// One run of the tool, with what it writes.
 class ToolRun {
 public:
+    /// `error`: where its standard error goes; -1 for `errors()`.
     ToolRun(const Words& arguments, std::map<std::string, std::string> env,
-            const Words& before = {}, int input = -1) {
+            const Words& before = {}, int input = -1, int error = -1) {
         Words argv = before;
         argv.emplace_back(REDLATCH_TOOL);
         argv.insert(argv.end(), arguments.begin(), arguments.end());
@@ -72,7 +73,7 @@ public:
                           .env = std::move(env),
                           .input = input,
                           .output = out.get(),
-                          .error = err.get()});
+                          .error = error < 0 ? err.get() : error});
     }
 
     [[nodiscard]] std::string output() const { return content(folder_->file("out")); }
@@ -83,6 +84,12 @@ public:
     int code() {
         const auto status = process_.wait();
         return status && status->signal == 0 ? status->code : -1;
+    }
+
+    /// Waits for its end: the signal that ended it; 0 where none did.
+    int signal() {
+        const auto status = process_.wait();
+        return status ? status->signal : 0;
     }
 
 private:
@@ -1095,6 +1102,54 @@ TEST_F(Tool, never_starts_a_command_whose_lock_was_lost_before) {
     EXPECT_EQ(tool.errors(), line);
 }
 
+// ---- Nobody reads what it says
+
+/// A pipe that is full, as of a pager that is not scrolled.
+class FullPipe {
+public:
+    FullPipe() {
+        std::array<int, 2> ends{};
+        if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error{"pipe"};
+        read_ = UniqueFd{ends[0]};
+        write_ = UniqueFd{ends[1]};
+        while (::write(ends[1], "x", 1) == 1) {
+        }
+        ::fcntl(ends[1], F_SETFL, 0);
+    }
+    [[nodiscard]] int input() const { return write_.get(); }
+
+private:
+    UniqueFd read_;
+    UniqueFd write_;
+};
+
+TEST_F(Tool, ends_the_command_at_a_loss_that_it_cannot_tell_of) {
+    const FullPipe unread;
+    ToolRun tool{{"run", "--lease", "1", "--kill-after", "1", "job", "--", "sh", "-c",
+                  "trap '' TERM; touch " + file("up") + "; while :; do sleep 1; done"},
+                 {{"REDLATCH_URI", uri()}},
+                 {},
+                 -1,
+                 unread.input()};
+    ASSERT_TRUE(made("up"));
+    raw.set("job", "somebody");
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_EQ(raw.get("job"), "somebody");
+}
+
+TEST_F(Tool, hears_signals_while_it_cannot_tell_what_it_waits_for) {
+    raw.set("job", "somebody");
+    const FullPipe unread;
+    ToolRun tool{{"run", "--verbose", "job", "--", "true"},
+                 {{"REDLATCH_URI", uri()}},
+                 {},
+                 -1,
+                 unread.input()};
+    ASSERT_TRUE(waits());
+    tool.process().kill(SIGTERM);
+    EXPECT_EQ(tool.code(), 128 + SIGTERM);
+}
+
 // ---- A terminal
 
 /// A terminal with nobody at it but the test.
@@ -1142,8 +1197,58 @@ TEST_F(Tool, lets_the_interrupt_key_end_the_command) {
     ToolRun tool = run_script("touch $F/up; exec sleep 1000", {}, with_terminal, terminal.input());
     ASSERT_TRUE(made("up"));
     terminal.type(interrupt_key);
-    EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
+    EXPECT_EQ(tool.signal(), SIGINT) << tool.errors();
     EXPECT_FALSE(raw.exists("job"));
+}
+
+TEST_F(Tool, lets_the_interrupt_key_end_the_script_around_it) {
+    for (const std::string shell : {"sh", "bash"}) {
+        for (const std::string reader : {"", " | cat"}) {  // beside which it keeps the terminal
+            const Terminal terminal;
+            const TempFolder its;
+            ToolRun script = run_in_shell("\"$0\" run job -- sh -c 'touch $F/up; exec sleep 1000'" +
+                                              reader + "; touch $F/went_on",
+                                          terminal.input(), its, {shell});
+            ASSERT_TRUE(eventually([&] { return exists(its.file("up")); }));
+            terminal.type(interrupt_key);
+            EXPECT_EQ(script.signal(), SIGINT) << shell << reader << script.errors();
+            EXPECT_FALSE(exists(its.file("went_on"))) << shell << reader;
+            EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+        }
+    }
+}
+
+TEST_F(Tool, lets_the_interrupt_key_end_the_script_that_waits_for_its_lock) {
+    raw.set("job", "somebody");
+    for (const std::string shell : {"sh", "bash"}) {
+        const Terminal terminal;
+        const TempFolder its;
+        ToolRun script = run_in_shell("\"$0\" run job -- true; touch $F/went_on", terminal.input(),
+                                      its, {shell});
+        ASSERT_TRUE(waits());
+        terminal.type(interrupt_key);
+        EXPECT_EQ(script.signal(), SIGINT) << shell << script.errors();
+        EXPECT_FALSE(exists(its.file("went_on"))) << shell;
+        EXPECT_TRUE(eventually([&] { return !raw.exists("redlatch:queue:{job}"); }));
+    }
+}
+
+TEST_F(Tool, leaves_a_script_alone_whose_command_dealt_with_the_interrupt_key) {
+    const Terminal terminal;
+    ToolRun script = run_in_shell(
+        "\"$0\" run job -- sh -c 'trap \"exit 3\" INT; touch $F/up; while :; do sleep 0.1; done'; "
+        "exit $?",
+        terminal.input(), folder);
+    ASSERT_TRUE(made("up"));
+    terminal.type(interrupt_key);
+    EXPECT_EQ(script.code(), 3) << script.errors();
+}
+
+TEST_F(Tool, ends_with_a_code_by_an_interrupt_that_is_of_no_key) {
+    ToolRun tool = run_script("touch $F/up; exec sleep 1000");
+    ASSERT_TRUE(made("up"));
+    tool.process().kill(SIGINT);
+    EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
 }
 
 TEST_F(Tool, lets_the_interrupt_key_end_its_own_wait) {
@@ -1153,7 +1258,7 @@ TEST_F(Tool, lets_the_interrupt_key_end_its_own_wait) {
     ASSERT_TRUE(waits());
     terminal.type(stop_key);  // of no effect where there is no shell to bring it back
     terminal.type(interrupt_key);
-    EXPECT_EQ(tool.code(), 128 + SIGINT) << tool.errors();
+    EXPECT_EQ(tool.signal(), SIGINT) << tool.errors();
 }
 
 TEST_F(Tool, keeps_the_stop_key_from_a_command_with_a_lock) {
@@ -1175,6 +1280,21 @@ TEST_F(Tool, gives_the_terminal_back) {
                  terminal.input()};
     terminal.type("typed\n");
     EXPECT_EQ(tool.code(), 0);
+    EXPECT_EQ(content(file("line")), "typed\n");
+}
+
+TEST_F(Tool, leaves_the_terminal_to_the_script_around_it_when_it_is_killed) {
+    const Terminal terminal;
+    ToolRun script = run_in_shell(
+        "\"$0\" run job -- sh -c 'echo $PPID >$F/tool; exec sleep 1000'; read line; "
+        "echo $line >$F/line",
+        terminal.input(), folder);
+    const pid_t tool = id_in("tool");
+    ASSERT_TRUE(eventually([&] { return terminal.foreground() != script.process().pid(); }));
+    ::kill(tool, SIGKILL);
+    ASSERT_TRUE(eventually([&] { return terminal.foreground() == script.process().pid(); }));
+    terminal.type("typed\n");
+    EXPECT_EQ(script.code(), 0) << script.errors();
     EXPECT_EQ(content(file("line")), "typed\n");
 }
 
@@ -1612,6 +1732,22 @@ TEST_F(Tool, takes_away_what_several_hold_from_those_it_is_told) {
     read.lock_shared();
     EXPECT_EQ(run({"break", "--yes", "read"}).code(), 0);
     EXPECT_EQ(run({"status", "read"}).code(), 1);
+}
+
+// The server names two hundred.
+TEST_F(Tool, takes_away_what_more_hold_than_are_named) {
+    Client client{uri()};
+    Semaphore<> seats{client, "seats", 1000};
+    std::vector<Held> taken;
+    while (taken.size() < 450) taken.push_back(seats.take({.permits = 2}).value());
+    const Terminal terminal;
+    ToolRun asked = run({"break", "seats"}, with_terminal, terminal.input());
+    for (int i = 0; i < 200; ++i) terminal.type("n\n");
+    EXPECT_EQ(asked.code(), 75);
+    EXPECT_TRUE(asked.errors().ends_with("redlatch: 500 more are held, by others than these\n"));
+    EXPECT_EQ(seats.inspect()->taken, 900U);
+    EXPECT_EQ(run({"break", "--yes", "seats"}).code(), 0);
+    EXPECT_EQ(seats.inspect()->taken, 0U);
 }
 
 TEST_F(Tool, shows_a_lock_as_json) {

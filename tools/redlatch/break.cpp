@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -22,6 +23,38 @@ bool user_agrees(const std::string& name, const std::string& owner, bool has_end
     return answer == "y" || answer == "yes";
 }
 
+/// How much of what is held those have whom the server has named. It names two hundred at once.
+std::uint64_t named(const Seen& seen) {
+    if (seen.kind != Kind::semaphore) return seen.holders.size();
+    std::uint64_t permits = 0;
+    for (const redlatch::Holder& holder : seen.holders) permits += holder.weight;
+    return permits;
+}
+
+/// How much all of those have at whom one may have to look once more.
+std::uint64_t all_that_is_held(const Seen& seen) {
+    const bool has_many = seen.kind == Kind::semaphore || seen.kind == Kind::shared;
+    return has_many ? seen.count : 0;
+}
+
+/// Takes it away from those who were named, where the user agrees. Whether it did, of anybody.
+redlatch::Result<bool> take_from_named(const Settings& settings, redlatch::Client& client,
+                                       const Seen& seen) {
+    const std::string& name = settings.names.front();
+    bool taken = false;
+    const bool has_end = seen.ttl || seen.kind == Kind::shared || seen.kind == Kind::semaphore;
+    for (const redlatch::Holder& holder : seen.holders) {
+        if (!settings.yes && !user_agrees(name, holder.owner, has_end)) continue;
+        taken = true;
+        const auto forced = take_from(client, name, seen.kind, holder.owner);
+        if (!forced) return redlatch::Unexpected{forced.error()};
+        const bool removed = *forced == redlatch::Forced::removed;
+        std::puts(removed ? ("taken from " + printable_owner(holder.owner)).c_str()
+                          : "that holder had already let it go");
+    }
+    return taken;
+}
+
 }  // namespace
 
 int take_away(const Settings& settings) {
@@ -31,24 +64,28 @@ int take_away(const Settings& settings) {
     }
     const std::string& name = settings.names.front();
     redlatch::Client client = make_client(settings);
-    const auto seen = look_at(client, name);
+    auto seen = look_at(client, name);
     if (!seen) return failed(settings, seen.error());
     if (seen->holders.empty()) {
         std::puts("free");
         return 0;
     }
-    bool taken = false;
-    const bool has_end = seen->ttl || seen->kind == Kind::shared || seen->kind == Kind::semaphore;
-    for (const redlatch::Holder& holder : seen->holders) {
-        if (!settings.yes && !user_agrees(name, holder.owner, has_end)) continue;
-        taken = true;
-        const auto forced = take_from(client, name, seen->kind, holder.owner);
-        if (!forced) return failed(settings, forced.error());
-        const bool removed = *forced == redlatch::Forced::removed;
-        std::puts(removed ? ("taken from " + printable_owner(holder.owner)).c_str()
-                          : "that holder had already let it go");
+    bool any_taken = false;
+    // Those who come meanwhile are left alone.
+    for (std::uint64_t left = all_that_is_held(*seen); !seen->holders.empty();) {
+        const auto taken = take_from_named(settings, client, *seen);
+        if (!taken) return failed(settings, taken.error());
+        any_taken = any_taken || *taken;
+        if (left <= named(*seen)) break;
+        left -= named(*seen);
+        if (!settings.yes) {
+            complain(settings, std::to_string(left) + " more are held, by others than these");
+            return settings.codes.of(Failure::busy);
+        }
+        seen = look_at(client, name);
+        if (!seen) return failed(settings, seen.error());
     }
-    if (taken) return 0;
+    if (any_taken) return 0;
     complain(settings, "nothing was done");
     return settings.codes.of(Failure::busy);
 }

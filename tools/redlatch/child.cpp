@@ -63,6 +63,14 @@ std::string read_all(int fd) {
     }
 }
 
+/// From one process group to another. Returns whether that one had it.
+bool move_terminal(int terminal, ::pid_t from, ::pid_t to) {
+    if (::tcgetpgrp(terminal) != from) return false;
+    ::tcsetpgrp(terminal, to);
+    ::kill(-to, SIGCONT);  // a program of this group that asked for it meanwhile has stopped
+    return true;
+}
+
 }  // namespace
 
 int Descriptor::release() noexcept {
@@ -78,6 +86,7 @@ Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_C
     Pipe word = make_pipe();
     Pipe report = make_pipe();
     Pipe alive = make_pipe();
+    const ::pid_t starter = ::getpgrp();
     pid_ = fork_or_throw();
     if (pid_ == 0) {
         ::setpgid(0, 0);
@@ -100,7 +109,7 @@ Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_C
         terminal_.reset();
         word_.reset();
         alive.write.reset();
-        watch(alive.read.get());
+        watch(alive.read.get(), starter);
     }
     ::setpgid(watcher_, pid_);
     alive_ = std::move(alive.write);
@@ -161,7 +170,7 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
     ::_exit(error == ENOENT ? not_found : not_executable);
 }
 
-void Child::watch(int pipe) {
+void Child::watch(int pipe, ::pid_t starter) {
     // Signals for the group are not meant for the watcher.
     sigset_t all;
     sigfillset(&all);
@@ -174,7 +183,10 @@ void Child::watch(int pipe) {
     do {
         n = ::read(pipe, &word, 1);
     } while (n < 0 && errno == EINTR);
-    if (n != 1 || word != word_to_let_go) ::kill(0, SIGKILL);
+    if (n == 1 && word == word_to_let_go) ::_exit(0);
+    // Else a script that goes on after this program's death would have to do without its terminal.
+    move_terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC), ::getpgrp(), starter);
+    ::kill(0, SIGKILL);
     ::_exit(0);
 }
 
@@ -208,10 +220,8 @@ void Child::give_terminal() const noexcept {
     ::tcsetpgrp(terminal_.get(), pid_);
 }
 
-void Child::take_terminal() const noexcept {
-    if (::tcgetpgrp(terminal_.get()) != pid_) return;
-    ::tcsetpgrp(terminal_.get(), ::getpgrp());
-    ::kill(0, SIGCONT);  // a program of this group that asked for it meanwhile has stopped
+bool Child::take_terminal() const noexcept {
+    return move_terminal(terminal_.get(), pid_, ::getpgrp());
 }
 
 std::string find_program(const std::string& name, int& code) {

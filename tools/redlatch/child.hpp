@@ -68,12 +68,13 @@ public:
     /// The command's group gets the terminal, or gives it back to this program's. The caller has blocked
     /// SIGTTOU, which would stop the one that does this from the background.
     void give_terminal() const noexcept;
-    void take_terminal() const noexcept;
+    /// Returns whether the command's group had it.
+    bool take_terminal() const noexcept;
 
 private:
     [[noreturn]] void become_command(const Options& options, Descriptor word,
                                      Descriptor report) const;
-    [[noreturn]] static void watch(int pipe);
+    [[noreturn]] static void watch(int pipe, ::pid_t starter);
 
     ::pid_t pid_ = -1;
     ::pid_t watcher_ = -1;

@@ -231,9 +231,17 @@ public:
         if (gives_terminal_ && child_.is_in_foreground()) child_.give_terminal();
         child_.start(variables(held));
         const int status = supervise();
-        child_.take_terminal();
-        return finish(held, status);
+        const bool had_terminal = child_.take_terminal();
+        const int code = finish(held, status);
+        note_key(status, had_terminal);
+        return code;
     }
+
+    /// The signal of the terminal's interrupt or quit key, where that has ended the command, or the wait; else 0.
+    int key() const noexcept { return key_; }
+
+    /// The server did not answer the release. The client's end would wait for it once more.
+    bool is_server_silent() const noexcept { return is_silent_; }
 
 private:
     // ---- Before the command starts
@@ -243,11 +251,13 @@ private:
         std::optional<int> ended_by;
         for (bool over = false; !over;) {
             wait_for(acquisition_->descriptor(), SteadyClock::duration::max());
-            while (const auto signal = signals_.next()) {
-                const bool stops = *signal == SIGTSTP || Signals::asks_for_terminal(*signal);
-                if (stops) Signals::stop(*signal);
-                if (!Signals::is_forwarded(*signal)) continue;
-                ended_by = ended_by.value_or(*signal);
+            while (const auto received = signals_.next()) {
+                const int signal = received->signal;
+                const bool stops = signal == SIGTSTP || Signals::asks_for_terminal(signal);
+                if (stops) Signals::stop(signal);
+                if (!Signals::is_forwarded(signal)) continue;
+                if (!ended_by && received->from_key) key_ = signal;
+                ended_by = ended_by.value_or(signal);
                 acquisition_->cancel();
             }
             over = is_readable(acquisition_->descriptor());
@@ -313,25 +323,27 @@ private:
                 child_.send(SIGKILL);
                 kill_at_.reset();
             }
-            while (const auto signal = signals_.next()) forward(*signal);
+            while (const auto received = signals_.next()) forward(*received);
         }
     }
 
     void lose() {
         is_lost_ = true;
-        complain(*settings_, lost_lock() + "; the command is ended" + acquisition_->last_error());
         child_.send(SIGTERM);
         child_.send(SIGCONT);
         kill_at_ = SteadyClock::now() + settings_->kill_after;
+        complain(*settings_, lost_lock() + "; the command is ended" + acquisition_->last_error());
     }
 
-    void forward(int signal) {
+    void forward(const Signals::Received& received) {
+        const int signal = received.signal;
         if (Signals::asks_for_terminal(signal)) group_waits_ = true;
         // A shell may have brought this program to the foreground, or to the background.
         const bool gives = signal == SIGCONT && gives_terminal_ && child_.is_in_foreground();
         if (gives) child_.give_terminal();
         const bool stops = signal == SIGTSTP && settings_->stoppable;
         if (signal == SIGCONT || stops || Signals::is_forwarded(signal)) child_.send(signal);
+        if (Signals::is_forwarded(signal)) forwarded_ = received;
         // Stopped, the command would not hear of it.
         if (command_waits_ && Signals::is_forwarded(signal)) child_.send(SIGCONT);
     }
@@ -399,9 +411,21 @@ private:
             return settings_->codes.of(Failure::lost);
         }
         child_.detach_group();
-        // The client's destructor would wait once more for a server that has not answered.
-        if (!released) std::_Exit(code_of(status));
+        is_silent_ = !released;
         return code_of(status);
+    }
+
+    /// The terminal sends what its keys mean to the group that has it. Where that is the command's, a script around
+    /// this program, which is in this one's group, is to hear of it too.
+    void note_key(int status, bool had_terminal) {
+        const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        if (is_lost_ || (signal != SIGINT && signal != SIGQUIT)) return;
+        if (forwarded_ && forwarded_->signal == signal) {
+            if (forwarded_->from_key) key_ = signal;
+        } else if (had_terminal) {
+            key_ = signal;
+            ::kill(0, signal);  // blocked here
+        }
     }
 
     static int code_of(int status) {
@@ -439,6 +463,9 @@ private:
     std::unique_ptr<Acquisition> acquisition_;
     std::optional<SteadyClock::time_point> kill_at_;
     bool is_lost_ = false;
+    bool is_silent_ = false;                        // the server, to the release
+    std::optional<Signals::Received> forwarded_{};  // the last one
+    int key_ = 0;
     bool gives_terminal_ = gives_terminal_at_start();
     bool command_waits_ = false;  // for the terminal, stopped
     bool group_waits_ = false;    // for the terminal, stopped, all but this program
@@ -455,7 +482,15 @@ int run(const Settings& settings) {
                                : shown(settings.command.front()) + " cannot be executed");
         return code;
     }
-    return Run{settings, path}.go();
+    std::optional<Run> ended{std::in_place, settings, path};
+    code = ended->go();
+    const int key = ended->key();
+    const bool is_server_silent = ended->is_server_silent();
+    if (!is_server_silent) ended.reset();
+    // A shell goes on with a script where it has seen an interrupt, and a program that has not died of it.
+    if (key != 0) Signals::end_by(key);
+    if (is_server_silent) std::_Exit(code);
+    return code;
 }
 
 }  // namespace tool

@@ -1,6 +1,7 @@
 #include "signals.hpp"
 
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -47,10 +48,12 @@ Signals::Signals() : ignored_child_(is_ignored(SIGCHLD)) {
     sigprocmask(SIG_BLOCK, &wanted, &original_);
 }
 
-std::optional<int> Signals::next() noexcept {
+std::optional<Signals::Received> Signals::next() noexcept {
     signalfd_siginfo info{};
     if (::read(descriptor_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
+    const int signal = static_cast<int>(info.ssi_signo);
+    const bool is_of_key = signal == SIGINT || signal == SIGQUIT;
+    return Received{signal, is_of_key && info.ssi_code == SI_KERNEL};
 }
 
 void Signals::stop(int signal) noexcept {
@@ -60,6 +63,16 @@ void Signals::stop(int signal) noexcept {
     ::raise(signal);
     pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
     pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+}
+
+void Signals::end_by(int signal) noexcept {
+    const rlimit none{};
+    ::setrlimit(RLIMIT_CORE, &none);
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, signal);
+    ::raise(signal);
+    pthread_sigmask(SIG_UNBLOCK, &own, nullptr);
 }
 
 bool Signals::asks_for_terminal(int signal) noexcept {

@@ -25,12 +25,21 @@ public:
 
     int descriptor() const noexcept { return descriptor_.get(); }
 
-    /// The next signal that has come; nothing where none has.
-    std::optional<int> next() noexcept;
+    struct Received {
+        int signal;
+        bool
+            from_key;  ///< the terminal's interrupt or quit key, of which the whole foreground group hears
+    };
+
+    /// The next one that has come; nothing where none has.
+    std::optional<Received> next() noexcept;
 
     /// Stops this process as `signal`, one of a terminal's, does by default: not where there is no shell to
     /// bring it back.
     static void stop(int signal) noexcept;
+
+    /// Ends this process by `signal`, which it has not ignored, and leaves no core.
+    static void end_by(int signal) noexcept;
 
     /// Whether the kernel stops by `signal` a group that wants the terminal and does not have it.
     static bool asks_for_terminal(int signal) noexcept;
