@@ -1,5 +1,6 @@
 // redis+cluster://: each lock on the master of its slot, wherever that is.
 
+#include "async_tools.hpp"
 #include "busy_machine.hpp"
 #include "cluster_tools.hpp"
 #include "fault_tools.hpp"
@@ -174,6 +175,25 @@ TEST_F(Cluster, goes_on_after_a_master_died) {
     ASSERT_TRUE(finishes(waiter, 30s));
     EXPECT_TRUE(succeeds(waiter.get()));
     EXPECT_TRUE(there.held());
+}
+
+// Each attempt to connect to the silent one takes all the time that it has.
+TEST_F(Cluster, holds_and_waiters_go_on_at_the_replica_of_a_silent_master) {
+    const std::string name = name_on(1);
+    Client holder{options_for(group_.uri(0), 1s)};
+    Client waiter{options_for(group_.uri(0), 1s)};
+    Held held = Lock<Watchdog<Simple>>{holder, name, {.lease = 20s}}.acquire().value();
+    Lock<Simple> wanted{waiter, name};
+    Outcome<Held> waiting;
+    wanted.async_acquire({.wait = 60s}, {}, waiting.callback());
+    ASSERT_TRUE(queues(1, name));
+    ASSERT_TRUE(eventually([&] { return look_at(4).command({"DBSIZE"}).integer > 0; }));
+    group_.silence(1);
+    ASSERT_TRUE(group_.becomes_master(4));
+    EXPECT_TRUE(is_renewed(held));
+    EXPECT_TRUE(is_outcome(held.release(), Release::released));
+    EXPECT_TRUE(waiting.get());
+    group_.server(1).thaw();
 }
 
 TEST_F(Cluster, a_node_without_slots_is_listened_to_no_more) {

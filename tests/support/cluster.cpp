@@ -52,10 +52,19 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_{std::move(opt
 }
 
 void ClusterGroup::kill(std::size_t i) {
+    have_others_notice(i);
+    server(i).kill();
+}
+
+void ClusterGroup::silence(std::size_t i) {
+    have_others_notice(i);
+    server(i).freeze();
+}
+
+void ClusterGroup::have_others_notice(std::size_t i) {
     for (std::size_t other = 0; other < servers_.size(); ++other) {
         if (other != i && server(other).running()) set_node_timeout(other, short_node_timeout);
     }
-    server(i).kill();
 }
 
 void ClusterGroup::set_node_timeout(std::size_t i, const char* timeout) const {

@@ -35,8 +35,10 @@ public:
     [[nodiscard]] std::string uri(std::size_t i = 0) const;
     RedisServer& server(std::size_t i) { return *servers_[i]; }
 
-    /// The others notice within some two seconds, as opposed to one that is frozen.
+    /// The others notice within some two seconds, as opposed to one whose server is frozen.
     void kill(std::size_t i);
+    /// The same for one that goes silent, and may be thawed.
+    void silence(std::size_t i);
 
     /// Which master has the key's slot, as the Cluster began.
     [[nodiscard]] static std::size_t owner_of(unsigned slot) { return slot * 3 / 16384; }
@@ -55,6 +57,7 @@ public:
 
 private:
     void add_server(std::size_t i);
+    void have_others_notice(std::size_t i);
     void set_node_timeout(std::size_t i, const char* timeout) const;
     RawRedis at(std::size_t i) const { return RawRedis{*servers_[i]}; }
 

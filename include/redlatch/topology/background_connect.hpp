@@ -35,8 +35,10 @@ public:
             const Limit limit{until, stop};
             if (before) topology.failed(node, *before, limit.within(time_to_look_around));
             Outcome outcome = topology.connect(node, limit);
+            // In time of its own: a server that is silent has taken all that there was.
             if (!outcome && !limit.cancelled()) {
-                topology.failed(node, outcome.error(), limit.within(time_to_look_around));
+                const Limit look_around{saturating_add(Clock::now(), time_to_look_around), stop};
+                topology.failed(node, outcome.error(), look_around);
             }
             return outcome;
         };
