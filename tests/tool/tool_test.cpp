@@ -1286,7 +1286,8 @@ TEST_F(Tool, gives_the_terminal_back) {
 TEST_F(Tool, leaves_the_terminal_to_the_script_around_it_when_it_is_killed) {
     const Terminal terminal;
     ToolRun script = run_in_shell(
-        "\"$0\" run job -- sh -c 'echo $PPID >$F/tool; exec sleep 1000'; read line; "
+        "\"$0\" run job -- sh -c 'echo $PPID >$F/tool; exec sleep 1000'; "
+        "until read line; do sleep 0.1; done; "
         "echo $line >$F/line",
         terminal.input(), folder);
     const pid_t tool = id_in("tool");
