@@ -127,6 +127,7 @@ public:
     Executor& begin(const net::any_io_executor& executor, std::unique_ptr<AsioPending> pending) {
         begin_anew_in_child();
         const std::lock_guard lock{mutex_};
+        if (gone_) return *gone_;  // nobody would run what is pending
         if (!descriptor_) {
             Descriptor own{::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0)};
             if (!own.valid()) throw std::system_error{errno, std::system_category(), "dup"};
@@ -149,9 +150,13 @@ public:
 private:
     /// The services that these use go before this one.
     void shutdown() override {
+        {
+            const std::lock_guard lock{mutex_};
+            gone_ = queue_->share();
+        }
         descriptor_.reset();
         queue_.reset();
-        discard(pending_);
+        discard(pending_);  // what a handler destroys may begin something
     }
 
     /// A descriptor that is closed before the context's reactor has heard of the fork would be taken from the
@@ -165,7 +170,7 @@ private:
         IntrusiveList<AsioPending> parents;
         {
             const std::lock_guard lock{mutex_};
-            if (process_ == ProcessId::of_this_process()) return;
+            if (gone_ || process_ == ProcessId::of_this_process()) return;
             queue_ = std::make_unique<CompletionQueue>();
             descriptor_.reset();
             is_waiting_ = false;
@@ -200,6 +205,7 @@ private:
 
     ::pid_t process_ = ProcessId::of_this_process();
     std::unique_ptr<CompletionQueue> queue_ = std::make_unique<CompletionQueue>();
+    std::shared_ptr<Executor> gone_{};  // once the context goes: it discards all
     std::mutex mutex_;
     std::optional<net::posix::stream_descriptor> descriptor_;
     IntrusiveList<AsioPending> pending_;

@@ -166,6 +166,11 @@ private:
             if (!options.key_file.empty()) refuse("key_file", useless);
             if (!options.key_password.empty()) refuse("key_password", useless);
         }
+        const std::string& name = options.server_name;
+        constexpr std::size_t longest_host_name = 255;
+        if (name.size() > longest_host_name || name.find('\0') != std::string::npos) {
+            refuse("server_name", "is no name of a host");
+        }
         check_readable("ca_file", options.ca_file);
         check_readable("certificate_file", options.certificate_file);
         check_readable("key_file", options.key_file);

@@ -18,7 +18,9 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/require.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -37,7 +39,9 @@
 #include <asio/detached.hpp>
 #include <asio/execution/outstanding_work.hpp>
 #include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <asio/require.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/strand.hpp>
 #include <asio/thread_pool.hpp>
 #include <asio/use_awaitable.hpp>
@@ -311,6 +315,42 @@ TEST_F(AsioTest, context_may_go_first) {
     holder.reset();
     EXPECT_TRUE(lock.try_lock_for(20s)) << "nor the other one";
     lock.unlock();
+}
+
+/// Gives a lock back as it goes, such as a scope guard in a coroutine.
+class GivesBack {
+public:
+    GivesBack(Held held, asio::io_context& io) : held_(std::move(held)), io_(&io) {}
+    GivesBack(const GivesBack&) = delete;
+    GivesBack& operator=(const GivesBack&) = delete;
+    ~GivesBack() {
+        async_release(held_, asio::bind_executor(*io_, [](const Result<Release>&) { FAIL(); }));
+    }
+
+private:
+    Held held_;
+    asio::io_context* io_;
+};
+
+TEST_F(AsioTest, release_begun_by_a_handler_that_its_context_destroys_goes_on) {
+    Lock<Simple> first{client_, "first"};
+    Lock<Simple> second{client_, "second"};
+    Lock<Simple> taken{client_, "taken"};
+    Lock<Simple> keeper{client_, "taken"};
+    const Held holder = take(keeper);
+    {
+        asio::io_context io;
+        asio::steady_timer timer{io, 1h};
+        timer.async_wait([guard = std::make_unique<GivesBack>(take(first), io)](const auto&) {});
+        async_acquire(taken, {},
+                      asio::bind_executor(io, [guard = std::make_unique<GivesBack>(
+                                                   take(second), io)](const Result<Held>&) {}));
+        Lock<Simple> third{client_, "third"};
+        asio::post(io, [guard = std::make_unique<GivesBack>(take(third), io)] {});
+    }
+    for (const std::string name : {"first", "second", "third"}) {
+        EXPECT_TRUE(eventually([&] { return !redis_.exists(name); })) << name;
+    }
 }
 
 /// What a client and all that goes on with it keep.

@@ -196,6 +196,8 @@ TEST_F(Tls, options_that_cannot_work_are_refused_with_the_systems_reason) {
         {{.certificate_file = own.file, .key_file = folder.path()}, {"key_file", a_folder}},
         {{.key_file = own.key_file}, {"key_file", "certificate_file"}},
         {{.key_password = "open sesame"}, {"key_password", "certificate_file"}},
+        {{.server_name = std::string(256, 'a')}, {"server_name", "host"}},
+        {{.server_name = std::string{"localhost\0.elsewhere", 20}}, {"server_name", "host"}},
     };
     for (const auto& [options, words] : cases) {
         const auto error = thrown_by([&refused = options] { static_cast<void>(tls(refused)); });

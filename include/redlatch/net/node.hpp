@@ -104,7 +104,8 @@ public:
     /// A connection outside the pool, for a service that must never wait for a place.
     Expected<Connection, Fault> connect(const Limit& limit) {
         auto connection = pool_.dialer().open(limit);
-        note(connection);
+        // A server that turns this client away is not back for it.
+        if (connection || connection.error().error.code == Errc::unavailable) note(connection);
         return connection;
     }
 
