@@ -124,10 +124,11 @@ public:
     ~AsioCompletions() override = default;
 
     /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`.
-    Executor& begin(const net::any_io_executor& executor, std::unique_ptr<AsioPending> pending) {
+    std::shared_ptr<Executor> begin(const net::any_io_executor& executor,
+                                    std::unique_ptr<AsioPending> pending) {
         begin_anew_in_child();
         const std::lock_guard lock{mutex_};
-        if (gone_) return *gone_;  // nobody would run what is pending
+        if (gone_) return gone_;  // nobody would run what is pending
         if (!descriptor_) {
             Descriptor own{::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0)};
             if (!own.valid()) throw std::system_error{errno, std::system_category(), "dup"};
@@ -138,7 +139,7 @@ public:
         }
         if (!is_waiting_) wait();
         pending_.push_back(*pending.release());
-        return *queue_;
+        return queue_->share();
     }
 
     /// The caller's from now on.

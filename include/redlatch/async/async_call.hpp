@@ -35,7 +35,10 @@ public:
     // By those who made it:
 
     /// Where it completes. To be called before `await`.
-    void complete_on(Executor& executor) noexcept { executor_ = executor.share(); }
+    void complete_on(Executor& executor) noexcept { complete_on(executor.share()); }
+    void complete_on(std::shared_ptr<Executor> executor) noexcept {
+        executor_ = std::move(executor);
+    }
 
     /// Begins, unless it has begun before. From now on it lives until it has completed. Does nothing in a
     /// forked child.
