@@ -1,5 +1,6 @@
 // The observer hears of everything, and can harm nothing. `Metrics` counts what it hears.
 
+#include "async_tools.hpp"
 #include "lock_test.hpp"
 #include "support/resources.hpp"
 #include "support/socket.hpp"
@@ -336,6 +337,23 @@ TEST_F(ObserverHears, of_a_server_that_went_and_came_back) {
     EXPECT_EQ(seen_->reconnected(1).front().node, server_.socket_path());
     EXPECT_TRUE(lock.inspect());
     EXPECT_EQ(seen_->log(2).back(), "reconnected " + server_.socket_path());
+}
+
+TEST_F(ObserverHears, of_no_return_of_a_server_that_turns_the_client_away) {
+    const Lock<Simple> lock{client_, "job"};
+    const auto look = [&lock] {
+        Outcome<LockInfo> info;
+        lock.async_inspect(info.callback());
+        return info.get();
+    };
+    EXPECT_TRUE(look());
+    redis_.command({"CONFIG", "SET", "requirepass", "secret"});
+    redis_.command({"CLIENT", "KILL", "TYPE", "normal"});  // all but this one
+    EXPECT_TRUE(eventually([&] { return code_of(look()) == Errc::denied; }));
+    EXPECT_TRUE(stays([&] { return seen_->reconnected(0).empty(); }, 50ms));
+    redis_.command({"CONFIG", "SET", "requirepass", ""});
+    EXPECT_TRUE(eventually([&] { return look().has_value(); }));
+    EXPECT_EQ(seen_->reconnected(1).size(), 1U);
 }
 
 TEST_F(ObserverHears, of_a_release_by_who_holds_nothing) {
