@@ -109,6 +109,24 @@ TEST_F(ReaderThreads, share_one_claim_that_the_last_of_them_releases) {
     EXPECT_FALSE(lock_.inspect()->locked);
 }
 
+TEST_F(ReaderThreads, end_no_lock_delay_of_another_one) {
+    Config lock{client_, "config", {.lease = 3s, .lock_delay = 60s}};
+    Reader loses{lock};
+    Reader goes_on{lock};
+    std::stop_token lost;
+    ASSERT_TRUE(loses.run([&](Config& own) {
+        lost = own.lost();
+        return own.held();
+    }));
+    ASSERT_TRUE(goes_on.run([](Config& own) { return own.extend(60s).has_value(); }));
+    EXPECT_EQ(holders(), 1U) << "they share a claim";
+    ASSERT_TRUE(fires(lost));
+    EXPECT_EQ(goes_on.ends(), Release::released);
+    EXPECT_FALSE(others_can_write()) << "the one that has lost it may still be at work";
+    EXPECT_EQ(loses.ends(), Release::expired);
+    EXPECT_TRUE(eventually([&] { return others_can_write(); })) << "nobody is at work any more";
+}
+
 TEST_F(ReaderThreads, ask_only_now_and_then) {
     const Reader stays{lock_};
     redis_.reset_stats();

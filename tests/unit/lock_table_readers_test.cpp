@@ -50,8 +50,23 @@ protected:
 
     /// The server gives a claim to a reader of its own.
     HoldPtr take(std::uint64_t number, bool others = !others_wait) {
+        return take(reading(number), others);
+    }
+    HoldPtr take(const Wish& wish, bool others = !others_wait) {
         give_up();
-        return take(locks_.enter(reading(number)), others);
+        return take(locks_.enter(wish), others);
+    }
+
+    /// With a lease of ten seconds.
+    static Wish reading_with_delay(std::uint64_t number) {
+        Wish wish = reading(number);
+        wish.lock_delay = 3s;
+        return wish;
+    }
+    LockTable::Ending ending(const HoldPtr& hold) {
+        auto ending = locks_.table.end_acquisition(*hold, hold->nest.front().id);
+        locks_.table.conclude(ending, locks_.now);
+        return ending;
     }
     HoldPtr take(const Asker& asker, bool others = !others_wait) {
         const auto& request = asker.request;
@@ -242,6 +257,108 @@ TEST_F(ReadersAtLockTable, release_the_claim_with_the_last_of_them) {
     EXPECT_EQ(join(4).hold, nullptr) << "it is released";
 }
 
+TEST_F(ReadersAtLockTable, keep_the_claim_for_one_that_has_lost_it_and_may_be_at_work) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    lose(first);
+    EXPECT_EQ(join(reading_with_delay(3)).hold->token().bytes, second->token().bytes);
+    const HoldPtr third = locks_.table.find("thread 3", thread(3));
+    EXPECT_EQ(end(*third), Kind::left);
+    locks_.now += 12s;
+    const auto last = ending(second);
+    EXPECT_EQ(last.kind, Kind::left);
+    EXPECT_EQ(last.clean_up, (CleanUp{.once_more = true, .is_delayed = true}));
+    EXPECT_TRUE(second->in(Phase::released));
+    EXPECT_FALSE(locks_.table.deliver(grant_of(4)));
+    EXPECT_TRUE(locks_.table.deliver(grant_of(1))) << "whoever sends it does not release the claim";
+    EXPECT_EQ(join(reading_with_delay(4)).hold, nullptr) << "nobody goes on with it";
+    give_up();
+    const auto lost = ending(first);
+    EXPECT_EQ(lost.kind, Kind::past);
+    EXPECT_EQ(lost.clean_up, (CleanUp{.at_once = true})) << "nobody is at work any more";
+    EXPECT_FALSE(locks_.table.deliver(grant_of(1)));
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
+TEST_F(ReadersAtLockTable, do_not_hide_a_writer_that_may_be_at_work_in_its_lock_delay) {
+    Wish wish = writing(1);
+    wish.lock_delay = 3s;
+    const HoldPtr writer = take(wish);
+    lose(writer);
+    EXPECT_EQ(locks_.enter(writing(2)).said.outcome, LockTable::Outcome::turn);
+    EXPECT_TRUE(locks_.table.deliver(grant_of(1))) << "a grant that comes late, or twice";
+    EXPECT_EQ(ending(writer).kind, Kind::past);
+    EXPECT_FALSE(locks_.table.deliver(grant_of(1)));
+}
+
+TEST_F(ReadersAtLockTable, release_the_claim_when_that_one_is_done_or_its_time_is_over) {
+    for (const bool is_done : {false, true}) {
+        SCOPED_TRACE(is_done);
+        const HoldPtr first = take(reading_with_delay(1));
+        const HoldPtr second = join(reading_with_delay(2)).hold;
+        lose(first);
+        if (is_done) {
+            EXPECT_FALSE(ending(first).clean_up.needed()) << "another one goes on";
+        } else {
+            locks_.now += 13s;
+        }
+        const auto last = ending(second);
+        EXPECT_EQ(last.kind, Kind::last);
+        EXPECT_FALSE(last.clean_up.needed());
+        locks_.free(*second);
+        if (!is_done) {
+            EXPECT_FALSE(ending(first).clean_up.needed()) << "it is released";
+        }
+        EXPECT_EQ(locks_.table.size(), 0U);
+    }
+}
+
+TEST_F(ReadersAtLockTable, that_have_all_lost_the_claim_free_it_when_the_last_one_is_done) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    lose(first);
+    second->extended = true;
+    lose(second);
+    EXPECT_FALSE(ending(second).clean_up.needed()) << "the first one may be at work";
+    EXPECT_EQ(ending(first).clean_up, (CleanUp{.at_once = true}));
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
+TEST_F(ReadersAtLockTable, are_done_with_what_they_lose_at_that_moment) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    first->advance(Phase::held, Phase::lost);
+    EXPECT_EQ(ending(first).kind, Kind::past) << "before the table has heard of it";
+    locks_.table.leave_claim(*first);
+    locks_.table.lost(first);
+    EXPECT_EQ(ending(second).kind, Kind::last);
+}
+
+TEST_F(ReadersAtLockTable, keep_nothing_for_one_that_has_lost_what_the_server_has_no_more) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    lose(first);
+    LockTable::close_claim_of(*second);
+    lose(second);
+    EXPECT_FALSE(ending(first).clean_up.needed());
+    EXPECT_FALSE(ending(second).clean_up.needed());
+    EXPECT_EQ(locks_.table.size(), 0U);
+}
+
+TEST_F(ReadersAtLockTable, that_ask_in_vain_end_no_lock_delay) {
+    const HoldPtr first = take(reading_with_delay(1));
+    locks_.now += 5ms;
+    const auto claim = join(reading_with_delay(2)).to_ask;
+    lose(first);
+    const CleanUp later{.once_more = true, .is_delayed = true};
+    EXPECT_EQ(answered(claim, !others_wait).clean_up, later);
+    constexpr bool maybe_executed = true;
+    EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up, later);
+    locks_.now += 13s;
+    EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up,
+              (CleanUp{.at_once = true, .once_more = true}));
+}
+
 TEST_F(ReadersAtLockTable, join_no_claim_that_was_released_while_they_asked) {
     const HoldPtr first = take(1);
     locks_.now += 5ms;
@@ -290,18 +407,18 @@ TEST_F(ReadersAtLockTable, know_at_last_of_a_question_without_an_answer) {
     locks_.now += 5ms;
     const auto claim = join(2).to_ask;
     constexpr bool maybe_executed = true;
-    const auto unsent = LockTable::join_unanswered(*claim, !maybe_executed);
+    const auto unsent = LockTable::join_unanswered(*claim, !maybe_executed, locks_.now);
     EXPECT_TRUE(unsent.failed);
     EXPECT_FALSE(unsent.clean_up.needed());
-    const auto sent = LockTable::join_unanswered(*claim, maybe_executed);
+    const auto sent = LockTable::join_unanswered(*claim, maybe_executed, locks_.now);
     EXPECT_TRUE(sent.failed);
     EXPECT_FALSE(sent.clean_up.needed()) << "somebody goes on with it";
     lose(first);
     EXPECT_TRUE(first->may_be_prolonged);
-    EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed).clean_up,
+    EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up,
               (CleanUp{.at_once = true, .once_more = true}))
         << "nobody goes on with it";
-    EXPECT_FALSE(LockTable::join_unanswered(*claim, !maybe_executed).failed)
+    EXPECT_FALSE(LockTable::join_unanswered(*claim, !maybe_executed, locks_.now).failed)
         << "its release has taken the question out";
 }
 

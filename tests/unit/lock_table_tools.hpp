@@ -47,6 +47,7 @@ struct Wish {
     detail::ClaimTerms claim{};
     std::string own_entry{};
     bool joins = false;
+    std::chrono::milliseconds lock_delay{0};
     std::chrono::milliseconds try_for{0};  // of a single try
 
     detail::Acquisition acquisition() const {
@@ -57,6 +58,7 @@ struct Wish {
             terms_of({.key = key, .traits = traits, .lease = lease, .drift = drift});
         terms.replicas = replicas;
         terms.min_hold = min_hold;
+        terms.lock_delay = lock_delay;
         terms.claim = claim;
         terms.own_entry = own_entry;
         terms.joins = joins;
@@ -164,7 +166,7 @@ public:
 
 private:
     Kind carry_out(detail::LockTable::Ending ending) {
-        if (ending.can_hand_off) table.hand_off(ending, now);
+        table.conclude(ending, now);
         if (ending.kind == Kind::last) free(*ending.hold);
         return ending.kind;
     }

@@ -171,6 +171,21 @@ TEST_F(EndOfAHold, that_was_lost_before_is_released_where_the_server_delays_its_
     expect_done(machine.next(), Release::expired);
 }
 
+TEST_F(EndOfAHold, whose_claim_is_kept_for_others_leaves_its_release_for_later) {
+    Machine::Ended kept = ended(Kind::left);
+    kept.delayed = {.once_more = true, .is_delayed = true};
+    for (const bool is_abandoned : {false, true}) {
+        machine = {};
+        EXPECT_TRUE(as<Machine::StopRenewal>(is_abandoned ? machine.abandon(kept, {})
+                                                          : machine.begin(kept, start))
+                        .whole_hold);
+        const auto clean_up = as<Machine::CleanUpToken>(machine.next());
+        EXPECT_EQ(clean_up.what, kept.delayed);
+        EXPECT_EQ(clean_up.token, Which::held);
+        expect_done(machine.next(), Release::released);
+    }
+}
+
 TEST_F(EndOfAHold, of_which_there_is_none_has_no_outcome) {
     EXPECT_FALSE(outcome_of(machine.begin(ended(Kind::nothing), start)));
 }

@@ -957,7 +957,21 @@ TEST_F(RenewalOfReaders, begins_anew_for_one_that_comes_when_the_others_have_run
     EXPECT_FALSE(first->valid(now_));
 }
 
-using TokenCleanUp = RenewalMachine;
+class TokenCleanUp : public RenewalMachine {
+protected:
+    /// When it is sent, with no answer at all.
+    std::vector<TimePoint> vain_tries() {
+        std::vector<TimePoint> times;
+        while (go_on(), now_ < start_ + 1h) {
+            for (const Command& command : commands()) {
+                times.push_back(now_);
+                cut_off(command);
+                EXPECT_GE(machine_.next_due(), now_ + 500ms);
+            }
+        }
+        return times;
+    }
+};
 
 TEST_F(TokenCleanUp, is_sent_once) {
     for (const std::int64_t reply : {0, 1}) {
@@ -1042,18 +1056,24 @@ TEST_F(TokenCleanUp, outlives_the_dismissal_of_its_hold) {
 TEST_F(TokenCleanUp, is_repeated_until_its_key_is_gone_by_itself) {
     const auto hold = asked_hold({.lease = 3s, .lock_delay = 2s});
     machine_.clean_up(hold, {.at_once = true}, now_);
-    int sent = 0;
-    TimePoint last{};
-    while (go_on(), now_ < start_ + 1h) {
-        for (const Command& command : commands()) {
-            ++sent;
-            last = now_;
-            cut_off(command);
-            EXPECT_GE(machine_.next_due(), now_ + 500ms);
-        }
-    }
-    EXPECT_EQ(last, start_ + 2 * (3s + 2s));
-    EXPECT_EQ(sent, 21);
+    const auto tries = vain_tries();
+    EXPECT_EQ(tries.back(), start_ + 2 * (3s + 2s));
+    EXPECT_EQ(tries.size(), 21U);
+}
+
+TEST_F(TokenCleanUp, is_repeated_for_as_long_as_anybody_has_asked_for_with_its_token) {
+    const auto hold = asked_hold({.lease = 300ms});
+    hold->open_tries.longest = 3s;
+    machine_.clean_up(hold, {.at_once = true}, now_);
+    EXPECT_EQ(vain_tries().back(), start_ + 6s);
+}
+
+TEST_F(TokenCleanUp, is_repeated_until_an_extended_lease_is_over) {
+    const auto hold = asked_hold({.lease = 300ms});
+    hold->taken(now_);
+    hold->confirm(now_, Lease{10s});
+    machine_.clean_up(hold, {.at_once = true}, now_);
+    EXPECT_GE(vain_tries().back(), hold->valid_until());
 }
 
 TEST_F(TokenCleanUp, without_an_answer_in_time_is_repeated) {

@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, under force, or where the master is one
 /// of several nodes.
-constexpr std::array<std::string_view, 32> in_some_schedules{"renewed_for_each_reader",
+constexpr std::array<std::string_view, 33> in_some_schedules{"renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
                                                              "downgraded_at_server_only",
@@ -146,6 +146,7 @@ constexpr std::array<std::string_view, 32> in_some_schedules{"renewed_for_each_r
                                                              "prolonged_for_nobody",
                                                              "whole_lease_for_who_joins",
                                                              "longer_claim_forgotten",
+                                                             "reader_ends_anothers_lock_delay",
                                                              "extension_of_one_who_left_forgotten",
                                                              "lost_member_refreshed",
                                                              "whole_wait_for_each",

@@ -240,7 +240,7 @@ TEST(TokenState, believes_a_grant_by_the_latest_answer) {
 
 TEST(TokenState, believes_a_late_answer_from_when_its_try_was_sent) {
     TokenState state = queued();
-    state.asks();
+    state.asks(300ms);
     state.failed(presence_ttl, true);
     EXPECT_EQ(state.answered_late("mine", {.sent = sent, .number = 1}), sent);
     EXPECT_EQ(state.answered_late("theirs", {.sent = sent, .number = 1}), std::nullopt);
@@ -248,11 +248,23 @@ TEST(TokenState, believes_a_late_answer_from_when_its_try_was_sent) {
     EXPECT_EQ(state.answered_late("mine", {.sent = sent, .number = 1}), std::nullopt);
 }
 
+TEST(TokenState, remembers_what_was_asked_for_at_most_whoever_asked) {
+    TokenState state{"mine"};
+    state.asks(3s);
+    state.asks(300ms);
+    EXPECT_EQ(state.open_tries().longest, 3s);
+    TokenState heir = TokenState::with_place("mine", true, state.tries());
+    heir.asks(100ms);
+    EXPECT_EQ(heir.open_tries().longest, 3s);
+    heir.asks(5s);
+    EXPECT_EQ(heir.open_tries().longest, 5s);
+}
+
 TEST(TokenState, does_not_believe_a_late_answer_when_a_later_try_was_answered) {
     TokenState state{"mine"};
-    for (int tries = 0; tries < 2; ++tries) state.asks();
+    for (int tries = 0; tries < 2; ++tries) state.asks(300ms);
     state.answered();
-    state.asks();
+    state.asks(300ms);
     const TokenState heir = TokenState::with_place("mine", true, state.tries());
     for (const TokenState& any : {state, heir}) {
         EXPECT_EQ(any.answered_late("mine", {.sent = sent, .number = 1}), std::nullopt);

@@ -373,7 +373,7 @@ private:
                     !token_.queued();
         queue_ttl_ = std::chrono::milliseconds::zero();
         if (!is_plain_) return send_script(now);
-        token_.asks();
+        token_.asks(ttl());
         return SendSet{answer_by_, give_up_at_};
     }
 
@@ -388,7 +388,7 @@ private:
         if (!plan_.polls) {
             queue_ttl_ = token_.queue_ttl(last_, has_waiters, attempts_.presence_ttl(now));
         }
-        token_.asks();
+        token_.asks(ttl());
         const bool wants_place = queue_ttl_ > std::chrono::milliseconds::zero();
         return SendScript{.answer_by = answer_by_,
                           .queue_ttl = queue_ttl_,

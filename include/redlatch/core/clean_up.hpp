@@ -63,6 +63,11 @@ constexpr CleanUp after_delayed_loss(Unanswered unanswered) noexcept {
     return {.at_once = true, .once_more = unanswered.acquire || unanswered.extend};
 }
 
+/// Nobody goes on with a reader's claim. Others have lost it, and may still be at work in their `lock_delay`.
+constexpr CleanUp after_delayed_claim() noexcept {
+    return {.once_more = true, .is_delayed = true};
+}
+
 /// Nobody asks with the token any more. `may_have`: the server may have a place in the queue under it,
 /// or the lock. `unclear`: one of its tries got no answer.
 constexpr CleanUp after_abandoned_try(bool may_have, bool unclear) noexcept {

@@ -245,6 +245,12 @@ public:
         return (lease.duration() + terms_.lock_delay).count();
     }
 
+    /// For how long the server may have been asked to keep the key, by whoever asked with the token.
+    std::chrono::milliseconds longest_ttl() const noexcept {
+        const std::chrono::milliseconds own{server_ttl(terms_.lease)};
+        return std::max(own, open_tries.longest);
+    }
+
     /// The server keeps the lock for longer than the hold is valid.
     bool has_lock_delay() const noexcept { return terms_.lock_delay.count() > 0; }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/hold.hpp>
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct AcquisitionEnding {
         nested,   ///< others of the hold go on
         last,     ///< the hold has to be released at the server
         handed,   ///< the hold has passed on to the next owner here (`LockTable::hand_off`)
-        left,     ///< other readers here go on with its claim
+        left,     ///< other readers here go on with its claim, or have lost it and may be at work
         past,     ///< the hold was lost before
     };
     Kind kind = Kind::nothing;
@@ -49,6 +50,7 @@ struct AcquisitionEnding {
     bool watched = false;       ///< where nested: the acquisition that ended was
     bool downgrades = false;    ///< where nested: only reading is left of what was writing
     bool can_hand_off = false;  ///< where last: a waiter here would be next on equal terms
+    CleanUp clean_up{};         ///< where left or past: of what a `lock_delay` keeps
 };
 
 }  // namespace redlatch::inline v0::detail

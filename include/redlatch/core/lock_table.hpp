@@ -261,7 +261,7 @@ public:
                        const std::shared_ptr<ReaderClaim>& claim, const ClaimNews& news,
                        TimePoint sent, TimePoint now) {
         if (!news.is_there) return {.lost = close_claim(*claim)};
-        if (claim->is_over()) return {.clean_up = after_abandoned_try(true, false)};
+        if (claim->is_over()) return {.clean_up = after_vain_join(*claim, false, now)};
         claim->answered(sent, news.others_wait);
         if (news.others_wait || claim != claim_for(request, now)) return {};
         return join(turn, request, claim, now);
@@ -269,10 +269,10 @@ public:
 
     /// The question got no answer. Over a link, the release of the claim's token withdraws a question that is not
     /// written yet: then the claim is over, and the reader contends.
-    static Joining join_unanswered(ReaderClaim& claim, bool maybe_executed) {
+    static Joining join_unanswered(ReaderClaim& claim, bool maybe_executed, TimePoint now) {
         if (!maybe_executed) return {.failed = !claim.is_over()};
         claim.may_be_prolonged();
-        return {.clean_up = after_abandoned_try(claim.is_over(), true), .failed = true};
+        return {.clean_up = after_vain_join(claim, true, now), .failed = true};
     }
 
     /// The server has the claim no more: who went on with it has lost it.
@@ -435,6 +435,19 @@ public:
         return end_where(key, [through](const Hold&, const Acquisition& acquisition) {
             return acquisition.through == through;
         });
+    }
+
+    /// What the end of an acquisition needs the time for.
+    void conclude(Ending& ending, TimePoint now) {
+        using Kind = Ending::Kind;
+        if (ending.kind == Kind::past && ending.count == 0) {
+            if (is_last_of_delay(*ending.hold, now))
+                ending.clean_up = after_delayed_loss(ending.hold->unanswered());
+        } else if (ending.kind == Kind::last && is_kept_for_others(*ending.hold, now)) {
+            leave_to_others(ending);
+        } else if (ending.can_hand_off) {
+            hand_off(ending, now);
+        }
     }
 
     /// Hands the lock of a hold that has to be released to the waiter that would be next on equal
@@ -661,8 +674,13 @@ private:
         return claimant == claimants_.end() ? nullptr : claimant->second;
     }
 
-    /// Whether readers go on with the claim of one that has left.
-    bool is_claimed(const Grant& grant) const { return readers_.go_by(grant.key, grant.token); }
+    /// Whether others go by the token than the one that may contend with it: readers that go on with a claim of one
+    /// that has left, or a writer that has lost the lock, and behind which others of this process contend by now.
+    bool is_claimed(const Grant& grant) const {
+        if (readers_.go_by(grant.key, grant.token)) return true;
+        const auto writer = entries_.find(grant.key);
+        return writer != entries_.end() && writer->second.is_used(grant.token);
+    }
 
     /// The claim that the reader may go on with if nobody waits at the server; null where it contends for one of
     /// its own. The last one that the server gave is the one that has passed nobody.
@@ -816,6 +834,34 @@ private:
         }
         ending.kind = Ending::Kind::last;
         return ending;
+    }
+
+    /// The holder of a hold that was lost is done. Whether that frees what the server keeps for its `lock_delay`.
+    bool is_last_of_delay(Hold& hold, TimePoint now) noexcept {
+        if (!hold.has_lock_delay()) return false;
+        return hold.claim == nullptr || readers_.end_lost(hold, now);
+    }
+
+    /// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at work.
+    static bool is_kept_for_others(const Hold& hold, TimePoint now) noexcept {
+        if (hold.claim == nullptr) return false;
+        if (hold.claim->is_kept(now)) return true;
+        hold.claim->released();
+        return false;
+    }
+
+    void leave_to_others(Ending& ending) {
+        ending.kind = Ending::Kind::left;
+        ending.can_hand_off = false;
+        ending.clean_up = after_delayed_claim();
+        ending.hold->advance(Phase::releasing, Phase::released);
+        released(*ending.hold);
+    }
+
+    /// Of a claim that a reader has asked to join, and has not joined.
+    static CleanUp after_vain_join(const ReaderClaim& claim, bool unclear, TimePoint now) noexcept {
+        if (claim.is_over() && claim.is_kept(now)) return after_delayed_claim();
+        return after_abandoned_try(claim.is_over(), unclear);
     }
 
     /// The current hold is over: the next one's turn.

@@ -6,6 +6,7 @@
 #include <redlatch/core/validity.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -14,7 +15,8 @@
 namespace redlatch::inline v0::detail {
 
 /// The claim of a reader at the server, and the readers of this process that go on with it: each has a hold of its
-/// own with the claim's token. The last one of them releases it. Guarded by the lock table's mutex.
+/// own with the claim's token. The last one of them releases it. What a reader has lost is kept for its `lock_delay`,
+/// or until it ends its hold, as it may still be at work. Guarded by the lock table's mutex.
 class ReaderClaim {
 public:
     /// `others_wait`: so said the server when it gave the claim to `first`.
@@ -26,25 +28,43 @@ public:
           refreshed_(first->refreshed_at()),
           news_(refreshed_),
           others_wait_(others_wait),
-          readers_{first} {}
+          readers_{{first}} {}
 
     const Token& token() const noexcept { return token_; }
 
+    /// Those that go on with it.
     std::vector<std::shared_ptr<Hold>> readers() const {
         std::vector<std::shared_ptr<Hold>> holds;
-        for (const auto& reader : readers_) {
-            if (auto hold = reader.lock()) holds.push_back(std::move(hold));
+        for (const Reader& reader : readers_) {
+            if (reader.has_lost) continue;
+            if (auto hold = reader.hold.lock()) holds.push_back(std::move(hold));
         }
         return holds;
     }
 
     /// The hold of one that is alone with it; null where there are several.
     std::shared_ptr<Hold> only_reader() const noexcept {
-        return readers_.size() == 1 ? readers_.front().lock() : nullptr;
+        if (going_on_ != 1) return nullptr;
+        const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                        [](const Reader& reader) { return !reader.has_lost; });
+        return found->hold.lock();
     }
 
     /// Whether the last reader has left: then its token is nobody's any more.
-    bool is_over() const noexcept { return readers_.empty(); }
+    bool is_over() const noexcept { return going_on_ == 0; }
+
+    /// Whether the server keeps it for one that has lost it, and may still be at work.
+    bool is_kept(TimePoint now) const noexcept {
+        return std::any_of(readers_.begin(), readers_.end(), [now](const Reader& reader) {
+            return reader.has_lost && now < reader.kept_until;
+        });
+    }
+
+    /// Whether nobody knows of it any more.
+    bool is_forgotten() const noexcept {
+        return std::all_of(readers_.begin(), readers_.end(),
+                           [](const Reader& reader) { return reader.hold.expired(); });
+    }
 
     /// Whether a reader with these terms may go on with it, if nobody waits.
     bool serves(const HoldTerms& terms, TimePoint now) const noexcept {
@@ -75,29 +95,73 @@ public:
     void may_be_prolonged() noexcept { may_be_prolonged_ = true; }
 
     /// The server has it no more: no further reader joins.
-    void close() noexcept { is_open_ = false; }
+    void close() noexcept {
+        is_open_ = false;
+        std::erase_if(readers_, [](const Reader& reader) { return reader.has_lost; });
+    }
 
     /// One more reader, whose hold was made with the token. Returns the one that was alone until now, if one was.
     std::shared_ptr<Hold> join(const std::shared_ptr<Hold>& hold, TimePoint now) {
-        readers_.push_back(hold);
+        auto first = only_reader();
+        readers_.push_back({hold});
+        ++going_on_;
         hold->open_tries = open_tries_;
         hold->fence = fence_;
         hold->taken(now, refreshed_);
-        return readers_.size() == 2 ? readers_.front().lock() : nullptr;
+        return first;
     }
 
     /// The hold has ended. The last one knows what the others have left at the server.
     void leave(Hold& hold) noexcept {
-        const auto is_it = [&hold](const auto& reader) { return reader.lock().get() == &hold; };
-        if (std::erase_if(readers_, is_it) == 0) return;
+        const auto reader = find(hold);
+        if (reader == readers_.end() || reader->has_lost) return;
+        --going_on_;
         last_end_ = std::max(last_end_, hold.valid_until());
+        if (is_open_ && hold.in(Phase::lost) && hold.has_lock_delay()) {
+            reader->has_lost = true;
+            reader->kept_until = saturating_add(
+                hold.valid_until(), saturating_cast<Clock::duration>(terms_.lock_delay));
+        } else {
+            readers_.erase(reader);
+        }
         const bool may_be_under_way = hold.renewed_by_watchdog || hold.extended;
         if (hold.may_be_prolonged || (may_be_under_way && !is_over())) may_be_prolonged();
-        const bool lasts_longer = may_be_prolonged_ || last_end_ > hold.valid_until();
-        if (is_over() && lasts_longer) hold.may_be_prolonged = true;
+        if (is_over()) tell_what_is_left(hold);
     }
 
+    /// One that has lost it is not at work any more. True where it was the last that the server kept the claim for: the
+    /// claim is to be released.
+    bool end_lost(Hold& hold, TimePoint now) noexcept {
+        leave(hold);  // of whose loss the table may not have heard yet
+        const auto reader = find(hold);
+        if (reader == readers_.end()) return false;
+        readers_.erase(reader);
+        if (!is_over() || is_released_ || is_kept(now)) return false;
+        tell_what_is_left(hold);
+        is_released_ = true;
+        return true;
+    }
+
+    /// Its release goes out.
+    void released() noexcept { is_released_ = true; }
+
 private:
+    struct Reader {
+        std::weak_ptr<Hold> hold;  // the lock table owns it
+        bool has_lost = false;     // and has not ended it
+        TimePoint kept_until{};    // for one that has lost it
+    };
+
+    std::vector<Reader>::iterator find(const Hold& hold) noexcept {
+        return std::find_if(readers_.begin(), readers_.end(), [&hold](const Reader& reader) {
+            return reader.hold.lock().get() == &hold;
+        });
+    }
+
+    void tell_what_is_left(Hold& hold) const noexcept {
+        if (may_be_prolonged_ || last_end_ > hold.valid_until()) hold.may_be_prolonged = true;
+    }
+
     HoldTerms terms_;
     Token token_;
     OpenTries open_tries_;
@@ -106,10 +170,12 @@ private:
     TimePoint news_;       // when the last one did that told of waiters
     bool others_wait_;
     bool is_open_ = true;
+    bool is_released_ = false;
     bool may_be_prolonged_ = false;
     TimePoint last_end_ =
         TimePoint::min();  // of what it was extended to, and of those that have left
-    std::vector<std::weak_ptr<Hold>> readers_;  // the lock table owns them
+    std::size_t going_on_ = 1;
+    std::vector<Reader> readers_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -24,11 +24,14 @@ public:
     /// The one that the server gave last; null where none goes on.
     std::shared_ptr<ReaderClaim> last_claim(const std::string& lock) const {
         const auto found = locks_.find(lock);
-        if (found == locks_.end() || found->second.claims.empty()) return nullptr;
-        return found->second.claims.back();
+        if (found == locks_.end()) return nullptr;
+        const auto& claims = found->second.claims;
+        const auto last = std::find_if(claims.rbegin(), claims.rend(),
+                                       [](const auto& claim) { return !claim->is_over(); });
+        return last == claims.rend() ? nullptr : *last;
     }
 
-    /// Whether some go on with the claim of that token.
+    /// Whether some go on with the claim of that token, or have lost it and not ended their hold.
     bool go_by(const std::string& lock, std::string_view token) const {
         const auto found = locks_.find(lock);
         if (found == locks_.end()) return false;
@@ -41,7 +44,9 @@ public:
     void open_claim(const std::shared_ptr<Hold>& hold, bool others_wait) noexcept {
         try {
             auto claim = std::make_shared<ReaderClaim>(hold, others_wait);
-            locks_[hold->key()].claims.push_back(claim);
+            auto& claims = locks_[hold->key()].claims;
+            std::erase_if(claims, [](const auto& old) { return old->is_forgotten(); });
+            claims.push_back(claim);
             hold->claim = std::move(claim);
         } catch (const std::bad_alloc&) {
             erase_if_unused(hold->key());
@@ -52,9 +57,15 @@ public:
     void leave_claim(Hold& hold) noexcept {
         if (hold.claim == nullptr || hold.claim->is_over()) return;
         hold.claim->leave(hold);
-        if (!hold.claim->is_over()) return;
-        std::erase(locks_.find(hold.key())->second.claims, hold.claim);
-        erase_if_unused(hold.key());
+        forget_if_unused(hold.claim, hold.key());
+    }
+
+    /// The holder has ended a hold that was lost before. True where the claim is to be released.
+    bool end_lost(Hold& hold, TimePoint now) noexcept {
+        if (hold.claim == nullptr) return false;
+        const bool is_last = hold.claim->end_lost(hold, now);
+        forget_if_unused(hold.claim, hold.key());
+        return is_last;
     }
 
     // ---- Crowds: readers who wait for one claim, in one place at the server
@@ -94,9 +105,17 @@ private:
     };
 
     struct OfLock {
-        std::vector<std::shared_ptr<ReaderClaim>> claims{};  // that are not over
+        std::vector<std::shared_ptr<ReaderClaim>> claims{};  // that somebody knows of
         std::vector<Crowd> crowds{};                         // that are not closed
     };
+
+    void forget_if_unused(const std::shared_ptr<ReaderClaim>& claim,
+                          const std::string& lock) noexcept {
+        const auto found = locks_.find(lock);
+        if (found == locks_.end() || !claim->is_forgotten()) return;
+        std::erase(found->second.claims, claim);
+        erase_if_unused(lock);
+    }
 
     void erase_if_unused(const std::string& lock) noexcept {
         const auto found = locks_.find(lock);

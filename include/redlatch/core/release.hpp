@@ -97,7 +97,7 @@ public:
         bool can_hand_off =
             false;  ///< where last: a thread here would like to be next, on equal terms
         bool unclear_try = false;  ///< a command that asked for the lock got no answer
-        CleanUp delayed{};         ///< where past: of what a `lock_delay` keeps
+        CleanUp delayed{};         ///< where left or past: of what a `lock_delay` keeps
         TimePoint valid_until{};   ///< the hold's validity
         TimePoint kept_until = TimePoint::min();  ///< nobody is to be next before (`min_hold`)
         std::uint64_t masters = 0;  ///< of several, those that were asked for the lock; 0 for one
@@ -114,7 +114,7 @@ public:
                     .tells_count = hold.weight() == 0 || ending.downgrades,
                     .can_hand_off = ending.can_hand_off,
                     .unclear_try = hold.open_tries.unclear,
-                    .delayed = delayed_by(ending),
+                    .delayed = ending.clean_up,
                     .valid_until = hold.valid_until(),
                     .kept_until = hold.kept_until(),
                     .masters = hold.open_tries.masters(),
@@ -122,14 +122,6 @@ public:
                     .give_up_at = give_up_at};
         }
     };
-
-    /// Threads that read may go on with one claim: one that ends its own knows nothing of the others.
-    static CleanUp delayed_by(const AcquisitionEnding& ending) {
-        const Hold& hold = *ending.hold;
-        const bool is_delayed = hold.has_lock_delay() && !hold.terms().joins;
-        if (ending.count != 0 || !is_delayed) return {};
-        return after_delayed_loss(hold.unanswered());
-    }
 
     /// The server's answer to a release: see `was_held` and `has_more_to_serve`.
     struct Reply {
@@ -214,7 +206,7 @@ public:
                 return then(Stage::over, StopRenewal{});
             case Ended::Kind::left:
                 outcome_ = now < ended.valid_until ? Release::released : Release::expired;
-                return then(Stage::over, StopRenewal{});
+                return then(Stage::clean_up_delayed, StopRenewal{});
             case Ended::Kind::past: return end_past();
             case Ended::Kind::nothing: outcome_.reset(); break;
         }
@@ -234,9 +226,11 @@ public:
                 outcome_ = Release::released;
                 return then(Stage::clean_up_abandoned, StopRenewal{});
             case Ended::Kind::handed:
-            case Ended::Kind::left:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
+            case Ended::Kind::left:
+                outcome_ = Release::released;
+                return then(Stage::clean_up_delayed, StopRenewal{});
             case Ended::Kind::past: return end_past();
             case Ended::Kind::nothing: outcome_.reset(); break;
         }
@@ -254,6 +248,7 @@ public:
             case Stage::clean_up_abandoned:
                 return clean_up(Which::held, abandoned_leaves(), Stage::free_abandoned);
             case Stage::free_abandoned: return then(Stage::over, FreeHold{});
+            case Stage::clean_up_delayed: return clean_up(Which::held, ended_.delayed, Stage::over);
             case Stage::clean_up_held:
                 return clean_up(Which::held, held_leaves(), Stage::clean_up_next);
             case Stage::clean_up_next: return clean_up(Which::next, next_leaves(), Stage::over);
@@ -335,6 +330,7 @@ private:
         release,
         clean_up_abandoned,
         free_abandoned,
+        clean_up_delayed,
         clean_up_held,
         clean_up_next,
         over
@@ -373,9 +369,8 @@ private:
     /// released.
     Action end_past() {
         outcome_ = Release::expired;
-        stage_ = Stage::over;
-        if (!ended_.delayed.needed()) return Done{};
-        return CleanUpToken{Which::held, ended_.delayed};
+        stage_ = Stage::clean_up_delayed;
+        return next();
     }
 
     Action free_hold(Result<Release> outcome) {

@@ -194,10 +194,10 @@ public:
     /// Releases a token that nobody uses any more.
     void clean_up(std::shared_ptr<Hold> hold, CleanUp what, TimePoint now) {
         if (!what.needed()) return;
-        // A key that comes to life late is gone by itself after this.
-        const std::chrono::milliseconds ttl{hold->server_ttl(hold->terms().lease)};
-        const auto gone_after = saturating_cast<Clock::duration>(ttl);
-        const TimePoint give_up_at = saturating_add(saturating_add(now, gone_after), gone_after);
+        // A key that comes to life late is gone by itself after this. It may have been extended before.
+        const auto gone_after = saturating_cast<Clock::duration>(hold->longest_ttl());
+        const TimePoint last_end = std::max(saturating_add(now, gone_after), hold->valid_until());
+        const TimePoint give_up_at = saturating_add(last_end, gone_after);
         const TimePoint due = what.at_once ? now : saturating_add(now, later(*hold, what));
         ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});

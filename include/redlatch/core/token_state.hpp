@@ -4,6 +4,7 @@
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/master_sets.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -47,6 +48,7 @@ struct OpenTries {
     bool unclear =
         false;  ///< one got no answer: the server may carry it out even after the release
     std::shared_ptr<TokenAtMasters> at_masters{};  ///< null where one master decides
+    std::chrono::milliseconds longest{0};          ///< what those before asked for at most
 
     /// Whether the server may carry one of them out after the release.
     bool may_be_carried_out() const noexcept {
@@ -63,10 +65,11 @@ struct OpenTries {
 };
 
 /// How many tries were sent with a token, one after the other by whoever of this process asked with it, and up to
-/// which one they are answered.
+/// which one they are answered. Those who asked may have wanted the lock for different times.
 struct TriesOfToken {
     std::uint64_t sent = 0;
     std::uint64_t answered = 0;
+    std::chrono::milliseconds longest{0};  ///< the time to live that they asked for at most
 };
 
 /// What one token may have at the server, or at each of several masters, while it asks for a lock, as
@@ -106,7 +109,9 @@ public:
     const std::shared_ptr<TokenAtMasters>& at_masters() const noexcept { return at_masters_; }
 
     /// What outlives this.
-    OpenTries open_tries() const { return {.unclear = unclear_, .at_masters = at_masters_}; }
+    OpenTries open_tries() const {
+        return {.unclear = unclear_, .at_masters = at_masters_, .longest = tries_.longest};
+    }
 
     /// Whether the place is worth keeping for another waiter.
     bool can_pass_place_on() const noexcept { return queued_ && !dead_; }
@@ -118,8 +123,11 @@ public:
         return Milliseconds{queued_ ? -1 : 0};
     }
 
-    /// A try is sent, or was answered.
-    void asks() noexcept { ++tries_.sent; }
+    /// A try is sent, which asks for so long, or was answered.
+    void asks(Milliseconds ttl) noexcept {
+        ++tries_.sent;
+        tries_.longest = std::max(tries_.longest, ttl);
+    }
     void answered() noexcept { tries_.answered = tries_.sent; }
     const TriesOfToken& tries() const noexcept { return tries_; }
 

@@ -252,18 +252,21 @@ public:
     }
     LockTable::Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
         Section table{*this};
-        return handed_off(table, table->end_innermost(key, owner, reads));
+        return concluded(table, table->end_innermost(key, owner, reads));
     }
     LockTable::Ending end_acquisition(const Hold& hold, std::uint64_t id) {
         Section table{*this};
-        return handed_off(table, table->end_acquisition(hold, id));
+        return concluded(table, table->end_acquisition(hold, id));
     }
     std::optional<LockTable::Ending> end_only(const Hold& hold, std::uint64_t id) {
-        return section()->end_only(hold, id);
+        Section table{*this};
+        auto ending = table->end_only(hold, id);
+        if (ending) table->conclude(*ending, Clock::now());
+        return ending;
     }
     LockTable::Ending end_one_through(const std::string& key, const void* through) {
         Section table{*this};
-        return handed_off(table, table->end_one_through(key, through));
+        return concluded(table, table->end_one_through(key, through));
     }
     bool downgrade(Hold& hold) {
         const Section table{*this};
@@ -280,7 +283,7 @@ public:
     }
     LockTable::Joining join_unanswered(ReaderClaim& claim, bool maybe_executed) {
         const Section table{*this};
-        return LockTable::join_unanswered(claim, maybe_executed);
+        return LockTable::join_unanswered(claim, maybe_executed, Clock::now());
     }
     std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
         const Section table{*this};
@@ -327,8 +330,8 @@ private:
         return said;
     }
 
-    static LockTable::Ending handed_off(Section& table, LockTable::Ending ending) {
-        if (ending.can_hand_off) table->hand_off(ending, Clock::now());
+    static LockTable::Ending concluded(Section& table, LockTable::Ending ending) {
+        table->conclude(ending, Clock::now());
         return ending;
     }
 

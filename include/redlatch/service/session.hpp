@@ -204,9 +204,10 @@ public:
     void clean_up(QueuePlace place) {
         constexpr bool may_have = true;
         const CleanUp what = after_abandoned_try(may_have, place.unclear_try);
-        clean_up(
-            std::make_shared<Hold>(std::move(place.terms), std::move(place.token), LockOwner{}),
-            what);
+        const auto hold =
+            std::make_shared<Hold>(std::move(place.terms), std::move(place.token), LockOwner{});
+        hold->open_tries.longest = place.tries.longest;
+        clean_up(hold, what);
     }
 
     /// The hold of that token if its clean-up is to come or under way; else null.

@@ -124,6 +124,7 @@ protected:
                                  .tries = place->tries};
         hold_ =
             std::make_shared<Hold>(std::move(place->terms), std::move(place->token), LockOwner{});
+        hold_->open_tries.longest = place->tries.longest;
         return machine().admitted(&passed, contended);
     }
 

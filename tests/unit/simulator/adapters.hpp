@@ -136,6 +136,7 @@ private:
     }
 
     void carry_out(const Machine::SendRelease& send) {
+        client_->world().checker->releases(*of(send.token));
         const auto answered = [this](const Reply& reply) {
             const auto value = reply.view().integer().value_or(0);
             static constexpr std::array events{"not ours", "released", "released, more to serve"};
@@ -147,6 +148,7 @@ private:
     }
 
     void carry_out(const Machine::PostRelease& post) {
+        client_->world().checker->releases(*hold_);
         const bool sent =
             client_->post(hold_, detail::release_call(*hold_, now()), post.answer_by,
                           [client = client_, hold = hold_](const auto& reply, const auto&) {
@@ -495,6 +497,7 @@ private:
                                          .weight = place->terms.claim.weight,
                                          .tries = place->tries};
         hold_ = std::make_shared<Hold>(place->terms, place->token, LockOwner{});
+        hold_->open_tries.longest = place->tries.longest;
         act("admitted with a place", machine_.admitted(&passed, contended));
     }
 
@@ -770,7 +773,8 @@ private:
     void asked(const HoldPtr& with, const Expected<Reply, Fault>& reply) {
         const auto claim = std::exchange(asked_claim_, nullptr);
         auto joining = client_->with_table([&](LockTable& table) {
-            if (!reply) return LockTable::join_unanswered(*claim, reply.error().maybe_executed);
+            if (!reply)
+                return LockTable::join_unanswered(*claim, reply.error().maybe_executed, now());
             return table.join_asked(turn_, *request_, claim, detail::claim_news(*reply), sent_,
                                     now());
         });

@@ -75,8 +75,7 @@ public:
     /// A release of the token is planned, the last one for `last`. The first one comes at once, or when its `lock_delay`
     /// is over.
     void cleans_up(std::string_view name, detail::CleanUp what, Moment last) {
-        if (what.at_once && timeline_->now() < token_of(name).left_until)
-            fail("released for others before its lock_delay is over: " + std::string{name});
+        if (what.at_once) look_for_lock_delay(name);
         if (what.at_once || what.is_delayed) token_of(name).waits_for_release = false;
         dies(name);
         disturbed(timeline_->now());  // it may have to be sent again
@@ -302,7 +301,7 @@ public:
         if (!closing) {
             Token& token = token_of(hold.token().bytes);
             token.lost_at = timeline_->now();
-            if (!hold.terms().joins) token.left_until = token.lost_at + hold.terms().lock_delay;
+            if (held(hold).keep != nullptr && hold.has_lock_delay()) token.left_to.push_back(&hold);
         }
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
@@ -315,8 +314,14 @@ public:
 
     /// Its holder is not at work any more, or has nothing to wait for: its server may give the lock to others.
     void needs_no_delay(const detail::Hold& hold) {
-        token_of(hold.token().bytes).left_until = Moment{-1h};
+        std::erase(token_of(hold.token().bytes).left_to, &hold);
     }
+
+    /// Its server says that it has nothing any more which it could keep, or its client has closed.
+    void has_no_delay(const detail::Hold& hold) { token_of(hold.token().bytes).left_to.clear(); }
+
+    /// The release of a hold goes out.
+    void releases(const detail::Hold& hold) { look_for_lock_delay(hold.token().bytes); }
 
     /// A process has taken the lock away from that owner, as its client hears.
     void forced(int process, int lock, std::string_view owner) {
@@ -680,12 +685,13 @@ private:
         std::uint64_t came = 0;          ///< of a claim: when who took it came
         std::vector<std::uint64_t> watchers{};  ///< the acquisitions that want it to be renewed
         Moment renewal_sent_at{-1h};
-        int early_renewals = 0;   ///< one for each watcher, as one may be under way
-        TimePoint end{};          ///< of the validity
-        TimePoint first_end{};    ///< as it began
-        Moment kept_until{-1h};   ///< by its `min_hold`
-        Moment lost_at{-1h};      ///< as its client was told
-        Moment left_until{-1h};   ///< by those who know of the loss: its holder may be at work
+        int early_renewals = 0;  ///< one for each watcher, as one may be under way
+        TimePoint end{};         ///< of the validity
+        TimePoint first_end{};   ///< as it began
+        Moment kept_until{-1h};  ///< by its `min_hold`
+        Moment lost_at{-1h};     ///< as its client was told
+        /// Those that are lost, and whose holders may be at work.
+        std::vector<const detail::Hold*> left_to{};
         unsigned denied_at = 0;   ///< the masters that answered its last extension with no
         unsigned forced_at = 0;   ///< the masters that have taken the lock away, a bit for each
         bool was_forced = false;  ///< by any of them: nothing is promised any more
@@ -775,6 +781,15 @@ private:
         const bool was_lost = token.dead && token.lost_at >= 0ns;
         if (!was_lost || !hold.terms().joins) return;
         if (host_of(hold).moment_of(hold.taken_at()) <= token.lost_at) token.dead = false;
+    }
+
+    /// What a hold that was lost had is left to its holder for the `lock_delay`.
+    void look_for_lock_delay(std::string_view name) {
+        for (const detail::Hold* hold : token_of(name).left_to) {
+            const TimePoint over = hold->valid_until() + hold->terms().lock_delay;
+            if (host_of(*hold).clock() < over)
+                fail("released for others before its lock_delay is over: " + std::string{name});
+        }
     }
 
     bool has_other_readers(const detail::Hold& hold, int lock) const {

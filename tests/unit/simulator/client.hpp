@@ -439,7 +439,7 @@ public:
     LockTable::Ending end_at_table(End end) {
         return with_table([&](LockTable& table) {
             LockTable::Ending ending = end(table);
-            if (ending.can_hand_off) table.hand_off(ending, now());
+            table.conclude(ending, now());
             return ending;
         });
     }
@@ -602,7 +602,7 @@ public:
     void declare_lost(const HoldPtr& hold, detail::ServerKeeps server, bool closing = false) {
         if (hold->in(Phase::held)) world_->checker->lost(*hold, lock_of(*hold), closing);
         const bool was_removed = server == detail::ServerKeeps::removed;
-        if (was_removed || closed_) world_->checker->needs_no_delay(*hold);
+        if (was_removed || closed_) world_->checker->has_no_delay(*hold);
         detail::lose(*this, hold, server);
     }
     void lose_removed(const HoldPtr& hold) {
@@ -632,6 +632,7 @@ public:
     void declare_lost(const std::vector<HoldPtr>& holds) {
         for (const auto& hold : holds) {
             if (hold->in(Phase::held)) declare_lost(hold, detail::ServerKeeps::nothing);
+            world_->checker->needs_no_delay(*hold);  // as the server has the claim no more
         }
     }
 
@@ -653,9 +654,10 @@ public:
 
     void clean_up(detail::QueuePlace place) {
         const CleanUp what = detail::after_abandoned_try(true, place.unclear_try);
-        clean_up(std::make_shared<Hold>(std::move(place.terms), std::move(place.token),
-                                        detail::LockOwner{}),
-                 what);
+        const auto hold = std::make_shared<Hold>(std::move(place.terms), std::move(place.token),
+                                                 detail::LockOwner{});
+        hold->open_tries.longest = place.tries.longest;
+        clean_up(hold, what);
     }
 
     /// Somebody wants to be told of a loss: by the end of the validity, whatever the server does.

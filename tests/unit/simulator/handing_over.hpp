@@ -100,14 +100,17 @@ public:
     /// False where it is held more than once: nothing has been done then.
     bool start() {
         const HoldPtr& hold = got_.hold;
-        const auto ending =
-            client_->with_table([&](LockTable& table) { return table.end_only(*hold, got_.id); });
+        const auto ending = client_->with_table([&](LockTable& table) {
+            auto only = table.end_only(*hold, got_.id);
+            if (only) table.conclude(*only, client_->now());
+            return only;
+        });
         if (!ending) return false;
         endings().took("detach", static_cast<std::size_t>(ending->kind));
         if (const auto why = Machine::not_moved(ending->kind)) {
             if (*why == Errc::lost) {
                 if (ending->count == 0) client_->world().checker->needs_no_delay(*hold);
-                client_->clean_up(hold, detail::ReleaseMachine::delayed_by(*ending));
+                client_->clean_up(hold, ending->clean_up);
             }
             done_({});
             return true;

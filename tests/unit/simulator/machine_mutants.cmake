@@ -165,7 +165,7 @@ mutate(extension_of_one_who_left_forgotten core/reader_claim.hpp
     "hold.renewed_by_watchdog || hold.extended"
     "hold.renewed_by_watchdog || hold.extended" "hold.renewed_by_watchdog.load()")
 mutate(longer_claim_forgotten core/reader_claim.hpp
-    "if (is_over() && lasts_longer)" "lasts_longer" "false")
+    "if (is_over()) tell_what_is_left(hold);" "is_over()" "false")
 
 # ---- Sets
 
@@ -199,6 +199,8 @@ mutate(late_extension_ends_a_lock_delay core/clean_up.hpp
     "(keeps_longer || loss.server == ServerKeeps::nothing)" "keeps_longer" "false")
 mutate(late_answer_ends_a_lock_delay core/lock_entry.hpp
     "hold->token().bytes == token && hold->has_lock_delay()" "hold->has_lock_delay()" "false")
+mutate(reader_ends_anothers_lock_delay core/lock_table.hpp
+    "if (hold.claim->is_kept(now)) return true;" "hold.claim->is_kept(now)" "false")
 mutate(lock_delay_prolonged_for_ever core/clean_up.hpp
     "const bool lasts_longer = keeps_longer || may_last;" "keeps_longer || may_last" "false")
 

@@ -704,6 +704,25 @@ inline void draw_watched_crowds(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which readers on equal terms have a `lock_delay`, and lose what they go on with at different times.
+/// Likewise.
+inline void draw_delayed_readers(Dice dice, Plan& plan) {
+    if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
+    const milliseconds lease = plan.longest_lease;
+    for (ProcessPlan& process : plan.processes) {
+        for (ActorPlan& actor : process.actors) {
+            for (AcquisitionPlan& acquisition : actor.acquisitions) {
+                const bool reads = acquisition.weight == detail::ClaimTerms::reader;
+                if (!reads || acquisition.lease != Lease{lease}) continue;
+                acquisition.lock_delay = lease;
+                if (dice.one_in(3)) acquisition.hold = dice.span(0ns, 2 * lease);
+                if (acquisition.watched || !dice.one_in(3)) continue;
+                acquisition.extensions.push_back({dice.span(0ns, lease), Lease{lease}});
+            }
+        }
+    }
+}
+
 /// At least two processes with two owners, three acquisitions and one fault.
 /// Some schedules in which operations of one process give up, one after the other, tries that are answered later:
 /// likewise.
@@ -736,18 +755,23 @@ inline void draw_late_answers(Dice dice, Plan& plan) {
 }
 
 /// Of several masters, a majority may take longer to answer, and to store a fencing token, than a short lease lasts.
-/// Nobody waits without limit for what cannot be.
-inline void limit_vain_waits(std::vector<AcquisitionPlan>& acquisitions, const Plan& plan) {
+/// Who may not give a claim back stands in its own way: what a try gets of one master lasts until the next one has got
+/// another. Nobody waits without limit for what cannot be.
+inline void limit_vain_waits(std::vector<AcquisitionPlan>& acquisitions, const Plan& plan,
+                             bool releases) {
     for (AcquisitionPlan& one : acquisitions) {
-        const bool is_vain = one.lease.duration() < 6 * plan.latency;
+        const bool is_vain = !releases || one.lease.duration() < 6 * plan.latency;
         if (is_vain && one.wait.is_unlimited()) one.wait = 20s;
-        limit_vain_waits(one.nested, plan);
+        limit_vain_waits(one.nested, plan, releases);
     }
 }
 inline void limit_vain_waits(Plan& plan) {
     if (!plan.has_several_masters()) return;
     for (ProcessPlan& process : plan.processes) {
-        for (ActorPlan& actor : process.actors) limit_vain_waits(actor.acquisitions, plan);
+        const bool releases = plan.claims == Claims::none || process.denied != "ZREM";
+        for (ActorPlan& actor : process.actors) {
+            limit_vain_waits(actor.acquisitions, plan, releases);
+        }
     }
 }
 
@@ -807,6 +831,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_operators(mutant)) draw_operations(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_watched_crowds(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_handovers(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_delayed_readers(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }
