@@ -54,9 +54,9 @@ struct TlsOptions {
 
 namespace detail {
 
-/// The last thing that OpenSSL complained of on this thread.
-inline std::string openssl_message() {
-    const char* const reason = ::ERR_reason_error_string(::ERR_peek_last_error());
+/// What OpenSSL says of an error of its.
+inline std::string openssl_message(unsigned long error) {
+    const char* const reason = ::ERR_reason_error_string(error);
     return reason != nullptr ? reason : "no reason given";
 }
 
@@ -137,6 +137,7 @@ public:
         ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 #endif
         check(options);
+        ::ERR_clear_error();  // what others have left behind on this thread
         trust(options);
         if (!options.certificate_file.empty()) identify(options);
     }
@@ -153,8 +154,9 @@ private:
         throw LockError{detail::invalid("TLS: " + what + ": " + reason)};
     }
 
+    /// For the first thing that OpenSSL complained of: the others are in which part of it that happened.
     [[noreturn]] static void refuse(const std::string& what) {
-        const std::string reason = openssl_message();
+        const std::string reason = openssl_message(::ERR_peek_error());
         ::ERR_clear_error();
         refuse(what, reason);
     }
@@ -304,8 +306,10 @@ private:
     static constexpr const char* no_tls =
         "TLS: the answer is something else (does the server expect TLS on this port?)";
 
-    /// Name and address are checked while shaking hands, the name also asked for.
-    bool expect_server(const std::string& name) {
+    /// Name and address are checked while shaking hands, the name also asked for. Certificates and SNI have no dot at
+    /// the end of a whole name (RFC 6066, section 3).
+    bool expect_server(std::string name) {
+        if (name.size() > 1 && name.ends_with('.')) name.pop_back();
         SSL* const ssl = ssl_.get();
         ::SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl), name.c_str()) == 1) return true;
@@ -354,7 +358,11 @@ private:
 
     /// Why the two do not get on. Trying again would not help, where it is no passing trouble.
     Fault refusal() const {
-        Fault fault{.error = {Errc::protocol, {}, {}, "TLS: " + openssl_message(), {}},
+        Fault fault{.error = {Errc::protocol,
+                              {},
+                              {},
+                              "TLS: " + openssl_message(::ERR_peek_last_error()),
+                              {}},
                     .transient = false};
         const long verdict = ::SSL_get_verify_result(ssl_.get());
         const int reason = ERR_GET_REASON(::ERR_peek_last_error());

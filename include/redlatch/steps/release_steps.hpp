@@ -129,10 +129,11 @@ protected:
                                          Clock::now());
     }
 
+    /// Where the client has closed, its closing releases the token: that is no error of a server's.
     Action failed(const Fault& fault, std::uint64_t told) {
         Error error = fault.error;
         error.key = hold_->key();
-        session_->events().error(error);
+        if (error.code != Errc::cancelled) session_->events().error(error);
         Fault of_key = fault;
         of_key.error = std::move(error);
         return machine_.failed(of_key, heard(told), Clock::now());
