@@ -1,6 +1,7 @@
 // Every call returns in time, whatever the server does.
 
 #include "async_tools.hpp"
+#include "busy_machine.hpp"
 #include "fault_tools.hpp"
 #include "support/proxy.hpp"
 #include "support/raw_redis.hpp"
@@ -512,10 +513,8 @@ TEST_F(SlowServer, farther_away_than_the_last_try_may_wait_says_who_has_the_lock
     Lock<Simple> lock{patient, "job"};
     raw.set("job", "theirs");
     proxy.delay(40ms);
-    EXPECT_FALSE(lock.try_lock_for(2s));
-    const auto held = lock.acquire({.wait = 2s});
-    ASSERT_FALSE(held);
-    EXPECT_EQ(held.error().code, Errc::timed_out) << held.error().describe();
+    EXPECT_TRUE(times_out([&] { return lock.try_lock_for(2s); }));
+    EXPECT_TRUE(times_out([&] { return lock.acquire({.wait = 2s}); }));
 }
 
 TEST_F(SlowServer, validity_counts_from_the_send) {

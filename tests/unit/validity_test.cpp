@@ -49,6 +49,13 @@ TEST(Validity, of_a_lease_shorter_than_its_drift_is_none) {
               TimePoint{1s});
 }
 
+TEST(Validity, is_followed_by_a_lock_delay_of_the_servers_clock) {
+    EXPECT_EQ(redlatch::detail::delay_over(TimePoint{5s}, 3s, Drift{.factor = 0, .floor = 0ms}), TimePoint{8s});
+    EXPECT_EQ(redlatch::detail::delay_over(TimePoint{5s}, 3s, Drift{.factor = 0.01, .floor = 2ms}),
+              TimePoint{8s} + 30ms + 2ms);
+    EXPECT_EQ(redlatch::detail::delay_over(TimePoint::max() - 1s, 3s, Drift{}), TimePoint::max());
+}
+
 TEST(Validity, at_the_end_of_the_clock_saturates) {
     EXPECT_EQ(valid_until(TimePoint::max(), 30s, Drift{}), TimePoint::max());
     EXPECT_EQ(valid_until(TimePoint::max() - 1s, Lease::max(), Drift{}), TimePoint::max());

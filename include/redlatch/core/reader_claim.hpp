@@ -119,8 +119,7 @@ public:
         last_end_ = std::max(last_end_, hold.valid_until());
         if (is_open_ && hold.in(Phase::lost) && hold.has_lock_delay()) {
             reader->has_lost = true;
-            reader->kept_until = saturating_add(
-                hold.valid_until(), saturating_cast<Clock::duration>(terms_.lock_delay));
+            reader->kept_until = delay_over(hold.valid_until(), terms_.lock_delay, terms_.drift);
         } else {
             readers_.erase(reader);
         }

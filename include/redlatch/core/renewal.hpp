@@ -198,7 +198,7 @@ public:
         const auto gone_after = saturating_cast<Clock::duration>(hold->longest_ttl());
         const TimePoint last_end = std::max(saturating_add(now, gone_after), hold->valid_until());
         const TimePoint give_up_at = saturating_add(last_end, gone_after);
-        const TimePoint due = what.at_once ? now : saturating_add(now, later(*hold, what));
+        const TimePoint due = what.at_once ? now : later(now, *hold, what);
         ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
     }
@@ -593,11 +593,11 @@ private:
         return found->second;
     }
 
-    /// How long to wait before a token is released for which a late command may still run.
-    Clock::duration later(const Hold& hold, CleanUp what) const {
-        if (!what.is_delayed) return terms_.late_window;
-        return std::max(terms_.late_window,
-                        saturating_cast<Clock::duration>(hold.terms().lock_delay));
+    /// When a token is released for which a late command may still run.
+    TimePoint later(TimePoint now, const Hold& hold, CleanUp what) const {
+        const TimePoint none_runs = saturating_add(now, terms_.late_window);
+        if (!what.is_delayed) return none_runs;
+        return std::max(none_runs, delay_over(now, hold.terms().lock_delay, hold.terms().drift));
     }
 
     void put(TimePoint due, CleanUpJob job) {

@@ -301,7 +301,10 @@ public:
         if (!closing) {
             Token& token = token_of(hold.token().bytes);
             token.lost_at = timeline_->now();
-            if (held(hold).keep != nullptr && hold.has_lock_delay()) token.left_to.push_back(&hold);
+            if (held(hold).keep != nullptr && hold.has_lock_delay()) {
+                token.left_to.push_back(&hold);
+                locks_[static_cast<std::size_t>(lock)].left_to.push_back(&hold);
+            }
         }
         damage_by_owner(lock, hold.token().bytes);
         for (const AtMaster& at : locks_[static_cast<std::size_t>(lock)].at) {
@@ -317,7 +320,14 @@ public:
         std::erase(token_of(hold.token().bytes).left_to, &hold);
     }
 
-    /// Its server says that it has nothing any more which it could keep, or its client has closed.
+    /// Nobody of that process is at work any more: its client has closed.
+    void closes(int process) {
+        for (auto& [name, token] : tokens_) {
+            if (process_of(name) == process) token.left_to.clear();
+        }
+    }
+
+    /// Its server says that it has nothing any more which it could keep.
     void has_no_delay(const detail::Hold& hold) { token_of(hold.token().bytes).left_to.clear(); }
 
     /// The release of a hold goes out.
@@ -731,6 +741,7 @@ private:
         std::int64_t weight = 0;
     };
     struct Lock {
+        std::vector<const detail::Hold*> left_to{};  ///< all that were lost, with a `lock_delay`
         std::vector<HoldPtr> holds{};
         std::array<std::vector<std::int64_t>, most_processes> waiting{};  ///< for how much
         Moment idle_since{0};
@@ -876,7 +887,18 @@ private:
     /// What the server before gave is outside the promise: the key may be gone with it, and the
     /// clocks may differ.
     bool promised(const detail::Hold& hold) const {
-        if (!clocks_keep_time_ || !valid(hold)) return false;
+        return valid(hold) && promised_until(hold, moment_of_end(hold));
+    }
+    /// It was lost, and its holder may be at work in its `lock_delay`.
+    bool is_left_to(const detail::Hold& hold) const {
+        const auto& left_to = tokens_.find(hold.token().bytes)->second.left_to;
+        if (std::ranges::find(left_to, &hold) == left_to.end()) return false;
+        // By the server's clock.
+        const Moment over = moment_of_end(hold) + hold.terms().lock_delay;
+        return timeline_->now() < over && promised_until(hold, over);
+    }
+    bool promised_until(const detail::Hold& hold, Moment end) const {
+        if (!clocks_keep_time_) return false;
         const auto token = tokens_.find(hold.token().bytes);
         if (token == tokens_.end() || token->second.was_forced) return false;
         if (several()) return true;
@@ -886,8 +908,8 @@ private:
         if (host_of(hold).moment_of(hold.refreshed_at()) < since) return false;
         if (token->second.generation != generation(0) || token->second.lost_by_failover)
             return false;
-        const Moment end = token->second.kept_at_most;
-        return end == Moment::max() || moment_of_end(hold) <= end;
+        const Moment last = token->second.kept_at_most;
+        return last == Moment::max() || end <= last;
     }
 
     /// The last fencing token stays for a day, and the key of claims that are over as long as the longest one of them
@@ -1362,6 +1384,10 @@ private:
         }
         if (used > most_at_any_time())
             fail(plan_->has_claims() ? "more holders than may be" : "two holders");
+        for (const detail::Hold* hold : here.left_to) {
+            if (is_left_to(*hold)) used += plan_->has_claims() ? hold->weight() : all;
+        }
+        if (used > most_at_any_time()) fail("taken within the lock_delay of one that has lost it");
     }
 
     /// Who asked to be told of a loss was told by the end of the validity.

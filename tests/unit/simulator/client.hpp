@@ -639,7 +639,9 @@ public:
     void clean_up(const HoldPtr& hold, CleanUp what) {
         if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
         Moment pause = what.once_more ? Moment{late_window()} : 0ns;
-        if (what.is_delayed) pause = std::max<Moment>(pause, hold->terms().lock_delay);
+        const TimePoint over =
+            detail::delay_over(now(), hold->terms().lock_delay, hold->terms().drift);
+        if (what.is_delayed) pause = std::max<Moment>(pause, over - now());
         world_->checker->cleans_up(hold->token().bytes, what, world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
         if (!renewal_.closed()) {
@@ -790,6 +792,7 @@ public:
     void close() {
         if (std::exchange(closed_, true)) return;
         (*world_->trace)("client ", number_, " closes");
+        world_->checker->closes(number_);
         auto remains = with_table([](LockTable& table) { return table.close(); });
         for (const auto& hold : remains.holds) {
             declare_lost(hold, detail::ServerKeeps::lock, true);
