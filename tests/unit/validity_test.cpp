@@ -8,6 +8,7 @@ namespace {
 
 using namespace redlatch;
 using namespace std::chrono_literals;
+using detail::delay_over;
 using detail::TimePoint;
 using detail::usable_part;
 using detail::valid_until;
@@ -50,10 +51,10 @@ TEST(Validity, of_a_lease_shorter_than_its_drift_is_none) {
 }
 
 TEST(Validity, is_followed_by_a_lock_delay_of_the_servers_clock) {
-    EXPECT_EQ(redlatch::detail::delay_over(TimePoint{5s}, 3s, Drift{.factor = 0, .floor = 0ms}), TimePoint{8s});
-    EXPECT_EQ(redlatch::detail::delay_over(TimePoint{5s}, 3s, Drift{.factor = 0.01, .floor = 2ms}),
+    EXPECT_EQ(delay_over(TimePoint{5s}, 3s, Drift{.factor = 0, .floor = 0ms}), TimePoint{8s});
+    EXPECT_EQ(delay_over(TimePoint{5s}, 3s, Drift{.factor = 0.01, .floor = 2ms}),
               TimePoint{8s} + 30ms + 2ms);
-    EXPECT_EQ(redlatch::detail::delay_over(TimePoint::max() - 1s, 3s, Drift{}), TimePoint::max());
+    EXPECT_EQ(delay_over(TimePoint::max() - 1s, 3s, Drift{}), TimePoint::max());
 }
 
 TEST(Validity, at_the_end_of_the_clock_saturates) {
