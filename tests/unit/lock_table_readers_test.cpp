@@ -268,6 +268,7 @@ TEST_F(ReadersAtLockTable, keep_the_claim_for_one_that_has_lost_it_and_may_be_at
     const auto last = ending(second);
     EXPECT_EQ(last.kind, Kind::left);
     EXPECT_EQ(last.clean_up, (CleanUp{.once_more = true, .is_delayed = true}));
+    EXPECT_EQ(second->left_until, first->valid_until() + 3s) << "not for longer";
     EXPECT_TRUE(second->in(Phase::released));
     EXPECT_FALSE(locks_.table.deliver(grant_of(4)));
     EXPECT_TRUE(locks_.table.deliver(grant_of(1))) << "whoever sends it does not release the claim";

@@ -1010,6 +1010,13 @@ TEST_F(TokenCleanUp, that_is_delayed_is_sent_when_its_lock_delay_is_over) {
     EXPECT_TRUE(nothing_to_send());
 }
 
+TEST_F(TokenCleanUp, of_a_claim_that_is_left_to_others_is_sent_when_their_lock_delay_is_over) {
+    const auto hold = asked_hold({.lease = 3s, .lock_delay = 20s});
+    hold->left_until = now_ + 5s;
+    machine_.clean_up(hold, {.once_more = true, .is_delayed = true}, now_);
+    EXPECT_EQ(machine_.next_due(), now_ + 5s);
+}
+
 TEST_F(TokenCleanUp, that_is_only_due_later_is_sent_then) {
     machine_.clean_up(asked_hold({.lease = 3s}), {.once_more = true}, now_);
     EXPECT_TRUE(nothing_to_send());

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -268,6 +269,9 @@ public:
 
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
     std::shared_ptr<ReaderClaim> claim;
+
+    // Likewise: until when the claim is left to others, who have lost it, where this was the last that went on with it.
+    std::optional<TimePoint> left_until{};
 
     // Written by the acquiring thread before the hold is shared.
     OpenTries open_tries{};

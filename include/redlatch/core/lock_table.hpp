@@ -854,6 +854,7 @@ private:
         ending.kind = Ending::Kind::left;
         ending.can_hand_off = false;
         ending.clean_up = after_delayed_claim();
+        ending.hold->left_until = ending.hold->claim->kept_until();
         ending.hold->advance(Phase::releasing, Phase::released);
         released(*ending.hold);
     }

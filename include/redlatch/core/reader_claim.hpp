@@ -53,12 +53,15 @@ public:
     /// Whether the last reader has left: then its token is nobody's any more.
     bool is_over() const noexcept { return going_on_ == 0; }
 
-    /// Whether the server keeps it for one that has lost it, and may still be at work.
-    bool is_kept(TimePoint now) const noexcept {
-        return std::any_of(readers_.begin(), readers_.end(), [now](const Reader& reader) {
-            return reader.has_lost && now < reader.kept_until;
-        });
+    /// Until when the server keeps it for those that have lost it, and may still be at work; long ago for nobody.
+    TimePoint kept_until() const noexcept {
+        TimePoint last = TimePoint::min();
+        for (const Reader& reader : readers_) {
+            if (reader.has_lost) last = std::max(last, reader.kept_until);
+        }
+        return last;
     }
+    bool is_kept(TimePoint now) const noexcept { return now < kept_until(); }
 
     /// Whether nobody knows of it any more.
     bool is_forgotten() const noexcept {

@@ -597,7 +597,10 @@ private:
     TimePoint later(TimePoint now, const Hold& hold, CleanUp what) const {
         const TimePoint none_runs = saturating_add(now, terms_.late_window);
         if (!what.is_delayed) return none_runs;
-        return std::max(none_runs, delay_over(now, hold.terms().lock_delay, hold.terms().drift));
+        const HoldTerms& terms = hold.terms();
+        const TimePoint over =
+            hold.left_until.value_or(delay_over(now, terms.lock_delay, terms.drift));
+        return std::max(none_runs, over);
     }
 
     void put(TimePoint due, CleanUpJob job) {

@@ -639,8 +639,8 @@ public:
     void clean_up(const HoldPtr& hold, CleanUp what) {
         if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
         Moment pause = what.once_more ? Moment{late_window()} : 0ns;
-        const TimePoint over =
-            detail::delay_over(now(), hold->terms().lock_delay, hold->terms().drift);
+        const TimePoint over = hold->left_until.value_or(
+            detail::delay_over(now(), hold->terms().lock_delay, hold->terms().drift));
         if (what.is_delayed) pause = std::max<Moment>(pause, over - now());
         world_->checker->cleans_up(hold->token().bytes, what, world_->timeline->now() + pause);
         (*world_->trace)("cleans up ", tail(hold->token().bytes));
