@@ -1012,9 +1012,17 @@ TEST_F(TokenCleanUp, that_is_delayed_is_sent_when_its_lock_delay_is_over) {
 
 TEST_F(TokenCleanUp, of_a_claim_that_is_left_to_others_is_sent_when_their_lock_delay_is_over) {
     const auto hold = asked_hold({.lease = 3s, .lock_delay = 20s});
-    hold->left_until = now_ + 5s;
+    for (const auto left : {5s, 0s}) {
+        hold->left_until = now_ + left;
+        machine_.clean_up(hold, {.once_more = true, .is_delayed = true}, now_);
+        EXPECT_EQ(machine_.next_due(), now_ + left);
+    }
+    hold->may_be_prolonged = true;
+    now_ += 5s;
+    for (const Command& sent : commands()) answer(sent, 1);
+    hold->left_until = now_;
     machine_.clean_up(hold, {.once_more = true, .is_delayed = true}, now_);
-    EXPECT_EQ(machine_.next_due(), now_ + 5s);
+    EXPECT_EQ(machine_.next_due(), now_ + late) << "a late command may still run";
 }
 
 TEST_F(TokenCleanUp, that_is_only_due_later_is_sent_then) {

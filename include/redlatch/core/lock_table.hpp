@@ -441,8 +441,7 @@ public:
     void conclude(Ending& ending, TimePoint now) {
         using Kind = Ending::Kind;
         if (ending.kind == Kind::past && ending.count == 0) {
-            if (is_last_of_delay(*ending.hold, now))
-                ending.clean_up = after_delayed_loss(ending.hold->unanswered());
+            ending.clean_up = end_lost(*ending.hold, now);
         } else if (ending.kind == Kind::last && is_kept_for_others(*ending.hold, now)) {
             leave_to_others(ending);
         } else if (ending.can_hand_off) {
@@ -836,10 +835,16 @@ private:
         return ending;
     }
 
-    /// The holder of a hold that was lost is done. Whether that frees what the server keeps for its `lock_delay`.
-    bool is_last_of_delay(Hold& hold, TimePoint now) noexcept {
-        if (!hold.has_lock_delay()) return false;
-        return hold.claim == nullptr || readers_.end_lost(hold, now);
+    /// The holder of a hold that was lost is done. That frees what the server keeps for its `lock_delay`, at once or when
+    /// that of others is over, who have lost the same claim.
+    CleanUp end_lost(Hold& hold, TimePoint now) noexcept {
+        if (!hold.has_lock_delay()) return {};
+        if (hold.claim == nullptr || readers_.end_lost(hold, now)) {
+            return after_delayed_loss(hold.unanswered());
+        }
+        if (!hold.claim->is_over() || !hold.claim->is_kept(now)) return {};
+        hold.left_until = hold.claim->kept_until();
+        return after_delayed_claim();
     }
 
     /// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at work.

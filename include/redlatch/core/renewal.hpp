@@ -597,6 +597,9 @@ private:
     TimePoint later(TimePoint now, const Hold& hold, CleanUp what) const {
         const TimePoint none_runs = saturating_add(now, terms_.late_window);
         if (!what.is_delayed) return none_runs;
+        const Unanswered unanswered = hold.unanswered();
+        const bool may_run = unanswered.acquire || unanswered.extend;
+        if (hold.left_until && !may_run) return *hold.left_until;
         const HoldTerms& terms = hold.terms();
         const TimePoint over =
             hold.left_until.value_or(delay_over(now, terms.lock_delay, terms.drift));
