@@ -270,7 +270,7 @@ public:
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
     std::shared_ptr<ReaderClaim> claim;
 
-    // Likewise: until when the claim is left to others, who have lost it, where this was the last that went on with it.
+    // Likewise: until when others may be at work who have lost its claim, and for whom its release waits.
     std::optional<TimePoint> left_until{};
 
     // Written by the acquiring thread before the hold is shared.

@@ -593,17 +593,17 @@ private:
         return found->second;
     }
 
-    /// When a token is released for which a late command may still run.
+    /// When a token is released that is not released at once.
     TimePoint later(TimePoint now, const Hold& hold, CleanUp what) const {
         const TimePoint none_runs = saturating_add(now, terms_.late_window);
         if (!what.is_delayed) return none_runs;
+        if (!hold.left_until) {
+            return std::max(none_runs,
+                            delay_over(now, hold.terms().lock_delay, hold.terms().drift));
+        }
         const Unanswered unanswered = hold.unanswered();
         const bool may_run = unanswered.acquire || unanswered.extend;
-        if (hold.left_until && !may_run) return *hold.left_until;
-        const HoldTerms& terms = hold.terms();
-        const TimePoint over =
-            hold.left_until.value_or(delay_over(now, terms.lock_delay, terms.drift));
-        return std::max(none_runs, over);
+        return may_run ? std::max(none_runs, *hold.left_until) : *hold.left_until;
     }
 
     void put(TimePoint due, CleanUpJob job) {

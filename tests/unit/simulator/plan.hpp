@@ -704,8 +704,8 @@ inline void draw_watched_crowds(Dice dice, Plan& plan) {
     }
 }
 
-/// Some schedules in which readers on equal terms have a `lock_delay`, and lose what they go on with at different times.
-/// Likewise.
+/// Some schedules in which readers on equal terms have a `lock_delay`, and lose what they go on with at different
+/// times. Likewise.
 inline void draw_delayed_readers(Dice dice, Plan& plan) {
     if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
     const milliseconds lease = plan.longest_lease;
@@ -723,7 +723,6 @@ inline void draw_delayed_readers(Dice dice, Plan& plan) {
     }
 }
 
-/// At least two processes with two owners, three acquisitions and one fault.
 /// Some schedules in which operations of one process give up, one after the other, tries that are answered later:
 /// likewise.
 inline void draw_late_answers(Dice dice, Plan& plan) {
@@ -775,6 +774,7 @@ inline void limit_vain_waits(Plan& plan) {
     }
 }
 
+/// At least two processes with two owners, three acquisitions and one fault.
 inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     Dice dice{seed};
     Plan plan{.mutant = mutant,
