@@ -129,7 +129,8 @@ struct LockOptions {
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the
-    /// holder sent last can land before the next one starts. A normal release frees at once.
+    /// holder sent last can land before the next one starts. A normal release frees at once, and
+    /// the end of the `Client` may.
     /// At most 24 days. Default: 0.
     std::chrono::milliseconds lock_delay{0};
 
