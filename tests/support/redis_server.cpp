@@ -124,7 +124,7 @@ void RedisServer::write_config() const {
          << "unixsocketperm 700\n"
          << "port " << tcp_.port << '\n'
          << "appendonly " << (options_.append_only ? "yes" : "no") << '\n'
-         << "appendfsync always\n";
+         << "appendfsync no\n";
     if (listens_on_tcp()) {
         file << "bind " << tcp_.host << '\n';
     }

@@ -55,7 +55,8 @@ struct RedisServerOptions {
     ServerConfig config = {};
 
     /// Write an append-only file with every command, so that keys survive restart() and kill().
-    /// Otherwise nothing is kept.
+    /// Otherwise nothing is kept. The server waits for no disk: what a killed process has written stays
+    /// without fsync, which takes seconds on a busy machine.
     bool append_only = false;
 
     /// Added to the environment that the server runs in.
