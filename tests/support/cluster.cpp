@@ -27,11 +27,18 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_{std::move(opt
     const auto wait_for = [](auto predicate, const char* what) {
         if (!eventually(predicate)) throw std::runtime_error{what};
     };
+    Stopwatch since_meeting;
     for (std::size_t i = masters; i < 2 * masters; ++i) {
         wait_for(
             [&] {
                 const auto& master = ids_[i - masters];
-                return at(i).command({"CLUSTER", "REPLICATE", master}).text == "OK";
+                if (at(i).command({"CLUSTER", "REPLICATE", master}).text == "OK") return true;
+                // A server that has had no time for a second forgets whom it was to meet.
+                if (since_meeting.elapsed() > std::chrono::seconds{1}) {
+                    for (std::size_t other = 1; other < 2 * masters; ++other) meet(other);
+                    since_meeting.restart();
+                }
+                return false;
             },
             "a replica does not hear of its master");
     }
@@ -75,9 +82,8 @@ void ClusterGroup::set_node_timeout(std::size_t i, const char* timeout) const {
 void ClusterGroup::add_server(std::size_t i) {
     Address bus{.path = {}, .host = host_, .port = 0};
     bus_ports_.push_back(bind_to(bus));
-    const std::string bus_port = std::to_string(bus.port);
     ServerConfig config{{"cluster-enabled", "yes"},
-                        {"cluster-port", bus_port},
+                        {"cluster-port", std::to_string(bus.port)},
                         {"cluster-node-timeout", short_node_timeout},
                         {"cluster-replica-validity-factor", "0"},
                         {"cluster-require-full-coverage", "no"},
@@ -92,7 +98,14 @@ void ClusterGroup::add_server(std::size_t i) {
         ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first_slot(i)),
                 std::to_string(first_slot(i + 1) - 1)});
     }
-    if (i > 0) ask(0, {"CLUSTER", "MEET", host_, std::to_string(server(i).port()), bus_port});
+    if (i > 0) meet(i);
+}
+
+/// Has the first one meet number `i`.
+void ClusterGroup::meet(std::size_t i) const {
+    const RawReply bus_port = at(i).command({"CONFIG", "GET", "cluster-port"});
+    ask(0, {"CLUSTER", "MEET", host_, std::to_string(servers_[i]->port()),
+            bus_port.elements.at(1).text});
 }
 
 std::string ClusterGroup::uri(std::size_t i) const {

@@ -57,6 +57,7 @@ public:
 
 private:
     void add_server(std::size_t i);
+    void meet(std::size_t i) const;
     void have_others_notice(std::size_t i);
     void set_node_timeout(std::size_t i, const char* timeout) const;
     RawRedis at(std::size_t i) const { return RawRedis{*servers_[i]}; }
