@@ -7,6 +7,7 @@
 #include <redlatch/steps/lock_spec.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -103,7 +104,7 @@ REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
 /// What so many permits are taken with, or why they cannot be.
 REDLATCH_INLINE Result<LockSpec> SemaphoreImpl::taking(std::ptrdiff_t permits) const {
     if (permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
-    if (permits > std::max<std::ptrdiff_t>(spec_.claim.limit, 1)) {
+    if (permits > std::max<std::int64_t>(spec_.claim.limit, 1)) {
         return Unexpected{
             bad("more permits are asked for than this Semaphore object was made with, " +
                 std::to_string(spec_.claim.limit))};

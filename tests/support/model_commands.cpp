@@ -551,7 +551,7 @@ void zpopmin(Database& db, Words words, Value& out) {
     reply_array(out);
     if (set == nullptr) return;
     count = std::min(count, static_cast<std::int64_t>(set->elements.size()));
-    const auto end = set->elements.begin() + count;
+    const auto end = set->elements.begin() + static_cast<std::ptrdiff_t>(count);
     for (auto at = set->elements.begin(); at != end; ++at) append(*at, true, out);
     set->elements.erase(set->elements.begin(), end);
     db.erase_if_empty(words[1], *set);

@@ -309,7 +309,7 @@ void Proxy::wait_for_events() {
     }
     const std::chrono::nanoseconds left = std::clamp<std::chrono::nanoseconds>(
         next_due() - Clock::now(), std::chrono::nanoseconds{0}, std::chrono::milliseconds{999});
-    const timespec timeout{.tv_sec = 0, .tv_nsec = left.count()};
+    const timespec timeout{.tv_sec = 0, .tv_nsec = static_cast<long>(left.count())};
     ::ppoll(fds.data(), fds.size(), &timeout, nullptr);
 }
 

@@ -104,8 +104,8 @@ private:
     /// False where there are no such slots, or one of them has been given away.
     bool give(const ToldSlots& range, Master master) {
         if (range.first < 0 || range.last < range.first || range.last >= slot_count) return false;
-        const auto begin = owners_.begin() + range.first;
-        const auto end = owners_.begin() + range.last + 1;
+        const auto begin = owners_.begin() + static_cast<std::ptrdiff_t>(range.first);
+        const auto end = owners_.begin() + static_cast<std::ptrdiff_t>(range.last) + 1;
         if (std::any_of(begin, end, [](Master owner) { return owner != nobody; })) return false;
         std::fill(begin, end, master);
         return true;

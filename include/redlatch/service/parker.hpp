@@ -3,6 +3,7 @@
 #include <redlatch/clock.hpp>
 
 #include <linux/futex.h>
+#include <linux/types.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <thread>
 
 namespace redlatch::inline v0::detail {
@@ -57,6 +57,12 @@ private:
 
     bool is_woken() const noexcept { return woken_.load(std::memory_order_acquire) != 0; }
 
+    /// A time as this system call reads it. On a 32-bit system a program's `timespec` may be larger.
+    struct KernelTime {
+        __kernel_long_t seconds;
+        __kernel_long_t nanoseconds;
+    };
+
     /// How often other threads are let run before a sleep: a core that a thread is still awake on need not be
     /// woken up for the next one. 16 threads pass a lock on 124,000 times a second with four, and 50,000
     /// times with two or none, on two cores with nothing else to do (`benchmarks/run 1x16/empty`). On one
@@ -88,8 +94,9 @@ inline bool Parker::sleep(TimePoint until) noexcept {
     if (!is_woken()) {
         const Clock::duration time = nap(until);
         const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-        const timespec timeout{.tv_sec = static_cast<std::time_t>(seconds.count()),
-                               .tv_nsec = static_cast<long>((time - seconds).count())};
+        const KernelTime timeout{
+            .seconds = static_cast<__kernel_long_t>(seconds.count()),
+            .nanoseconds = static_cast<__kernel_long_t>((time - seconds).count())};
         ::syscall(SYS_futex, &woken_, FUTEX_WAIT_PRIVATE, 0, &timeout, nullptr, 0);
     }
     return woken_.exchange(0, std::memory_order_acquire) != 0;
