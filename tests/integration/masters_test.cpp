@@ -213,6 +213,34 @@ TEST_F(QuorumTest, one_that_still_owes_an_answer_is_asked_too) {
     free_lock.unlock();
 }
 
+TEST_F(QuorumTest, none_is_taken_for_silent_where_a_call_had_no_time_for_it) {
+    Client client{options(60s)};
+    Lock<Simple> lock{client, key};
+    const auto ends_early = [&] {
+        for (Master& m : masters_) m.proxy.delay(100ms);
+        const auto had = lock.acquire({.wait = 1ms});
+        for (Master& m : masters_) m.proxy.delay(0ms);
+        return code_of(had) == Errc::no_quorum;
+    };
+    const auto works = [&] {
+        const bool had = lock.try_lock();
+        if (had) lock.unlock();
+        return had && eventually([&] { return all_free(); });
+    };
+    ASSERT_TRUE(works());
+    ASSERT_TRUE(ends_early());
+    ASSERT_TRUE(works());
+    const auto connections = [&] {
+        std::vector<std::string> all;
+        for (Master& m : masters_) all.push_back(m.raw.info("stats")["total_connections_received"]);
+        return all;
+    };
+    const auto before = connections();
+    EXPECT_TRUE(ends_early());
+    EXPECT_TRUE(works());
+    EXPECT_EQ(connections(), before) << "none has been connected to anew";
+}
+
 TEST_F(QuorumTest, one_that_was_never_there_slows_nobody) {
     masters_[2].server.freeze();
     Client client{options(1s)};

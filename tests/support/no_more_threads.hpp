@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <cstddef>
+#include <limits>
 
 namespace redlatch::test {
 
@@ -17,7 +18,7 @@ public:
         pthread_getattr_default_np(&before_);
         pthread_attr_t huge;
         pthread_attr_init(&huge);
-        pthread_attr_setstacksize(&huge, std::size_t{1} << 47U);
+        pthread_attr_setstacksize(&huge, std::numeric_limits<std::size_t>::max() / 16 * 15);
         EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
         pthread_attr_destroy(&huge);
         EXPECT_FALSE(detail::start_service_thread("none", [] {}).joinable());

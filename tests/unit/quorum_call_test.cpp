@@ -172,6 +172,23 @@ TEST(QuorumCall, gives_no_master_more_time_than_there_is) {
     EXPECT_EQ(call.send(0, start), start + 30ms);
 }
 
+TEST(QuorumCall, takes_a_master_for_silent_only_after_its_whole_time) {
+    QuorumCall call{3, taking, start + 60ms};
+    call.send(0, start);
+    call.send(1, start + 20ms);
+    call.send(2, start + 70ms);  // to return a vote, when the time is over
+    call.pass_time(start + 70ms);
+    for (std::size_t i = 0; i < 3; ++i) ASSERT_NE(call.fault(i), nullptr);
+    EXPECT_TRUE(call.has_to_be_reached_anew(0));
+    EXPECT_FALSE(call.has_to_be_reached_anew(1));
+    EXPECT_FALSE(call.has_to_be_reached_anew(2));
+
+    call.failed(1, fault(Errc::unavailable, true, true));
+    EXPECT_TRUE(call.has_to_be_reached_anew(1)) << "its connection has died";
+    call.failed(2, fault(Errc::unavailable, true, false));
+    EXPECT_FALSE(call.has_to_be_reached_anew(2)) << "it has heard nothing";
+}
+
 TEST(QuorumCall, gives_a_master_to_which_too_much_was_sent_before_its_time_anew) {
     constexpr TimePoint later = deadline + 1s;
     QuorumCall call{1, taking, deadline};

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -61,7 +62,8 @@ TEST(Simulator, repeats_a_schedule_exactly) {
         std::string first;
         std::string second;
         violation(plan, &first);
-        const std::vector<char> elsewhere(seed * 100);  // what comes now lies at other addresses
+        // What comes now lies at other addresses.
+        const std::vector<char> elsewhere(100 * static_cast<std::size_t>(seed));
         violation(plan, &second);
         ASSERT_EQ(first, second) << "REDLATCH_SEED=" << seed;
     }

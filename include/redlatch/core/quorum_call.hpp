@@ -116,7 +116,9 @@ public:
         leg.fault.reset();
         leg.asked = true;
         leg.answer_due = true;
-        leg.answer_by = std::min(deadline_, saturating_add(now, rules_.node_timeout));
+        const TimePoint whole_time = saturating_add(now, rules_.node_timeout);
+        leg.answer_by = std::min(deadline_, whole_time);
+        leg.cut_short = leg.answer_by < whole_time;
         return leg.answer_by;
     }
 
@@ -236,6 +238,13 @@ public:
         return leg.stage == Stage::done && leg.fault ? &*leg.fault : nullptr;
     }
 
+    /// Whether its fault says that it has to be reached anew: what was sent there met one, or it had all its time
+    /// for an answer. One that had less, as the call ended before, may answer yet.
+    bool has_to_be_reached_anew(std::size_t master) const noexcept {
+        const Leg& leg = legs_[master];
+        return leg.fault && leg.fault->maybe_executed && !(leg.answer_due && leg.cut_short);
+    }
+
     /// Why there is no decision.
     Fault no_quorum() const {
         Fault fault{.error = {Errc::no_quorum, {}, {}, {}, {}}};
@@ -268,6 +277,7 @@ private:
         bool asked = false;       ///< the command was sent, and may have been executed
         bool unclear = false;     ///< it was sent over a connection that died
         bool answer_due = false;  ///< on a connection that lives
+        bool cut_short = false;   ///< the call ends before its time for the answer is over
         std::optional<Vote> vote{};
         TimePoint connected_by{};
         TimePoint answer_by{};

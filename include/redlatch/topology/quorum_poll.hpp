@@ -211,7 +211,7 @@ private:
             if (fault == nullptr || std::exchange(legs_[i].reported, true)) continue;
             Master& master = *legs_[i].master;
             if (fault->error.node.empty()) fault->error.node = master.node().name();
-            if (fault->maybe_executed) master.failed(*fault);
+            if (machine_.has_to_be_reached_anew(i)) master.failed(*fault);
         }
     }
 
