@@ -57,6 +57,7 @@ public:
     Result<Forced> force_release(std::string_view owner) const noexcept;
 
 private:
+    static LockSpec checked(LockSpec spec);
     Result<void> keep(Result<Held> taken);
     std::vector<Held> take_out(std::ptrdiff_t count);
     Result<LockSpec> taking(std::ptrdiff_t permits) const;
@@ -77,20 +78,24 @@ private:
 REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string name,
                                              std::ptrdiff_t permits, const LockOptions& options,
                                              const PolicyTraits& traits)
-    : spec_(check(LockSpec{.client = Access::shared(client),
-                           .keys = Access::keys(client, std::move(name)),
-                           .traits = traits,
-                           .options = options,
-                           .claim = {.weight = 1, .limit = permits}})
-                .value()) {
-    if (permits < 0 || permits > max) {
-        throw LockError{bad("a semaphore has between 0 and 999,999,998 permits")};
+    : spec_(checked({.client = Access::shared(client),
+                     .keys = Access::keys(client, std::move(name)),
+                     .traits = traits,
+                     .options = options,
+                     .claim = {.weight = 1, .limit = permits}})) {}
+
+/// What no lease or option makes possible is refused first.
+REDLATCH_INLINE LockSpec SemaphoreImpl::checked(LockSpec spec) {
+    if (spec.claim.limit < 0 || spec.claim.limit > max) {
+        throw LockError{invalid("a semaphore has between 0 and 999,999,998 permits", spec.key())};
     }
-    if (spec_.client->has_several_masters()) {
+    if (spec.client->has_several_masters()) {
         throw LockError{
-            bad("several masters cannot share permits: each of three majorities may "
-                "hold one of two")};
+            invalid("several masters cannot share permits: each of three majorities may "
+                    "hold one of two",
+                    spec.key())};
     }
+    return check(std::move(spec)).value();
 }
 
 REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {

@@ -414,12 +414,14 @@ TEST_F(SemaphoreTest, bad_input_is_refused_before_any_command) {
 
 TEST_F(SemaphoreTest, several_masters_are_refused_with_the_reason) {
     Client several{"redis://a", "redis://b", "redis://c"};
-    try {
-        const Semaphore<> semaphore{several, "s", 2};
-        FAIL();
-    } catch (const LockError& error) {
-        EXPECT_EQ(error.error().code, Errc::invalid_argument);
-        EXPECT_NE(error.error().message.find("majorities"), std::string::npos);
+    for (const LockOptions& options : {LockOptions{}, LockOptions{.lease = 24h}}) {
+        try {
+            const Semaphore<> semaphore{several, "s", 2, options};
+            FAIL();
+        } catch (const LockError& error) {
+            EXPECT_EQ(error.error().code, Errc::invalid_argument);
+            EXPECT_NE(error.error().message.find("majorities"), std::string::npos);
+        }
     }
 }
 
