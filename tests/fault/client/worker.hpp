@@ -6,6 +6,7 @@
 #include <redlatch/redlatch.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <latch>
@@ -71,8 +72,9 @@ public:
     template <class Policy>
     void request_permits(const char* policy) {
         const LockOptions options = draw_request("permits", policy, Policy::watched);
-        constexpr long long in_all = 3;
-        const long long permits = dice_.percent(70) ? 1 : dice_.between(1, in_all);
+        constexpr std::ptrdiff_t in_all = 3;
+        const auto permits =
+            static_cast<std::ptrdiff_t>(dice_.percent(70) ? 1 : dice_.between(1, in_all));
         facts_.counts["permits"] = permits;
         facts_.counts["of"] = in_all;
         auto semaphore = made<Semaphore<Policy>>(facts_.lock, in_all, options);

@@ -48,7 +48,7 @@ public:
     /// How many have got all up to `offset`.
     int have(std::uint64_t offset) const {
         return static_cast<int>(std::ranges::count_if(replicas_, [&](const Replica& one) {
-            return offset == 0 || one.got[offset - 1] <= now();
+            return offset == 0 || one.got[index_of(offset)] <= now();
         }));
     }
 
@@ -57,7 +57,7 @@ public:
         unsigned all = 0;
         for (std::size_t i = 0; i < replicas_.size(); ++i) {
             const Replica& one = replicas_[i];
-            const bool has = offset == 0 || one.acknowledged[offset - 1] <= now();
+            const bool has = offset == 0 || one.acknowledged[index_of(offset)] <= now();
             if (has && !one.is_known_to_be_cut(now())) all |= 1U << i;
         }
         return all;
@@ -68,7 +68,8 @@ public:
         std::vector<Moment> times;
         for (const Replica& one : replicas_) {
             const Moment known = one.is_known_to_be_cut(now()) ? one.cut_until : now();
-            times.push_back(offset == 0 ? known : std::max(one.acknowledged[offset - 1], known));
+            times.push_back(offset == 0 ? known
+                                        : std::max(one.acknowledged[index_of(offset)], known));
         }
         if (by > static_cast<std::int64_t>(times.size())) return Moment::max();
         std::ranges::sort(times);
@@ -110,6 +111,11 @@ private:
 
         bool is_known_to_be_cut(Moment now) const { return noticed && now < cut_until; }
     };
+
+    /// Of the write that ends at `offset`, in the times above. Not for 0.
+    static std::size_t index_of(std::uint64_t offset) {
+        return static_cast<std::size_t>(offset - 1);
+    }
 
     Moment now() const { return timeline_->now(); }
     Moment delay() { return noise_.span(10us, delay_ + 20us); }
