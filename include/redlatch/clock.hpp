@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include <chrono>
-#include <limits>
 #include <ratio>
 
 namespace redlatch::inline v0 {

@@ -35,7 +35,7 @@ constexpr std::string_view describe(Errc code) noexcept {
         case Errc::timed_out: return "the lock is taken";
         case Errc::cancelled: return "the wait was cancelled";
         case Errc::lost: return "the lock was lost";
-        case Errc::not_held: return "the lock is not held";
+        case Errc::not_held: return "the caller does not hold the lock";
         case Errc::unavailable: return "no usable answer in time";
         case Errc::denied: return "access denied";
         case Errc::wrong_type: return "the key is not a lock of this policy";
@@ -106,9 +106,10 @@ inline std::error_code make_error_code(Errc code) noexcept {
 
 /// One failure: what happened, to which key, on which node. Never holds a secret.
 struct Error {
-    Errc code{};                ///< what kind of failure
-    std::string key;            ///< the lock's name; empty where no lock is concerned
-    std::string node;           ///< the server, as `host:port` or socket path; empty before any I/O
+    Errc code{};      ///< what kind of failure
+    std::string key;  ///< the lock's name; empty where no lock is concerned
+    std::string
+        node;  ///< the server, as `host:port` or socket path; empty where none is at fault, or several are
     std::string message;        ///< the server's or the system's own words, or what was wrong
     std::vector<Error> causes;  ///< what led here, where that is more than one thing
 

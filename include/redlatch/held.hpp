@@ -88,8 +88,9 @@ public:
     Result<void> extend(Lease lease) noexcept;
 
     /// One more hold of the same nest, of a reentrant lock: the lock is free when all of them have
-    /// ended. It waits for nobody, and blocks for at most `command_timeout`. A watchdog renews it where the
-    /// lock was first taken with one, else as long as an acquisition with one lasts.
+    /// ended. It waits for nobody, and blocks for at most `command_timeout`. If the first
+    /// acquisition has a watchdog, that renews the lock. Otherwise the lock is renewed while an acquisition with a
+    /// watchdog lasts.
     ///
     /// Errors: `not_held`, also where the lock was lost before; `lost`, where the server says so now;
     /// `invalid_argument` for a policy that is not reentrant; others leave this hold as it was.

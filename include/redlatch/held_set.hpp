@@ -121,6 +121,7 @@ private:
 
     explicit HeldSet(std::shared_ptr<detail::HoldsOfSet> holds) : holds_(std::move(holds)) {}
 
+    bool is_ours() const noexcept;
     void end() noexcept;
 
     std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
@@ -187,8 +188,13 @@ private:
 
 }  // namespace detail
 
+/// Whether there are locks in it, which this process has acquired.
+REDLATCH_INLINE bool HeldSet::is_ours() const noexcept {
+    return holds_ != nullptr && holds_->are_ours();
+}
+
 REDLATCH_INLINE Result<Release> HeldSet::release() noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) return Release::not_held;
+    if (!is_ours()) return Release::not_held;
     detail::Session& session = holds_->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
     Result<Release> outcome = Release::released;
@@ -242,9 +248,7 @@ REDLATCH_INLINE std::shared_ptr<detail::AsyncCallFor<void>> HeldSet::extend_call
 }
 
 REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) {
-        return Unexpected{detail::not_held()};
-    }
+    if (!is_ours()) return Unexpected{detail::not_held()};
     detail::Session& session = holds_->session();
     const auto end = detail::saturating_add(Clock::now(), session.command_timeout());
     for (const auto& ref : holds_->refs()) {
@@ -255,14 +259,14 @@ REDLATCH_INLINE Result<void> HeldSet::extend(Lease lease) noexcept {
 }
 
 REDLATCH_INLINE bool HeldSet::held() const noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) return false;
+    if (!is_ours()) return false;
     return std::ranges::all_of(holds_->refs(), [now = Clock::now()](const auto& ref) {
         return ref.hold->is_seen_valid(now);
     });
 }
 
 REDLATCH_INLINE std::chrono::milliseconds HeldSet::remaining() const noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) return std::chrono::milliseconds::zero();
+    if (!is_ours()) return std::chrono::milliseconds::zero();
     auto least = std::chrono::milliseconds::max();
     for (const auto& ref : holds_->refs()) {
         least = std::min(least, ref.hold->remaining(Clock::now()));
@@ -271,7 +275,7 @@ REDLATCH_INLINE std::chrono::milliseconds HeldSet::remaining() const noexcept {
 }
 
 REDLATCH_INLINE HoldState HeldSet::state() const noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) return HoldState::none;
+    if (!is_ours()) return HoldState::none;
     const auto now = Clock::now();
     HoldState worst = HoldState::held;
     for (const auto& ref : holds_->refs()) {
@@ -283,12 +287,12 @@ REDLATCH_INLINE HoldState HeldSet::state() const noexcept {
 }
 
 REDLATCH_INLINE std::stop_token HeldSet::lost() const {
-    if (holds_ == nullptr || !holds_->are_ours()) return detail::stopped_token();
+    if (!is_ours()) return detail::stopped_token();
     return holds_->lost();
 }
 
 REDLATCH_INLINE std::uint64_t HeldSet::fence(std::string_view name) const noexcept {
-    if (holds_ == nullptr || !holds_->are_ours()) return 0;
+    if (!is_ours()) return 0;
     for (const auto& ref : holds_->refs()) {
         if (ref.hold->key() == name) return ref.hold->fence;
     }

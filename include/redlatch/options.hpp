@@ -112,8 +112,8 @@ struct LockOptions {
     WaitStrategy wait_strategy = WaitStrategy::queued;
 
     /// How often in a row the lock may pass from thread to thread inside this process while other processes wait in the
-    /// queue. While none do, there is no limit; a process that begins to wait is noticed within 5 ms, where this is 0 at
-    /// the next release. With `WaitStrategy::polling` nobody knows who waits, and the limit always holds. Default: 4.
+    /// queue. While none do, there is no limit. A process that begins to wait is noticed within 5 ms; with 0, at the
+    /// next release. With `WaitStrategy::polling` nobody knows who waits, and the limit always holds. Default: 4.
     unsigned local_handoffs = 4;
 
     /// What `unlock()` and destructors wait for; `release()` always confirms. Default:
@@ -129,9 +129,8 @@ struct LockOptions {
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the
-    /// holder sent last can land before the next one starts. A normal release frees at once, and
-    /// the end of the `Client` may.
-    /// At most 24 days. Default: 0.
+    /// holder sent last can land before the next one starts. A normal release frees the lock at once.
+    /// The end of the `Client` may end the delay early. At most 24 days. Default: 0.
     std::chrono::milliseconds lock_delay{0};
 
     /// After a release nobody gets the lock until that long after it was taken: for a job that is to run

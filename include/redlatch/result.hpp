@@ -158,6 +158,13 @@ public:
     E&& error() && noexcept { return std::move(*error_); }
     /// @}
 
+    /// Whether it has that value.
+    template <class U>
+    bool operator==(const U& value) const
+        requires(!std::is_void_v<T> && !std::same_as<U, Expected>) {
+        return has_value() && static_cast<bool>(**this == value);
+    }
+
 private:
     /// What it had goes last: by then nothing throws, and `other` may be a part of it.
     template <class Other>

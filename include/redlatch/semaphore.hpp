@@ -100,8 +100,8 @@ public:
 
     /// Gives back so many permits that this object acquired, lost ones first, then the oldest; never those of
     /// a `take()`. Blocks for at most `command_timeout` in all. The worst of their outcomes counts:
-    /// an error as of `Held::release()`, `not_held` where it had acquired fewer, `expired`.
-    /// `invalid_argument` for a count below 1.
+    /// an error as of `Held::release()`, `not_held`, `expired`. Where it has acquired fewer, it gives those
+    /// back and answers `not_held`. `invalid_argument` for a count below 1.
     Result<Release> release(std::ptrdiff_t count = 1) noexcept { return impl_.release(count); }
 
     /// Takes permits as an object that owns them: all that are asked for, or none. Blocks as `Lock::acquire()` does.

@@ -37,7 +37,8 @@ class TestServer {
 public:
     /// Starts a server. `program`: a path, or a name to find in PATH, such as "valkey-server".
     /// `arguments`: more of them, as on redis-server's command line, such as {"--requirepass",
-    /// "secret"}. With a password or an ACL nobody waits for an answer but "NOAUTH".
+    /// "secret"}. With a password or an ACL the constructor takes a refused log-in for the answer that it waits for.
+    /// It cannot start a replica, which takes no writes and counts as a server that does not answer.
     ///
     /// Throws `std::system_error` where there is no folder or process to be had, or where TMPDIR is too long for a
     /// socket's path. Throws `std::runtime_error`, with what the program wrote, where the program ends or does not
@@ -79,7 +80,7 @@ public:
         server_ = -1;
     }
 
-    /// After `stop()`: a new one without keys, at the same place.
+    /// After `stop()`: a new one without keys, at the same place. It ends with the thread that calls this.
     void start() {
         if (server_ > 0 || !is_ours()) return;
         spawn();

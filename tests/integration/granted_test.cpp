@@ -294,7 +294,7 @@ TYPED_TEST(Granted, wait_that_ended_tells_who_has_the_lock) {
         EXPECT_TRUE(told.ends_with(" tries")) << told;
     }
     auto here = in_background([&] { return message(named, {.wait = 0s}); });
-    EXPECT_EQ(here.get(), "held, or waited for, by another thread of this process");
+    EXPECT_EQ(here.get(), "held, or waited for, in this process");
     let_go(held);
     take_as_foreigner<TypeParam>(this->redis_, 60s, "8743c9c0-0795-4907");
     EXPECT_EQ(message(this->client_, {.wait = 0s}),

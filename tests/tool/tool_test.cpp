@@ -445,7 +445,12 @@ TEST_F(Tool, knows_before_it_waits_that_there_is_no_such_command) {
 
 TEST_F(Tool, changes_its_codes_when_it_is_told_to) {
     raw.set("job", "somebody");
-    EXPECT_EQ(run_script("exit 0", {"-n", "-E", "busy=0"}).code(), 0);
+    ToolRun success = run_script("exit 0", {"-n", "-E", "busy=0"});
+    EXPECT_EQ(success.code(), 0);
+    EXPECT_EQ(success.errors(), "") << "cron would mail it";
+    ToolRun verbose = run_script("exit 0", {"-n", "-E", "busy=0", "-v"});
+    EXPECT_EQ(verbose.code(), 0);
+    EXPECT_NE(verbose.errors().find("the lock is taken"), std::string::npos) << verbose.errors();
     EXPECT_EQ(run_script("exit 0", {"-n", "-E", "lost=3,busy=4"}).code(), 4);
     EXPECT_EQ(run({"run", "-E", "usage=99", "--nothing"}).code(), 99);
     EXPECT_EQ(run_script("exit 64", {"-E", "usage=1", "-n", "-E", "busy=2"}).code(), 2);

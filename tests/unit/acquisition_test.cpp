@@ -148,7 +148,7 @@ TEST(Acquisition, not_admitted_says_why) {
     };
     EXPECT_EQ(error(LockOutcome::busy).code, Errc::timed_out);
     EXPECT_EQ(error(LockOutcome::busy).message,
-              "held, or waited for, by another thread of this process after 10.0 s");
+              "held, or waited for, in this process after 10.0 s");
     EXPECT_EQ(error(LockOutcome::busy, nullptr, true).message,
               "held by the calling thread itself after 10.0 s: this lock does not nest in what it "
               "holds");

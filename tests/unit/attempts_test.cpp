@@ -302,10 +302,10 @@ TEST(Attempts, never_reaching_the_server_is_a_timeout) {
     const Error error = core.out_of_turn(start + 10ms, false);
     EXPECT_EQ(error.code, Errc::timed_out);
     EXPECT_TRUE(error.causes.empty());
-    EXPECT_EQ(error.message, "held, or waited for, by another thread of this process after 10 ms");
+    EXPECT_EQ(error.message, "held, or waited for, in this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
     EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.out_of_turn(start, false).message),
-              "held, or waited for, by another thread of this process");
+              "held, or waited for, in this process");
 }
 
 /// The message of a wait of 10 s that ended with that refusal, after that many tries.
@@ -326,8 +326,23 @@ TEST(Attempts, contention_tells_who_has_it_how_long_was_waited_and_by_how_many_t
               "held by web-3:4711 after 10.0 s and 3 tries");
     EXPECT_EQ(contention(id + ":web-3:4711:8:1", 1, 1s),
               "held by web-3:4711 after 1.0 s and 1 try");
-    EXPECT_EQ(contention("", 2, 999ms), "held after 999 ms and 2 tries");
-    EXPECT_EQ(contention("", 2, 90'190ms), "held after 90.1 s and 2 tries");
+    EXPECT_EQ(contention("", 2, 999ms), "held, or waited for, by others after 999 ms and 2 tries");
+    EXPECT_EQ(contention("", 2, 90'190ms),
+              "held, or waited for, by others after 90.1 s and 2 tries");
+}
+
+TEST(Attempts, contention_for_permits_names_no_only_owner) {
+    AcquirePlan of_permits = plan(1s);
+    of_permits.of_permits = true;
+    const auto refused = [&](const std::string& owner) {
+        Attempts core{of_permits, start, 1};
+        static_cast<void>(core.begin(start));
+        const auto over = core.refused(start + 1s, {.ttl = no_ttl, .owner = owner});
+        return as<GiveUp>(over).error.message;
+    };
+    EXPECT_EQ(refused(""), "too few permits are free after 1.0 s and 1 try");
+    EXPECT_EQ(refused(std::string(32, 'a') + ":web-3:4711:8:1"),
+              "too few permits are free after 1.0 s and 1 try; some are held by web-3:4711");
 }
 
 TEST(Attempts, contention_of_a_single_try_tells_who_has_it) {

@@ -111,6 +111,8 @@ TEST(ClientOptions, tls_without_its_header_says_what_is_missing) {
 
 TEST(ClientOptions, bad_uri_is_refused) {
     EXPECT_TRUE(refused(detail::check({.uris = {"redis://h:x"}}), "port"));
+    EXPECT_TRUE(refused(detail::check({.uris = {"redis://a", "redis://b:x", "redis://c"}}),
+                        "(number 2 of the list)"));
 }
 
 TEST(ClientOptions, uri_overrides_timeouts) {
@@ -253,10 +255,13 @@ TEST(LockName, empty_or_too_long_or_reserved_is_refused) {
     EXPECT_TRUE(refused(check({}, std::string(1025, 'x')), "1 KiB"));
     EXPECT_TRUE(refused(check({}, "redlatch:"), "redlatch:"));
     EXPECT_TRUE(refused(check({}, "redlatch:queue:x"), "redlatch:"));
+    EXPECT_EQ(check({}, "redlatch:queue:x").error().key, "redlatch:queue:x");
+    EXPECT_EQ(check({}, std::string(1025, 'x')).error().key.size(), 100U) << "shortened";
 }
 
 TEST(LockName, in_the_key_space_of_its_client_is_refused) {
-    EXPECT_TRUE(refused(detail::check_name("svc:locks:x", "svc:locks:"), "key_space"));
+    EXPECT_TRUE(
+        refused(detail::check_name("svc:locks:x", "svc:locks:"), "key_space, 'svc:locks:',"));
     EXPECT_TRUE(refused(detail::check_name("redlatch:x", "svc:locks:"), "redlatch:"));
     EXPECT_TRUE(accepted(detail::check_name("svc:x", "svc:locks:")));
     auto options = client_options();

@@ -181,6 +181,16 @@ TEST(Result, can_do_what_its_value_can) {
     EXPECT_TRUE(std::is_nothrow_move_assignable_v<Moves>);
 }
 
+TEST(Result, equals_the_value_that_it_has) {
+    const Result<int> four{4};
+    EXPECT_EQ(four, 4);
+    EXPECT_EQ(4, four);
+    EXPECT_NE(four, 5);
+    EXPECT_EQ(Result<std::string>{"a"}, "a");
+    const Result<int> none{Unexpected{Error{Errc::lost, {}, {}, {}, {}}}};
+    EXPECT_NE(none, 0);
+}
+
 TEST(Result, moved_from_keeps_its_side) {
     Result<std::string> from = std::string{"a"};
     const Result<std::string> to = std::move(from);

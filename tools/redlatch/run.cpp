@@ -101,10 +101,11 @@ public:
 
     void cancel() { stop_.request_stop(); }
 
-    /// Where something went wrong since the last renewal: that, to be said behind a loss.
-    std::string last_error() const {
+    /// What is known of why the lock was lost: what went wrong since the last renewal.
+    std::string why_lost() const {
         const auto error = notice_->last_error();
-        return error ? "; last error: " + error->describe() : "";
+        return error ? "; last error: " + error->describe()
+                     : "; it was removed, or not renewed in time";
     }
 
     /// Can be read as soon as there is a result.
@@ -268,12 +269,18 @@ private:
             return ended_by_signal(*ended_by);
         }
         if (result) return std::nullopt;
-        const bool is_other_kind = result.error().code == redlatch::Errc::wrong_type;
-        complain(*settings_, result.error().describe() +
-                                 (is_other_kind ? "; --permits, --shared and --exclusive are "
-                                                  "kinds of their own"
-                                                : ""));
-        return settings_->codes.of(result.error());
+        const redlatch::Errc why = result.error().code;
+        const int code = settings_->codes.of(result.error());
+        // Whoever calls that a success, as a crontab on each of several machines does, wants no mail about it.
+        const bool is_success = why == redlatch::Errc::timed_out && code == 0;
+        if (!is_success || settings_->verbose) {
+            complain(*settings_,
+                     result.error().describe() + (why == redlatch::Errc::wrong_type
+                                                      ? "; --permits, --shared and --exclusive are "
+                                                        "kinds of their own"
+                                                      : ""));
+        }
+        return code;
     }
 
     int lost_before_start() {
@@ -332,7 +339,7 @@ private:
         child_.send(SIGTERM);
         child_.send(SIGCONT);
         kill_at_ = SteadyClock::now() + settings_->kill_after;
-        complain(*settings_, lost_lock() + "; the command is ended" + acquisition_->last_error());
+        complain(*settings_, lost_lock() + "; the command is ended" + acquisition_->why_lost());
     }
 
     void forward(const Signals::Received& received) {

@@ -184,7 +184,9 @@ public:
         switch (why) {
             case Outcome::busy:
                 return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now, by_caller));
-            case Outcome::deadlock: return fail(Errc::deadlock, {});
+            case Outcome::deadlock:
+                return fail(Errc::deadlock,
+                            "release it first, or take Reentrant, which nests in what it holds");
             case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
             case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);
             case Outcome::wrong_key_type:

@@ -27,6 +27,7 @@ struct AcquirePlan {
     Backoff backoff;
     std::chrono::milliseconds command_timeout;
     TimePoint answer_by = TimePoint::max();  ///< no try waits for its answer any longer
+    bool of_permits = false;                 ///< several may have some at a time
 };
 
 /// What the server says about a lock that it refuses.
@@ -136,9 +137,8 @@ public:
 
     /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: who asks holds the lock.
     Error out_of_turn(TimePoint now, bool by_caller) const {
-        const std::string who = by_caller
-                                    ? "held by the calling thread itself"
-                                    : "held, or waited for, by another thread of this process";
+        const std::string who = by_caller ? "held by the calling thread itself"
+                                          : "held, or waited for, in this process";
         const std::string why = by_caller ? ": this lock does not nest in what it holds" : "";
         return with_cause({Errc::timed_out, {}, {}, who + effort(now) + why, {}});
     }
@@ -161,9 +161,14 @@ private:
 
     bool is_over(TimePoint now) const noexcept { return last_try_ || now >= deadline_; }
 
+    /// `owner`: one of those who have it; empty where nobody knows one.
     Error out_of_time(TimePoint now, const std::string& owner) const {
-        const std::string by = owner.empty() ? "" : " by " + describe_owner(owner);
-        return with_cause({Errc::timed_out, {}, {}, "held" + by + effort(now), {}});
+        const std::string who = owner.empty() ? "" : "held by " + describe_owner(owner);
+        std::string why = who.empty() ? "held, or waited for, by others" : who;
+        if (plan_.of_permits) why = "too few permits are free";
+        why += effort(now);
+        if (plan_.of_permits && !who.empty()) why += "; some are " + who;
+        return with_cause({Errc::timed_out, {}, {}, std::move(why), {}});
     }
 
     /// How long the acquisition has waited, and how often it has asked.

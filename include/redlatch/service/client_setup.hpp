@@ -104,7 +104,13 @@ inline Result<ClientSetup> locate(ClientOptions given) {
     ClientOptions& options = setup.options;
     for (const Uri& text : options.uris) {
         auto uri = locate(text, options);
-        if (!uri) return Unexpected{std::move(uri).error()};
+        if (!uri) {
+            if (options.uris.size() > 1) {
+                uri.error().message +=
+                    " (number " + std::to_string(setup.uris.size() + 1) + " of the list)";
+            }
+            return Unexpected{std::move(uri).error()};
+        }
         options.connect_timeout = uri->connect_timeout.value_or(options.connect_timeout);
         options.command_timeout = uri->command_timeout.value_or(options.command_timeout);
         setup.uris.push_back(*std::move(uri));

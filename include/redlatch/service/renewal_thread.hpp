@@ -284,7 +284,7 @@ private:
     }
 
     static Fault no_answer() {
-        Fault fault = io_fault("no answer in time");
+        Fault fault = io_fault("the server is silent");
         fault.maybe_executed = true;
         return fault;
     }
@@ -305,7 +305,7 @@ private:
             link.silence.connected(Clock::now(), waiting.empty());
             for (Order& order : waiting) write(link, std::move(order));
         } else if (!waiting.empty()) {
-            tell(link, connected.error());
+            tell(link, connected.error(), waiting.size(), waiting.front());
             for (const Order& order : waiting) unanswered(link, order);
         }
     }
@@ -323,19 +323,24 @@ private:
     /// without a word.
     void break_off(Link& link, Fault fault) {
         bool failed = false;
-        bool news = false;
-        for (Order& order : take_unanswered(link)) {
+        std::size_t news = 0;
+        const Order* last = nullptr;  // of those
+        std::vector<Order> orders = take_unanswered(link);
+        for (Order& order : orders) {
             if (order.attempt->is_over()) order.command.leave();
             const CommandStep step = order.command.failed(failure_of(fault));
             if (step.next == CommandStep::Next::reconnect) {
                 write_later(link, std::move(order));
             } else {
                 failed = true;
-                news = news || !order.attempt->is_over();
+                if (!order.attempt->is_over()) {
+                    ++news;
+                    last = &order;
+                }
                 unanswered(link, order);
             }
         }
-        if (news) tell(link, fault);
+        if (last != nullptr) tell(link, fault, news, *last);
         if (failed) connect(link, std::move(fault));
         if (!link.waiting.empty()) connect(link);
     }
@@ -400,6 +405,17 @@ private:
         Error error = fault.error;
         if (error.node.empty()) error.node = link.node->name();
         events_.failed(error);
+    }
+
+    /// Of so many commands, each about one lock.
+    void tell(const Link& link, Fault fault, std::size_t commands, const Order& one) {
+        if (commands == 1) {
+            fault.error.key = one.attempt->hold().key();
+        } else {
+            fault.error.message =
+                "for " + std::to_string(commands) + " locks: " + fault.error.message;
+        }
+        tell(link, fault);
     }
 
     void look_for_replacement(Link& link, TimePoint sent) {

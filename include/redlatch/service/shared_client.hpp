@@ -5,7 +5,6 @@
 #include <redlatch/service/session.hpp>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 

@@ -28,8 +28,8 @@ public:
 
     Result<HoldRef> run() {
         if (would_wait_for_its_reading()) {
-            return told(Unexpected{
-                Error{Errc::deadlock, {}, {}, "the thread that reads cannot write", {}}});
+            return told(Unexpected{Error{
+                Errc::deadlock, {}, {}, "it reads, and has to end that before it writes", {}}});
         }
         while (!result_) enter();
         return told(*std::exchange(result_, std::nullopt));

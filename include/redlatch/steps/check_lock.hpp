@@ -29,7 +29,7 @@ inline Result<void> check_lease(Lease lease, const Drift& drift) {
         return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
     }
     if (usable_part(lease, drift) <= Clock::duration::zero()) {
-        return Unexpected{invalid("the lease is shorter than its drift")};
+        return Unexpected{invalid("the lease is no longer than its drift")};
     }
     return {};
 }
@@ -65,7 +65,8 @@ inline Result<void> check_name(std::string_view name, std::string_view key_space
         return Unexpected{invalid("names that begin with redlatch: are reserved")};
     }
     if (name.starts_with(key_space)) {
-        return Unexpected{invalid("names that begin with the client's key_space are reserved")};
+        return Unexpected{invalid("names that begin with the client's key_space, '" +
+                                  std::string{key_space} + "', are reserved")};
     }
     return {};
 }
@@ -137,6 +138,7 @@ inline Result<LockSpec> check(LockSpec spec) {
     const std::string_view key_space =
         spec.client != nullptr ? std::string_view{spec.client->key_space()} : usual_key_space;
     if (auto name = check_name(spec.key(), key_space); !name) {
+        name.error().key = spec.key().substr(0, 100);
         return Unexpected{std::move(name).error()};
     }
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
