@@ -65,7 +65,8 @@ void over_a_connection_of_ones_own() {
                 const auto seconds = std::chrono::floor<std::chrono::seconds>(timeout);
                 const std::chrono::microseconds rest = timeout - seconds;
                 return ::redisConnectUnixWithTimeout(
-                    path.c_str(), timeval{.tv_sec = seconds.count(), .tv_usec = rest.count()});
+                    path.c_str(), {.tv_sec = static_cast<time_t>(seconds.count()),
+                                   .tv_usec = static_cast<suseconds_t>(rest.count())});
             },
         .name = "tunnel"};
     redlatch::Client redis{tunnel};

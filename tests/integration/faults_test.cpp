@@ -281,6 +281,17 @@ TEST_F(LostReply, of_a_release_releases) {
     }
 }
 
+TEST_F(LostReply, while_the_client_closes_leaves_no_lock) {
+    std::optional<Client> closing{through_proxy()};
+    Lock<Simple> lock{*closing, "job"};
+    lock.lock();
+    ASSERT_TRUE(raw.exists("job"));
+    proxy.drop_replies_once(1, "INFO");  // what a new connection asks first
+    closing.reset();
+    expect_dropped(1);
+    EXPECT_FALSE(raw.exists("job"));
+}
+
 TEST_F(LostReply, of_a_release_never_frees_the_next_owners_lock) {
     warm_up<Simple>();
     Lock<Simple> lock{client, "job"};

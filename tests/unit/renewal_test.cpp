@@ -1178,10 +1178,22 @@ TEST_F(ClosingRenewal, with_nothing_to_do_is_closed_at_once) {
     EXPECT_TRUE(machine_.is_closed(now_));
 }
 
-TEST_F(ClosingRenewal, tries_once_and_no_more_where_it_cannot_be_sent) {
+TEST_F(ClosingRenewal, tries_twice_and_no_more_where_it_cannot_be_sent) {
     machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true, .once_more = true}, now_);
     machine_.close(now_);
     cut_off(command());
+    EXPECT_FALSE(machine_.is_closed(now_));
+    EXPECT_LE(machine_.next_due(), now_) << "at once";
+    cut_off(command());
+    EXPECT_TRUE(machine_.is_closed(now_));
+}
+
+TEST_F(ClosingRenewal, tries_twice_also_what_got_no_answer_before) {
+    machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true}, now_);
+    cut_off(command());
+    machine_.close(now_);
+    cut_off(command());
+    answer(command(), 1);
     EXPECT_TRUE(machine_.is_closed(now_));
 }
 

@@ -209,8 +209,8 @@ public:
         return found == cleaned_.end() ? nullptr : found->second.hold;
     }
 
-    /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each,
-    /// for as long as one command may take all together.
+    /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each, and
+    /// one more where that gets no answer, for as long as one command may take all together.
     void close(TimePoint now) {
         if (closes_at_) return;
         closes_at_ = saturating_add(now, terms_.command_timeout);
@@ -340,6 +340,7 @@ private:
         TimePoint give_up_at;
         std::vector<MasterIndex>
             left;  // of several masters, those that have not answered; else empty
+        bool repeated_at_close = false;  // it got no answer while the client was closing
     };
 
     /// A token that is cleaned up.
@@ -525,7 +526,8 @@ private:
             CleanUpJob next = job_;
             const bool closing = renewal.closes_at_.has_value();
             const bool again = !silent_.empty() && now < job_.give_up_at;
-            if (again && (more_to_serve_ || !closing)) {
+            if (again && (more_to_serve_ || !closing || !job_.repeated_at_close)) {
+                next.repeated_at_close = closing;
                 if (renewal.terms_.several_masters) next.left = silent_;
                 return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
             }

@@ -262,6 +262,13 @@ public:
         check_end(lock, hold);
     }
 
+    /// A client that held it has closed, and had a connection at its second try at least.
+    void has_closed(const detail::Hold& hold, int lock) const {
+        if (!plan_->loses_connections_only() || several() || plan_->has_nodes()) return;
+        const Server::Owner its = Server::find(server(0).owners(lock), hold.token().bytes);
+        if (!its.token.empty()) fail("left behind by a client that has closed: " + its.token);
+    }
+
     /// Of what was writing, only reading is left, and the server has been told.
     void downgraded(const detail::Hold& hold, int lock) const {
         if (!plan_->is_calm() || !valid(hold)) return;

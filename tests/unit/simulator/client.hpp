@@ -190,6 +190,9 @@ public:
     void wake_in_time();
     bool closed() const { return closed_; }
 
+    /// How often its commands got no connection since it began to close.
+    int failed_while_closing() const { return failed_while_closing_; }
+
 private:
     using Renewal = detail::Renewal;
     using Try = Renewal::Try;
@@ -273,6 +276,7 @@ private:
     std::uint64_t writings_ = 0;
     TimePoint wakes_at_ = TimePoint::max();
     const char* event_ = "due";
+    int failed_while_closing_ = 0;
     bool closed_ = false;
 };
 
@@ -800,10 +804,15 @@ public:
         for (auto& place : remains.places) clean_up(std::move(place));
         renewal_.machine().close(now());
         renewal_.wake_in_time();
-        host_.soon(2 * Moment{command_timeout()}, [this, since = world_->timeline->now()] {
-            const bool was_stopped = host_.frozen_until() > since;
-            if (!was_stopped && !renewal_.closed()) world_->checker->fail("closing takes too long");
-        });
+        host_.soon(2 * Moment{command_timeout()},
+                   [this, since = world_->timeline->now(), held = std::move(remains.holds)] {
+                       if (host_.frozen_until() > since) return;
+                       if (!renewal_.closed()) world_->checker->fail("closing takes too long");
+                       if (renewal_.failed_while_closing() > 1) return;
+                       for (const auto& hold : held) {
+                           world_->checker->has_closed(*hold, lock_of(*hold));
+                       }
+                   });
         connected_ = listening_ = false;
         ++connection_;
         tell_server(false);
@@ -1287,6 +1296,7 @@ inline void RenewalDriver::take_up(int master, TimePoint begun, std::shared_ptr<
     std::erase_if(waiting, [](const Order& order) { return order.attempt->is_over(); });
     if (made == nullptr) {
         event_ = "no connection";
+        if (client_->closed()) ++failed_while_closing_;
         for (const Order& order : waiting) unanswered(master, order);
     } else {
         link.connection = std::move(made);

@@ -119,6 +119,8 @@ mutate(renewed_in_a_hot_loop core/renewal.hpp
     "12" "1")
 mutate(closing_without_limit core/renewal.hpp
     "return now >= *closes_at_ || (clean_ups_" "now >= *closes_at_" "false")
+mutate(closing_tries_once core/renewal.hpp
+    "|| !closing || !job_.repeated_at_close" "!job_.repeated_at_close" "false")
 mutate(one_late_answer_ends_all core/renewal.hpp
     "while (!under_way_.empty() && under_way_.begin()->first <= now)"
     "under_way_.begin()->first <= now" "!told.empty() || under_way_.begin()->first <= now")

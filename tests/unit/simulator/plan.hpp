@@ -214,6 +214,13 @@ struct Plan {
     milliseconds longest_ttl() const { return 3 * longest_lease; }
 
     bool is_calm() const { return rates.none() && troubles.empty() && !denies_any(); }
+    /// Nothing goes wrong but that there is no connection to be had, now and then.
+    bool loses_connections_only() const {
+        Rates others = rates;
+        others.refused = 0;
+        const auto closes = [](const Trouble& t) { return t.kind == Trouble::Kind::close; };
+        return others.none() && std::ranges::all_of(troubles, closes) && !denies_any();
+    }
     bool denies_any() const {
         return std::ranges::any_of(processes, [](const auto& p) { return !p.denied.empty(); });
     }
@@ -684,6 +691,19 @@ inline void draw_operations(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which a client closes while connections are hard to get. Of one master, and no more than that goes
+/// wrong.
+inline void draw_closings(Dice dice, Plan& plan) {
+    if (plan.has_several_masters() || plan.has_nodes() || !dice.one_in(40)) return;
+    plan.rates = {.refused = dice.pick({2, 4})};
+    plan.faults_until = dice.span(20ms, 500ms);
+    const auto whom = dice.between(0, static_cast<std::int64_t>(plan.processes.size()));
+    plan.troubles = {{.kind = Trouble::Kind::close,
+                      .when = dice.span(0ns, plan.faults_until),
+                      .whom = static_cast<int>(whom)}};
+    for (ProcessPlan& process : plan.processes) process.denied = {};
+}
+
 /// Some schedules in which threads of one process read together for long, and all of them are watched. Likewise.
 inline void draw_watched_crowds(Dice dice, Plan& plan) {
     if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
@@ -832,6 +852,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (mutant == Mutant::none) draw_watched_crowds(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_handovers(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_delayed_readers(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_closings(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }
