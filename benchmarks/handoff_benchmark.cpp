@@ -43,7 +43,7 @@ struct Table {
     Signal taken;   ///< and has the lock now
     std::atomic<std::int64_t> released{0};
     std::atomic<bool> last{false};
-    std::atomic<std::uint64_t> turns{0};
+    std::atomic<std::size_t> turns{0};
     std::array<std::int64_t, 20'000> nanoseconds{};  ///< of each hand-off
 };
 
@@ -133,7 +133,7 @@ Sample measure(const Strategy& strategy, test::RedisServer& server, const std::s
     if (sample.error.empty()) sample.error = of_strategy;
     if (sample.error.empty()) sample.error = table->exclusion.fault(table->turns + 1);
     if (sample.error.empty()) sample.error = of_keys;
-    for (std::uint64_t i = warm_up; i < table->turns; ++i) {
+    for (std::size_t i = warm_up; i < table->turns; ++i) {
         sample.ms.push_back(static_cast<double>(table->nanoseconds[i]) * 1e-6);
     }
     if (sample.error.empty() && sample.ms.empty()) sample.error = "too short for a hand-off";

@@ -45,9 +45,9 @@ private:
 
     // Below 32 ns each value is its own class; above, the first bit and the five after it are one.
     static std::size_t class_of(std::uint64_t ns) noexcept {
-        if (ns < fine) return ns;
+        if (ns < fine) return static_cast<std::size_t>(ns);
         const auto shift = static_cast<std::size_t>(std::bit_width(ns)) - 1 - fine_bits;
-        return (shift << fine_bits) + (ns >> shift);
+        return (shift << fine_bits) + static_cast<std::size_t>(ns >> shift);
     }
     static std::uint64_t middle_of(std::size_t index) noexcept {
         if (index < fine) return index;

@@ -29,6 +29,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution/executor.hpp>
 #include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/execution_context.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -54,6 +55,7 @@
 #include <asio/async_result.hpp>
 #include <asio/bind_executor.hpp>
 #include <asio/execution/context.hpp>
+#include <asio/execution/executor.hpp>
 #include <asio/execution/outstanding_work.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/executor_work_guard.hpp>
@@ -213,6 +215,17 @@ private:
     bool is_waiting_ = false;
 };
 
+/// Gives an executor work, for as long as the result lives, as Asio's own operations do. For a
+/// `strand<any_io_executor>` an `executor_work_guard` does not compile.
+template <class AnyExecutor>
+auto track_work(const AnyExecutor& executor) {
+    if constexpr (net::execution::is_executor<AnyExecutor>::value) {
+        return net::prefer(executor, net::execution::outstanding_work.tracked);
+    } else {
+        return net::executor_work_guard<AnyExecutor>{executor};
+    }
+}
+
 /// Calls Asio's handler with the outcome, on the handler's executor. That has work until then.
 template <class T, class Handler>
 class AsioContinuation final : public AsyncCall::Continuation {
@@ -226,9 +239,11 @@ class AsioContinuation final : public AsyncCall::Continuation {
     struct Pending final : AsioPending {
         explicit Pending(Handler its)
             : handler(std::move(its)),
-              work(net::get_associated_executor(handler, net::system_executor{})) {}
+              executor(net::get_associated_executor(handler, net::system_executor{})),
+              work(track_work(executor)) {}
         Handler handler;
-        net::executor_work_guard<HandlersExecutor> work;
+        HandlersExecutor executor;
+        std::optional<decltype(track_work(std::declval<const HandlersExecutor&>()))> work;
     };
 
 public:
@@ -238,7 +253,7 @@ public:
     /// To be called once, at last.
     void begin(AsyncCall& call) {
         if constexpr (has_context) {
-            const net::any_io_executor executor = pending_->work.get_executor();
+            const net::any_io_executor executor = pending_->executor;
             net::execution_context& context = net::query(executor, net::execution::context);
             completions_ = &net::use_service<AsioCompletions>(context);
             call.complete_on(completions_->begin(executor, std::move(own_)));
@@ -259,7 +274,7 @@ public:
             completions_->end(*pending_);
             own_.reset(pending_);
         }
-        const HandlersExecutor executor = pending_->work.get_executor();
+        const HandlersExecutor executor = pending_->executor;
         net::post(executor, [call = call.shared_from_this(), work = std::move(pending_->work),
                              handler = std::move(pending_->handler)]() mutable {
             auto slot = net::get_associated_cancellation_slot(handler);

@@ -150,6 +150,7 @@ TEST_F(AsioTest, run_returns_after_an_operation_whose_executor_has_work) {
     run([](auto& io) { return with_work(io.get_executor()); });
     run([](auto& io) { return Any{with_work(io.get_executor())}; });
     run([](auto& io) { return asio::make_strand(with_work(io.get_executor())); });
+    run([](auto& io) { return asio::make_strand(Any{io.get_executor()}); });
     run([](auto& io) { return Any{asio::make_strand(Any{with_work(io.get_executor())})}; });
 }
 
@@ -178,6 +179,7 @@ TEST_F(AsioTest, strand_that_stalls_delays_no_other) {
     using Any = asio::any_io_executor;
     run([](auto& pool) { return asio::make_strand(pool); });
     run([](auto& pool) { return Any{asio::make_strand(pool)}; });
+    run([](auto& pool) { return asio::make_strand(Any{pool.get_executor()}); });
     run([](auto& pool) { return Any{asio::make_strand(with_work(pool.get_executor()))}; });
     run([](auto& pool) { return Any{asio::make_strand(Any{asio::make_strand(pool)})}; });
 }
