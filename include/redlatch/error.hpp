@@ -106,11 +106,10 @@ inline std::error_code make_error_code(Errc code) noexcept {
 
 /// One failure: what happened, to which key, on which node. Never holds a secret.
 struct Error {
-    Errc code{};      ///< what kind of failure
-    std::string key;  ///< the lock's name; empty where no lock is concerned
-    std::string
-        node;  ///< the server, as `host:port` or socket path; empty where none is at fault, or several are
-    std::string message;        ///< the server's or the system's own words, or what was wrong
+    Errc code{};          ///< what kind of failure
+    std::string key;      ///< the lock's name; empty where no lock is concerned
+    std::string node;     ///< the server, as `host:port` or socket path; empty for none, or several
+    std::string message;  ///< the server's or the system's own words, or what was wrong
     std::vector<Error> causes;  ///< what led here, where that is more than one thing
 
     /// One line for a log, such as

@@ -298,7 +298,7 @@ int run(const ClientPlan& plan) {
     note_usage(recorder, "before");
     work_until_told(plan, recorder);
     static_cast<void>(eventually([&] { return in_use().at("threads") == before.at("threads"); },
-                                 std::chrono::seconds{6}));
+                                 std::chrono::seconds{15}));
     note_usage(recorder, "after");
     return 0;
 }
