@@ -161,7 +161,8 @@ public:
     /// Whether it has that value.
     template <class U>
     bool operator==(const U& value) const
-        requires(!std::is_void_v<T> && !std::same_as<U, Expected>) {
+        requires(!std::is_void_v<T> && !std::same_as<U, Expected> &&
+                 requires(const Value& own) { static_cast<bool>(own == value); }) {
         return has_value() && static_cast<bool>(**this == value);
     }
 

@@ -340,9 +340,11 @@ TEST(Attempts, contention_for_permits_names_no_only_owner) {
         const auto over = core.refused(start + 1s, {.ttl = no_ttl, .owner = owner});
         return as<GiveUp>(over).error.message;
     };
-    EXPECT_EQ(refused(""), "too few permits are free after 1.0 s and 1 try");
+    EXPECT_EQ(refused(""),
+              "too few permits are free, or others wait in front after 1.0 s and 1 try");
     EXPECT_EQ(refused(std::string(32, 'a') + ":web-3:4711:8:1"),
-              "too few permits are free after 1.0 s and 1 try; some are held by web-3:4711");
+              "too few permits are free, or others wait in front after 1.0 s and 1 try; some are "
+              "held by web-3:4711");
 }
 
 TEST(Attempts, contention_of_a_single_try_tells_who_has_it) {

@@ -1231,6 +1231,16 @@ TEST_F(ClosingRenewal, goes_on_where_more_dead_wait_in_front) {
     EXPECT_TRUE(machine_.is_closed(now_));
 }
 
+TEST_F(ClosingRenewal, goes_on_so_also_after_a_try_without_an_answer) {
+    machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true}, now_);
+    machine_.close(now_);
+    answer(command(), detail::more_to_serve);
+    cut_off(command());
+    EXPECT_FALSE(machine_.is_closed(now_));
+    cut_off(command());
+    EXPECT_TRUE(machine_.is_closed(now_));
+}
+
 TEST_F(ClosingRenewal, takes_what_comes_late_for_as_long_as_it_is_not_closed) {
     machine_.clean_up(asked_hold({.token = "a"}), {.at_once = true}, now_);
     machine_.close(now_);

@@ -191,6 +191,24 @@ TEST(Result, equals_the_value_that_it_has) {
     EXPECT_NE(none, 0);
 }
 
+struct OfTheUser {
+    int x;
+};
+bool operator==(const Result<OfTheUser>& left, int x) {
+    return left && left->x == x;
+}
+bool operator==(const Result<int>& left, const Error& error) {
+    return !left && left.error().key == error.key;
+}
+
+TEST(Result, compares_as_its_user_says_where_its_value_does_not) {
+    const Result<OfTheUser> four{OfTheUser{4}};
+    EXPECT_TRUE(four == 4);
+    const Error lost{Errc::lost, "key", {}, {}, {}};
+    const Result<int> failed{Unexpected{lost}};
+    EXPECT_TRUE(failed == lost);
+}
+
 TEST(Result, moved_from_keeps_its_side) {
     Result<std::string> from = std::string{"a"};
     const Result<std::string> to = std::move(from);

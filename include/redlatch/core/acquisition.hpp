@@ -186,7 +186,7 @@ public:
                 return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now, by_caller));
             case Outcome::deadlock:
                 return fail(Errc::deadlock,
-                            "release it first, or take Reentrant, which nests in what it holds");
+                            "release it first, as this lock does not nest in what it holds");
             case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
             case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);
             case Outcome::wrong_key_type:

@@ -165,7 +165,7 @@ private:
     Error out_of_time(TimePoint now, const std::string& owner) const {
         const std::string who = owner.empty() ? "" : "held by " + describe_owner(owner);
         std::string why = who.empty() ? "held, or waited for, by others" : who;
-        if (plan_.of_permits) why = "too few permits are free";
+        if (plan_.of_permits) why = "too few permits are free, or others wait in front";
         why += effort(now);
         if (plan_.of_permits && !who.empty()) why += "; some are " + who;
         return with_cause({Errc::timed_out, {}, {}, std::move(why), {}});

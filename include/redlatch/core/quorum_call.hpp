@@ -153,7 +153,7 @@ public:
     void pass_time(TimePoint now) {
         for (Leg& leg : legs_) {
             if (leg.stage == Stage::asked && now >= leg.answer_by) {
-                Fault fault = unavailable("the server is silent");
+                Fault fault = unavailable("the server had not answered by then");
                 fault.maybe_executed = true;
                 fail(leg, std::move(fault));
             }

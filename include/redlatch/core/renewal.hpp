@@ -527,7 +527,7 @@ private:
             const bool closing = renewal.closes_at_.has_value();
             const bool again = !silent_.empty() && now < job_.give_up_at;
             if (again && (more_to_serve_ || !closing || !job_.repeated_at_close)) {
-                next.repeated_at_close = closing;
+                if (closing && !more_to_serve_) next.repeated_at_close = true;
                 if (renewal.terms_.several_masters) next.left = silent_;
                 return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
             }

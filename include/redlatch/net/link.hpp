@@ -188,7 +188,7 @@ public:
     /// A second descriptor of its socket, to be watched by `epoll`.
     Descriptor duplicate() const noexcept { return connection_->duplicate(); }
 
-    static Fault silent() { return io_fault("the server is silent"); }
+    static Fault silent() { return io_fault("the server had not answered by then"); }
 
 private:
     /// The fault, with the server's name.

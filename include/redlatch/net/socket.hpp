@@ -86,7 +86,7 @@ inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit
     pollfd entry{.fd = fd, .events = events, .revents = 0};
     auto ready = wait_any({&entry, 1}, limit);
     if (!ready) return Unexpected{std::move(ready).error()};
-    if (!*ready) return Unexpected{io_fault("the server is silent")};
+    if (!*ready) return Unexpected{io_fault("the server had not answered by then")};
     return {};
 }
 

@@ -284,7 +284,7 @@ private:
     }
 
     static Fault no_answer() {
-        Fault fault = io_fault("the server is silent");
+        Fault fault = io_fault("the server had not answered by then");
         fault.maybe_executed = true;
         return fault;
     }
@@ -413,7 +413,7 @@ private:
             fault.error.key = one.attempt->hold().key();
         } else {
             fault.error.message =
-                "for " + std::to_string(commands) + " locks: " + fault.error.message;
+                "for " + std::to_string(commands) + " commands: " + fault.error.message;
         }
         tell(link, fault);
     }
