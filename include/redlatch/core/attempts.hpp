@@ -163,11 +163,14 @@ private:
 
     /// `owner`: one of those who have it; empty where nobody knows one.
     Error out_of_time(TimePoint now, const std::string& owner) const {
-        const std::string who = owner.empty() ? "" : "held by " + describe_owner(owner);
-        std::string why = who.empty() ? "held, or waited for, by others" : who;
-        if (plan_.of_permits) why = "too few permits are free, or others wait in front";
-        why += effort(now);
-        if (plan_.of_permits && !who.empty()) why += "; some are " + who;
+        const std::string held = owner.empty() ? "" : "held by " + describe_owner(owner);
+        std::string why;
+        if (plan_.of_permits) {
+            why = "too few permits are free, or others wait in front" + effort(now);
+            if (!held.empty()) why += "; some are " + held;
+        } else {
+            why = (held.empty() ? "held, or waited for, by others" : held) + effort(now);
+        }
         return with_cause({Errc::timed_out, {}, {}, std::move(why), {}});
     }
 

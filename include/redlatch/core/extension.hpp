@@ -56,10 +56,7 @@ public:
 
     /// A try. `valid`: whether the hold is held, and its validity runs.
     Action begin(TimePoint now, bool valid) {
-        if (!valid) {
-            return lost("it had ended before: its validity was over, or somebody had removed it",
-                        ServerKeeps::nothing);
-        }
+        if (!valid) return lost("it had ended before this call", ServerKeeps::nothing);
         sent_ = now;
         wanted_ = renewal_lease(plan_.lease, now, plan_.last_end);
         return SendExtend{wanted_, plan_.give_up_at, keys_are_apart_};

@@ -324,7 +324,7 @@ private:
     void break_off(Link& link, Fault fault) {
         bool failed = false;
         std::size_t news = 0;
-        const Order* last = nullptr;  // of those
+        const Order* one = nullptr;  // that is news
         std::vector<Order> orders = take_unanswered(link);
         for (Order& order : orders) {
             if (order.attempt->is_over()) order.command.leave();
@@ -335,12 +335,12 @@ private:
                 failed = true;
                 if (!order.attempt->is_over()) {
                     ++news;
-                    last = &order;
+                    one = &order;
                 }
                 unanswered(link, order);
             }
         }
-        if (last != nullptr) tell(link, fault, news, *last);
+        if (one != nullptr) tell(link, fault, news, *one);
         if (failed) connect(link, std::move(fault));
         if (!link.waiting.empty()) connect(link);
     }
