@@ -114,6 +114,24 @@ TEST(ServerError, wrapped_without_a_dash_is_unwrapped) {
         Errc::wrong_type, false);
 }
 
+/// Before 7.0: what a script has caught, and answers. The place stands in front, and what the server itself raises
+/// keeps its dash.
+TEST(ServerError, caught_by_a_script_is_unwrapped) {
+    expect_error("@user_script: 4: -READONLY You can't write against a read only replica. ",
+                 Errc::unavailable, true);
+    expect_error("@user_script: 4: -OOM command not allowed when used memory > 'maxmemory'. ",
+                 Errc::unavailable, true);
+    expect_error(
+        "@user_script: 143: The user executing the script can't run this command or subcommand",
+        Errc::denied, false);
+    expect_error(
+        "@user_script: 143: The user executing the script can't access at least one of the keys "
+        "mentioned in the command arguments",
+        Errc::denied, false);
+    expect_error("@user_script: 1: Wrong number of args calling Redis command From Lua script",
+                 Errc::protocol, false);
+}
+
 TEST(ServerError, unknown_is_permanent_and_unexpected) {
     for (const std::string_view text : {
              "",
@@ -208,8 +226,12 @@ TEST(ServerError, words_are_shown_without_where_in_a_script_they_were_said) {
               "WRONGTYPE Operation against a key");
     EXPECT_EQ(plain_words(wrapped + "@user_script:12: Script attempted to access 'x'"),
               "Script attempted to access 'x'");
+    EXPECT_EQ(plain_words("@user_script: 4: -READONLY You can't write. "),
+              "READONLY You can't write. ");
+    EXPECT_EQ(plain_words("@user_script: 12: Unknown Redis command"), "Unknown Redis command");
     for (const std::string_view text :
-         {"", "ERR", "LATE 1700000000000000", "MOVED 3999 127.0.0.1:6381", "ERR script: broken",
+         {"", "ERR", "@user_script:", "@user_script: 1", "@user_script: 1: ",
+          "LATE 1700000000000000", "MOVED 3999 127.0.0.1:6381", "ERR script: broken",
           "ERR Error running script", "ERR Error running script (call to f_0): @user_script:",
           "ERR Error running script (call to f_0): @user_script:1: ", "on @user_script:1."}) {
         EXPECT_EQ(plain_words(text), text);
@@ -223,6 +245,8 @@ TEST(ServerError, says_what_a_command_has_to_do_next) {
     };
     EXPECT_EQ(kind("NOSCRIPT No matching script. Please use EVAL."), ReplyKind::unknown_script);
     EXPECT_EQ(kind("ERR NOSCRIPT"), ReplyKind::error);
+    EXPECT_EQ(kind("@user_script: 4: -READONLY You can't write against a read only replica. "),
+              ReplyKind::not_master);
     EXPECT_EQ(kind("LATE 1700000000000001"), ReplyKind::late);
     EXPECT_EQ(kind("LATE"), ReplyKind::error) << "without a time there is nothing to correct";
     EXPECT_EQ(kind("READONLY You can't write against a read only replica."), ReplyKind::not_master);

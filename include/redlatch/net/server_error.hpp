@@ -34,13 +34,19 @@ inline ReplyKind kind_of(const Fault& error) {
     return ReplyKind::error;
 }
 
+/// Whether a server older than Redis 7.0 says something about a script: of one that failed, or answers what it has caught.
+inline bool is_placed_in_front(std::string_view text) {
+    return text.starts_with("ERR Error running script (call to ") ||
+           text.starts_with("@user_script:");
+}
+
 /// A server's words without where in a script they were said, and without our arguments, of which one is the owner's
 /// token. Since Redis 7.0 the place stands behind them, before in front.
 inline std::string_view plain_words(std::string_view text) {
     text = text.substr(0, text.find(", with args beginning with"));
     constexpr std::string_view place = "@user_script:";
     constexpr std::string_view end = ": ";
-    if (text.starts_with("ERR Error running script (call to ")) {
+    if (is_placed_in_front(text)) {
         const std::size_t at = text.rfind(place);
         const std::size_t behind = at == std::string_view::npos
                                        ? at
@@ -142,7 +148,7 @@ inline ServerError classify_server_error(std::string_view text) {
     for (const Row& row : rows) {
         if (first == row.word) return row.meaning;
     }
-    if (!text.starts_with("ERR ")) return {Errc::protocol, false};
+    if (!text.starts_with("ERR ") && !is_placed_in_front(text)) return {Errc::protocol, false};
 
     constexpr std::array phrases{
         Row{"max number of clients", wait_and_retry},
