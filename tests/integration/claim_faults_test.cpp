@@ -278,7 +278,7 @@ protected:
     const std::vector<std::string> of_permits_{"redlatch:queue:*", "redlatch:waiters:*",
                                                "redlatch:permits:*"};
 
-    RedisServer server_{{.acl = {"alice on >secret ~job* &* +@all"}}};
+    RedisServer server_{{.acl = {"alice on >secret ~job* +@all"}}};
     RawRedis redis_{server_};
     Client client_{options_for("unix://alice:secret@" + server_.socket_path(), 10s)};
     Config lock_{client_, "job"};

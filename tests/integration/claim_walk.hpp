@@ -7,6 +7,7 @@
 #include "lock_test.hpp"
 #include "support/still_clock.hpp"
 #include <redlatch/core/grant.hpp>
+#include <redlatch/net/server_error.hpp>
 #include <redlatch/policy/lua.hpp>
 
 #include <algorithm>
@@ -438,7 +439,7 @@ private:
     void check_error(const Command& command, const RawReply& reply) {
         if (!reply.is_error() || reply.text.starts_with("LATE")) return;
         const bool may_want_memory = command.name == "acquire" || command.name == "set_permits";
-        if (reply.text.starts_with("OOM") && full_ && may_want_memory) return;
+        if (detail::plain_words(reply.text).starts_with("OOM") && full_ && may_want_memory) return;
         if (reply.text.starts_with("WRONGTYPE")) return;
         fail("an error: " + reply.text);
     }

@@ -196,7 +196,7 @@ public:
     /// The user may do this from now on, and nothing else.
     void allow(const std::string& acl) const {
         RawRedis::Command command{"ACL", "SETUSER"};
-        std::istringstream words{acl};
+        std::istringstream words{acl_rules(acl)};
         for (std::string word; words >> word;) {
             command.push_back(word);
             if (command.size() == 3) command.emplace_back("reset");  // behind the user's name

@@ -598,6 +598,9 @@ protected:
 
     template <class Policy>
     void expect_served_in_order() {
+        if (acl_rules(GetParam().rules) != GetParam().rules) {
+            GTEST_SKIP() << "the server has no ACL of channels";
+        }
         int late = 0;
         // The second time, the clients know what they may not do.
         for (int round = 0; round < 2; ++round) {
@@ -624,11 +627,11 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(
     Without, GrantedAcl,
-    testing::Values(Restriction{"subscribe", "~* &* +@all -subscribe", at_once},
-                    Restriction{"publish", "~* &* +@all -publish", at_once},
-                    Restriction{"pubsub", "~* &* +@all -pubsub", at_once},
+    testing::Values(Restriction{"subscribe", "~* +@all -subscribe", at_once},
+                    Restriction{"publish", "~* +@all -publish", at_once},
+                    Restriction{"pubsub", "~* +@all -pubsub", at_once},
                     Restriction{"channels", "~* resetchannels +@all", at_once},
-                    Restriction{"info", "~* &* +@all -info", at_once},
+                    Restriction{"info", "~* +@all -info", at_once},
                     Restriction{"all_of_them", "~* resetchannels +@all -@pubsub -info", at_once}),
     [](const auto& restriction) { return restriction.param.name; });
 
@@ -641,7 +644,7 @@ TEST_P(GrantedAcl, hashes_go_to_waiters_in_order) {
 }
 
 TEST(GrantedAgain, once_a_client_that_was_refused_may_listen) {
-    RedisServer server{{.acl = {"alice on >secret ~* &* +@all"}}};
+    RedisServer server{{.acl = {"alice on >secret ~* +@all"}}};
     RawRedis redis{server};
     const ClientOptions options =
         options_for("unix://alice:secret@" + server.socket_path(), generous_limit);
@@ -673,6 +676,10 @@ class KeyAcl : public testing::TestWithParam<Restriction> {
 protected:
     template <class Policy>
     void expect_all_served() {
+        if (GetParam().rules.find('%') != std::string::npos && redis_server_version() < redis_7) {
+            GTEST_SKIP()
+                << "the server does not tell keys that are read from those that are written";
+        }
         RedisServer server{{.acl = {"alice on >secret " + GetParam().rules}}};
         RawRedis redis{server};
         auto journal = std::make_shared<Journal>();
@@ -703,8 +710,8 @@ protected:
 
 INSTANTIATE_TEST_SUITE_P(
     Of, KeyAcl,
-    testing::Values(Restriction{"the_lock_alone", "~job* &* +@all", {}},
-                    Restriction{"the_lock_and_to_read_others", "~job* %R~* &* +@all", {}}),
+    testing::Values(Restriction{"the_lock_alone", "~job* +@all", {}},
+                    Restriction{"the_lock_and_to_read_others", "~job* %R~* +@all", {}}),
     [](const auto& restriction) { return restriction.param.name; });
 
 TEST_P(KeyAcl, makes_waiters_of_a_string_poll) {
@@ -716,7 +723,7 @@ TEST_P(KeyAcl, makes_waiters_of_a_hash_poll) {
 }
 
 TEST(GrantedAclOfOne, without_the_run_id_a_grant_costs_one_more_command) {
-    RedisServer server{{.acl = {"alice on >secret ~* &* +@all -info"}}};
+    RedisServer server{{.acl = {"alice on >secret ~* +@all -info"}}};
     RawRedis redis{server};
     const std::string uri = "unix://alice:secret@" + server.socket_path();
     Client one{patient(uri)};
@@ -740,7 +747,7 @@ TEST(GrantedAclOfOne, without_the_run_id_a_grant_costs_one_more_command) {
 }
 
 TEST(GrantedAclOfOne, holder_that_may_not_publish_still_gives_the_lock_to_the_first) {
-    RedisServer server{{.acl = {"mute on >secret ~* &* +@all -publish"}}};
+    RedisServer server{{.acl = {"mute on >secret ~* +@all -publish"}}};
     RawRedis redis{server};
     Client mute{patient("unix://mute:secret@" + server.socket_path())};
     Client waiting{patient(server.uri())};

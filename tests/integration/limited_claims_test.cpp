@@ -30,7 +30,7 @@ protected:
     static constexpr long long limit = 3;
 
     void SetUp() override {
-        redis_.command({"ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all"});
+        redis_.command({"ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "+@all"});
         limited_.auth("limited", "any");
     }
 

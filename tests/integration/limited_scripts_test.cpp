@@ -37,7 +37,7 @@ struct Step {
 class LimitedScripts : public Queue {
 protected:
     void SetUp() override {
-        redis_.command({"ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "&*", "+@all"});
+        redis_.command({"ACL", "SETUSER", "limited", "reset", "on", "nopass", "~*", "+@all"});
         limited_.auth("limited", "any");
     }
 

@@ -474,7 +474,7 @@ TEST_F(QuorumTest, a_server_that_says_it_is_busy_has_no_vote) {
 }
 
 TEST_F(QuorumTest, one_that_does_nothing_but_a_script_has_no_vote) {
-    master(0).raw.command({"CONFIG", "SET", "busy-reply-threshold", "20"});
+    master(0).raw.command({"CONFIG", "SET", "lua-time-limit", "20"});
     auto endless = in_background([&] {
         return RawRedis{master(0).server}.command({"EVAL", "while true do end", "0"});
     });

@@ -184,8 +184,7 @@ TYPED_TEST(Replicated, is_given_back_where_the_server_stops_to_be_a_master) {
 }
 
 TYPED_TEST(Replicated, is_given_back_where_wait_is_forbidden) {
-    this->redis_.command(
-        {"ACL", "SETUSER", "alice", "on", ">secret", "~*", "&*", "+@all", "-wait"});
+    this->redis_.command({"ACL", "SETUSER", "alice", "on", ">secret", "~*", "+@all", "-wait"});
     Client client{options_for("unix://alice:secret@" + this->server_.socket_path(), 10s)};
     typename TestFixture::Lock lock{client, "job", {.replicas = 1}};
     EXPECT_TRUE(fails_with(lock.acquire({.wait = 0s}), Errc::denied));

@@ -290,6 +290,8 @@ TEST_F(SentinelWatching, leaves_no_master_for_what_an_outdated_sentinel_says_aga
     RawRedis{deposed_}.command({"REPLICAOF", "127.0.0.1", std::to_string(master_.port())});
     ASSERT_TRUE(takes_locks_at(client, master_)) << "by what the servers say";
     RawRedis redis{master_};
+    ASSERT_TRUE(
+        eventually([&] { return redis.info("replication").at("connected_slaves") == "1"; }));
     const auto connections = redis.info("stats").at("total_connections_received");
     const int asked = first_.asked;
     ASSERT_TRUE(eventually([&] { return first_.asked > asked + 2; }));

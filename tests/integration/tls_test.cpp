@@ -170,7 +170,9 @@ TEST_F(Tls, files_that_cannot_be_used_are_refused_before_any_io) {
               std::string::npos);
     const std::string wrong = error_of(
         {.certificate_file = own.file, .key_file = locked.key_file, .key_password = "guessed"});
-    EXPECT_NE(wrong.find("bad decrypt"), std::string::npos) << wrong;
+    // One wrong password in 256 decrypts a key to something that looks like a key, and is none.
+    EXPECT_TRUE(wrong.find("bad decrypt") != wrong.npos || wrong.find("unsupported") != wrong.npos)
+        << wrong;
     const std::string no_certificate = error_of({.certificate_file = own.key_file});
     EXPECT_NE(no_certificate.find("no start line"), std::string::npos) << no_certificate;
     EXPECT_EQ(wrong.find("guessed"), std::string::npos) << "a secret is shown";

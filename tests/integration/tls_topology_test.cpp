@@ -84,6 +84,7 @@ TEST_F(TlsTopology, a_failover_under_sentinel_is_followed) {
 }
 
 TEST_F(TlsTopology, sentinels_may_want_a_user_of_their_own) {
+    if (redis_server_version() < redis_6_2) GTEST_SKIP() << "Sentinels have no users before 6.2";
     SentinelGroup group{{.password = "for-data",
                          .sentinel_password = "for-operators",
                          .sentinel_config = {{"user",

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace redlatch::test {
@@ -21,6 +22,28 @@ unsigned first_slot(std::size_t master) {
 }
 
 }  // namespace
+
+ClusterPorts::ClusterPorts(const std::string& host) {
+    constexpr int to_bus = 10'000;
+    while (!bus_) {
+        Address data{.path = {}, .host = host, .port = 0};
+        data_ = bind_to(data);
+        if (data.port > 65'535 - to_bus) continue;
+        number_ = data.port;
+        Address bus{.path = {}, .host = host, .port = static_cast<std::uint16_t>(number_ + to_bus)};
+        try {
+            bus_ = bind_to(bus);
+        } catch (const std::system_error&) {
+            continue;  // somebody has it
+        }
+    }
+}
+
+RawRedis::Command add_slots(unsigned first, unsigned end) {
+    RawRedis::Command command{"CLUSTER", "ADDSLOTS"};
+    for (unsigned slot = first; slot < end; ++slot) command.push_back(std::to_string(slot));
+    return command;
+}
 
 ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_{std::move(options)} {
     for (std::size_t i = 0; i < 2 * masters; ++i) add_server(i);
@@ -80,32 +103,29 @@ void ClusterGroup::set_node_timeout(std::size_t i, const char* timeout) const {
 
 /// Number `i`, which the first one then meets.
 void ClusterGroup::add_server(std::size_t i) {
-    Address bus{.path = {}, .host = host_, .port = 0};
-    bus_ports_.push_back(bind_to(bus));
     ServerConfig config{{"cluster-enabled", "yes"},
-                        {"cluster-port", std::to_string(bus.port)},
                         {"cluster-node-timeout", short_node_timeout},
                         {"cluster-replica-validity-factor", "0"},
                         {"cluster-require-full-coverage", "no"},
                         {"repl-diskless-sync-delay", "0"}};
     if (options_.tls) config.emplace_back("tls-cluster", "yes");
     config.insert(config.end(), options_.config.begin(), options_.config.end());
-    servers_.push_back(std::make_unique<RedisServer>(RedisServerOptions{
-        .tcp = true, .ipv6 = options_.ipv6, .tls = options_.tls, .config = std::move(config)}));
+    ports_.emplace_back(host_);
+    servers_.push_back(
+        std::make_unique<RedisServer>(RedisServerOptions{.tcp = true,
+                                                         .ipv6 = options_.ipv6,
+                                                         .port = ports_.back().data(),
+                                                         .tls = options_.tls,
+                                                         .config = std::move(config)}));
     ids_.push_back(at(i).command({"CLUSTER", "MYID"}).text);
     ask(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
-    if (i < masters) {
-        ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first_slot(i)),
-                std::to_string(first_slot(i + 1) - 1)});
-    }
+    if (i < masters) ask(i, add_slots(first_slot(i), first_slot(i + 1)));
     if (i > 0) meet(i);
 }
 
 /// Has the first one meet number `i`.
 void ClusterGroup::meet(std::size_t i) const {
-    const RawReply bus_port = at(i).command({"CONFIG", "GET", "cluster-port"});
-    ask(0, {"CLUSTER", "MEET", host_, std::to_string(servers_[i]->port()),
-            bus_port.elements.at(1).text});
+    ask(0, {"CLUSTER", "MEET", host_, std::to_string(servers_[i]->port())});
 }
 
 std::string ClusterGroup::uri(std::size_t i) const {

@@ -5,12 +5,29 @@
 #include "support/socket.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace redlatch::test {
+
+/// A free port for a server of a Cluster whose bus, 10,000 above it, is free too. Nobody else is given them as long
+/// as this is there; the server may bind them.
+class ClusterPorts {
+public:
+    explicit ClusterPorts(const std::string& host = "127.0.0.1");
+    [[nodiscard]] std::uint16_t data() const { return number_; }
+
+private:
+    std::uint16_t number_ = 0;
+    UniqueFd data_;
+    UniqueFd bus_;
+};
+
+/// Has a server serve the slots from `first` to before `end`.
+[[nodiscard]] RawRedis::Command add_slots(unsigned first, unsigned end);
 
 /// What a ClusterGroup is started with.
 struct ClusterGroupOptions {
@@ -64,7 +81,7 @@ private:
 
     const ClusterGroupOptions options_;
     const std::string host_ = options_.ipv6 ? "::1" : "127.0.0.1";
-    std::vector<UniqueFd> bus_ports_;
+    std::vector<ClusterPorts> ports_;
     std::vector<std::unique_ptr<RedisServer>> servers_;
     std::vector<std::string> ids_;
 };

@@ -256,7 +256,9 @@ std::map<std::string, std::string> RawRedis::info(std::string_view section) {
 
 long long RawRedis::command_calls(const std::string& name) {
     const std::map<std::string, std::string> stats = info("commandstats");
-    const auto found = stats.find("cmdstat_" + name);
+    const bool tells_subcommands = redis_server_version() >= redis_7;
+    const auto found =
+        stats.find("cmdstat_" + (tells_subcommands ? name : name.substr(0, name.find('|'))));
     return found == stats.end() ? 0 : std::stoll(pairs(split(found->second, ','), '=').at("calls"));
 }
 

@@ -93,7 +93,8 @@ public:
     std::map<std::string, std::string> info(std::string_view section);
 
     /// How often the server has run a command since it started or since `reset_stats`; also those
-    /// that scripts ran. `name` in lower case, a subcommand as "client|list" (Redis 7).
+    /// that scripts ran. `name` in lower case, a subcommand as "client|list": before Redis 7
+    /// these are counted together.
     long long command_calls(const std::string& name);
 
     /// All commands of all connections, without those that scripts ran. INFO itself counts too.

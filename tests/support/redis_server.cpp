@@ -31,10 +31,46 @@ std::string quoted(const std::string& text) {
     return result + '"';
 }
 
+/// The first version that has a directive which older ones do without.
+ServerVersion first_version_with(const std::string& directive) {
+    if (directive == "acl-pubsub-default" || directive == "loading-process-events-interval-bytes") {
+        return redis_6_2;
+    }
+    if (directive == "enable-debug-command" || directive == "enable-protected-configs") {
+        return redis_7;
+    }
+    return {};
+}
+
 void write_lines(std::ostream& out, const ServerConfig& config) {
     for (const auto& [name, value] : config) {
-        out << name << ' ' << value << '\n';
+        if (redis_server_version() < first_version_with(name)) continue;
+        out << name << ' ' << (name == "user" ? acl_rules(value) : value) << '\n';
     }
+}
+
+/// Of what a server writes: "Redis server v=7.0.15 sha=…".
+ServerVersion version_in(const std::string& text) {
+    const std::size_t at = text.find(" v=");
+    ServerVersion version;
+    char dot = 0;
+    if (at == std::string::npos ||
+        !(std::istringstream{text.substr(at + 3)} >> version.major >> dot >> version.minor)) {
+        throw std::runtime_error{"a server that does not say its version: " + text};
+    }
+    return version;
+}
+
+ServerVersion ask_for_version() {
+    const TempFolder folder;
+    const std::string file = folder.file("version");
+    const UniqueFd output{::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+    ProcessHandle process =
+        spawn({.argv = {redis_server_program(), "--version"}, .output = output.get()});
+    process.wait();
+    std::ostringstream text;
+    text << std::ifstream{file}.rdbuf();
+    return version_in(text.str());
 }
 
 }  // namespace
@@ -42,6 +78,22 @@ void write_lines(std::ostream& out, const ServerConfig& config) {
 std::string redis_server_program() {
     const char* const program = std::getenv("REDLATCH_REDIS_SERVER");
     return program != nullptr && *program != '\0' ? program : "redis-server";
+}
+
+const ServerVersion& redis_server_version() {
+    static const ServerVersion version = ask_for_version();
+    return version;
+}
+
+std::string acl_rules(const std::string& rules) {
+    if (redis_server_version() >= redis_6_2) return rules;
+    std::istringstream words{rules};
+    std::string known;
+    for (std::string word; words >> word;) {
+        if (word.starts_with('&') || word == "resetchannels") continue;
+        known += (known.empty() ? "" : " ") + word;
+    }
+    return known;
 }
 
 ServerConfig ServerTls::config(std::uint16_t port) const {
@@ -58,6 +110,7 @@ RedisServer::RedisServer(RedisServerOptions options) : options_{std::move(option
     socket_.path = folder_.file("redis.sock");
     if (listens_on_tcp()) {
         tcp_.host = options_.ipv6 ? "::1" : "127.0.0.1";
+        tcp_.port = options_.port;
         reserved_port_ = bind_to(tcp_);
     }
     write_config();
@@ -131,9 +184,8 @@ void RedisServer::write_config() const {
     if (!options_.password.empty()) {
         file << "requirepass " << quoted(options_.password) << '\n';
     }
-    for (const std::string& user : options_.acl) {
-        file << "user " << user << '\n';
-    }
+    write_lines(file, {{"acl-pubsub-default", "allchannels"}});
+    for (const std::string& user : options_.acl) write_lines(file, {{"user", user}});
     if (options_.tls) {
         write_lines(file, options_.tls->config(tcp_.port));
     }

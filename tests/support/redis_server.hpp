@@ -7,9 +7,11 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,26 @@ namespace redlatch::test {
 /// What tests start as a server: the environment's REDLATCH_REDIS_SERVER, such as a valkey-server,
 /// or else redis-server from PATH.
 [[nodiscard]] std::string redis_server_program();
+
+/// Of a server. Valkey's go on where Redis 7.2 was.
+struct ServerVersion {
+    int major = 0;
+    int minor = 0;
+
+    friend auto operator<=>(const ServerVersion&, const ServerVersion&) = default;
+    friend std::ostream& operator<<(std::ostream& out, const ServerVersion& version) {
+        return out << version.major << '.' << version.minor;
+    }
+};
+
+/// Of `redis_server_program()`. A test of what an older server cannot do is skipped there.
+[[nodiscard]] const ServerVersion& redis_server_version();
+
+inline constexpr ServerVersion redis_6_2{6, 2};
+inline constexpr ServerVersion redis_7{7, 0};
+
+/// The rules of an ACL as that server takes them: without those of channels, of which older ones know nothing.
+[[nodiscard]] std::string acl_rules(const std::string& rules);
 
 /// Lines of redis.conf, as name and value. A value is copied as it is: quote it if it has to be
 /// quoted there.
@@ -42,16 +64,21 @@ struct RedisServerOptions {
     /// The same on ::1 instead; ask `ipv6_available()` first.
     bool ipv6 = false;
 
+    /// Not any free port, but this one.
+    std::uint16_t port = 0;
+
     /// The port speaks TLS.
     std::optional<ServerTls> tls = {};
 
     /// `requirepass`, the default user's password.
     std::string password = {};
 
-    /// Users, as after `user` in redis.conf: "alice on >secret ~* +@all".
+    /// Users, as after `user` in redis.conf: "alice on >secret ~* +@all". They may use all channels, as in
+    /// Redis 6, unless told otherwise.
     std::vector<std::string> acl = {};
 
-    /// More lines; they stand last, so they override what is above them.
+    /// More lines; they stand last, so they override what is above them. What an older server does not know,
+    /// and allows in any case, is left out there.
     ServerConfig config = {};
 
     /// Write an append-only file with every command, so that keys survive restart() and kill().

@@ -505,7 +505,7 @@ TEST_F(Tool, changes_the_code_of_a_server_that_is_not_there) {
 
 TEST_F(Tool, changes_the_code_of_a_refused_user_or_command) {
     const RedisServer guarded{{.password = "right"}};
-    const RedisServer limited{{.acl = {"default on nopass ~* &* +@all -@scripting"}}};
+    const RedisServer limited{{.acl = {"default on nopass ~* +@all -@scripting"}}};
     for (const RedisServer* const refusing : {&guarded, &limited}) {
         expect_code("denied", 77, [&](Words options) {
             options.insert(options.end(), {"--uri", refusing->uri()});

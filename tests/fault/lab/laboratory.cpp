@@ -44,7 +44,7 @@ Laboratory::Laboratory(const Setup& setup)
 RedisServerOptions Laboratory::server_options() const {
     RedisServerOptions options;
     options.append_only = true;
-    options.acl = {"laboratory on nopass ~* &* +@all"};
+    options.acl = {"laboratory on nopass ~* +@all"};
     options.config = {{"lua-time-limit", "20"}, {"auto-aof-rewrite-percentage", "0"}};
     if (setup_.faults == FaultClass::outside) options.env = clock_.env();
     return options;
