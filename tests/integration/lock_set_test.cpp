@@ -1,6 +1,7 @@
 // `LockSet`: several locks taken and held as one.
 
 #include "busy_machine.hpp"
+#include "granted_tools.hpp"
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
 #include <redlatch/lock_set.hpp>
@@ -256,6 +257,18 @@ TEST_F(LocksAsOne, that_wait_renew_nothing_that_they_nest_in) {
     EXPECT_TRUE(code == Errc::timed_out || code == Errc::unavailable)
         << "the second where a busy machine's last answer is late: " << make_error_code(code);
     EXPECT_EQ(outer.state(), HoldState::lost) << "its own lease is long over";
+}
+
+TEST_F(LocksAsOne, are_never_taken_by_somebody_where_the_server_was_slow) {
+    LockSet<Simple> set{client_, {"a", "b"}};
+    EXPECT_TRUE(succeeds(client_.ping()));
+    server_.freeze();
+    auto acquired = in_background([&] { return set.acquire({.wait = 100ms}); });
+    std::this_thread::sleep_for(120ms);  // between the deadline and the last answer that counts
+    server_.thaw();
+    ASSERT_TRUE(finishes(acquired));
+    const auto held = acquired.get();
+    EXPECT_TRUE(held || code_of(held) == Errc::unavailable) << held.error().describe();
 }
 
 TEST_F(LocksAsOne, are_a_deadlock_where_their_thread_holds_one_already) {

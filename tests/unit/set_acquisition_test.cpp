@@ -86,9 +86,10 @@ TEST_F(TakingASet, begins_anew_where_one_turns_out_to_be_lost_as_it_is_renewed) 
     expect_take(machine.given_back(start + 501ms), 0, 499ms);
 }
 
-TEST_F(TakingASet, ends_with_its_wait) {
+TEST_F(TakingASet, tries_each_of_the_rest_once_where_its_wait_is_over) {
     static_cast<void>(machine.begin(start));
-    expect_failed(machine.taken(true, start, start + 1s), Errc::timed_out);
+    expect_take(machine.taken(true, start, start + 1s), 1, 0ms);
+    expect_failed(machine.refused(busy, true, false, start + 1s), Errc::timed_out);
 }
 
 TEST_F(TakingASet, does_not_begin_anew_after_its_wait) {

@@ -96,8 +96,7 @@ private:
     Action take(TimePoint now) {
         const Wait wait = plan_.wait;
         if (wait.is_none() || wait.is_unlimited()) return Take{taken_, wait, answer_by_};
-        if (taken_ > 0 && now >= deadline_)
-            return give_up(out_of_time("not all were free in time"));
+        // Behind the deadline one is tried once: its answer tells whether somebody has it, or the server was slow.
         const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());
         return Take{taken_, left, answer_by_};
     }

@@ -364,7 +364,7 @@ private:
                              .drift = plan.drift,
                              .backoff = plan.backoff,
                              .command_timeout = plan.command_timeout,
-                             .answer_by = std::min(wanted_->answer_by, single_try_ends())},
+                             .answer_by = answer_by()},
                 .key = terms_.keys->lock,
                 .traits = terms_.traits,
                 .lock_delay = wanted_->lock_delay,
@@ -375,8 +375,9 @@ private:
                 .weight = wanted_->weight};
     }
 
-    TimePoint single_try_ends() const {
-        return wanted_->wait.is_none() ? began_ + world_->plan->command_timeout : TimePoint::max();
+    TimePoint answer_by() const {
+        if (!wanted_->wait.is_none()) return wanted_->answer_by;
+        return std::min(wanted_->answer_by, began_ + world_->plan->command_timeout);
     }
 
     unsigned handoffs_in_row() const {
@@ -419,7 +420,7 @@ private:
             .acquisition = acquisition_,
             .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()},
             .delivered_later = is_delivered_later(),
-            .try_by = single_try_ends()});
+            .try_by = answer_by()});
         const bool writes = world_->plan->claims == Claims::shared && !reads();
         client_->comes(this, wanted_->lock, writes && !wanted_->wait.is_none());
         event_ = "enter_if_free";

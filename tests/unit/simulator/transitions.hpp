@@ -241,7 +241,6 @@ inline constexpr const char* usual_transitions[] = {
     "SetAcquisition: refused -> GiveBack",
     "SetAcquisition: refused: one is lost -> GiveBack",
     "SetAcquisition: taken -> Done",
-    "SetAcquisition: taken -> GiveBack",
     "SetAcquisition: taken -> Refresh",
     "SetAcquisition: taken -> Take",
     "Silence: new connection -> old one gives way",
