@@ -9,9 +9,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <future>
+#include <memory>
 #include <string>
 
 namespace redlatch::test {
@@ -173,6 +175,61 @@ TEST_F(ClaimsInACluster, permits_are_renewed_and_extended_while_their_slot_moves
     group_.finish_move(slot, 0, 1);
     EXPECT_TRUE(is_renewed(two));
     let_go(two);
+}
+
+TEST_F(ClaimsInACluster, a_waiter_goes_on_where_claims_end_while_their_slot_moves) {
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(group_.uri(4), 10s);
+    options.observer = journal;
+    Client watched{options};
+    Semaphore<Permits> gpus{client_, name_, 2, {.lease = 1s}};
+    Semaphore<> others{watched, name_, 2, {.lease = lease}};
+    ASSERT_TRUE(succeeds(gpus.set_permits(2)));
+    Held longer = gpus.take({.lease = 60s}).value();  // the key lives for so long
+    Held held = gpus.take().value();
+    let_go(longer);
+    auto waiter = start_taking(others, 2);
+    ASSERT_TRUE(queues(0, name_));
+    const unsigned slot = detail::slot_of(name_);
+    group_.begin_to_move(slot, 0, 1);
+    // The script that finds the claim over deletes the key, and may not come back to it.
+    EXPECT_TRUE(eventually([&] {
+        const auto errors = journal->errors();
+        return finishes(waiter, 0ms) || std::any_of(errors.begin(), errors.end(), [](auto& error) {
+                   return speaks_of(error, "non local key");
+               });
+    }));
+    EXPECT_FALSE(finishes(waiter, 100ms));
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    ASSERT_TRUE(finishes(waiter));
+    let_go(waiter.get());
+}
+
+TEST_F(ClaimsInACluster,
+       waiters_keep_their_order_where_a_claim_is_released_while_their_slot_moves) {
+    Client third{options_for(group_.uri(0), 10s)};
+    Semaphore<> gpus{client_, name_, 1, {.lease = lease}};
+    Semaphore<> others{other_, name_, 1, {.lease = lease}};
+    Semaphore<> thirds{third, name_, 1, {.lease = lease}};
+    ASSERT_TRUE(succeeds(gpus.set_permits(1)));
+    Held held = gpus.take().value();
+    RawRedis redis = look_at(0);
+    auto first = start_taking(others, 1);
+    ASSERT_TRUE(eventually([&] { return waiters(redis, name_) == 1; }));
+    auto second = start_taking(thirds, 1);
+    ASSERT_TRUE(eventually([&] { return waiters(redis, name_) == 2; }));
+    const unsigned slot = detail::slot_of(name_);
+    group_.begin_to_move(slot, 0, 1);
+    let_go(held);
+    EXPECT_EQ(waiters(redis, name_), 2);
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    ASSERT_TRUE(finishes(first));
+    EXPECT_FALSE(finishes(second, 50ms));
+    let_go(first.get());
+    ASSERT_TRUE(finishes(second));
+    let_go(second.get());
 }
 
 TEST_F(ClaimsInACluster, a_set_of_two_slots_is_held_while_one_of_them_moves) {

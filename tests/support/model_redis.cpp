@@ -101,6 +101,7 @@ public:
         }
     }
     void set_strict_keys(bool strict) { strict_keys_ = strict; }
+    void set_slot_leaves(bool leaves) { slot_leaves_ = leaves; }
     void flush() { db_.keys.clear(); }
     [[nodiscard]] std::uint64_t writes() const { return db_.writes; }
     [[nodiscard]] const StringMap<model::Entry>& all() const { return db_.keys; }
@@ -178,21 +179,31 @@ private:
         } else if (denied(*command)) {
             reply_error(out,
                         "ERR The user executing the script can't run this command or subcommand");
-        } else if (declares_keys_of(*command, words, out)) {
+        } else if (may_touch_keys_of(*command, words, out)) {
             command->run(db_, words, out);
         }
     }
 
-    bool declares_keys_of(const Command& command, Words words, Value& out) {
-        if (!strict_keys_ || command.first_key == 0) return true;
+    bool may_touch_keys_of(const Command& command, Words words, Value& out) {
+        if (command.first_key == 0) return true;
         const int last =
             command.last_key < 0 ? static_cast<int>(words.size()) - 1 : command.last_key;
         for (int i = command.first_key; i <= last; ++i) {
             const std::string_view key = words[static_cast<std::size_t>(i)];
-            if (std::ranges::find(declared_, key) != declared_.end()) continue;
+            if (!may_touch(key, command, out)) return false;
+        }
+        return true;
+    }
+
+    bool may_touch(std::string_view key, const Command& command, Value& out) {
+        if (strict_keys_ && std::ranges::find(declared_, key) == declared_.end()) {
             undeclared_ =
                 "ERR undeclared key '" + std::string{key} + "' in " + std::string{command.name};
             reply_error(out, undeclared_);
+            return false;
+        }
+        if (slot_leaves_ && db_.find(key) == nullptr) {
+            reply_error(out, "ERR Script attempted to access a non local key in a cluster node");
             return false;
         }
         return true;
@@ -644,6 +655,7 @@ private:
     StringMap<Compiled> scripts_;
     std::unordered_map<const char*, Compiled*> by_address_;
     bool strict_keys_ = true;
+    bool slot_leaves_ = false;
 
     // Of the script that is running.
     Words declared_;
@@ -695,6 +707,9 @@ void ModelRedis::deny(std::string_view command, bool denied) {
 }
 void ModelRedis::set_strict_keys(bool strict) {
     impl_->set_strict_keys(strict);
+}
+void ModelRedis::set_slot_leaves(bool leaves) {
+    impl_->set_slot_leaves(leaves);
 }
 void ModelRedis::flush() {
     impl_->flush();

@@ -98,6 +98,10 @@ public:
     /// whatever else it answers, as in a cluster it must not. On at first; the key was left alone.
     void set_strict_keys(bool strict);
 
+    /// The keys' slot moves to another server of a Cluster: a script runs where all its keys exist, and may not
+    /// touch one that it has deleted.
+    void set_slot_leaves(bool leaves);
+
     /// A restart without data. Subscribers, ACL and clock stay.
     void flush();
 

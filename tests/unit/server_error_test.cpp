@@ -40,6 +40,11 @@ TEST(ServerError, states_that_pass_are_transient) {
              "(master -> replica?)",
              "UNKILLABLE Sorry the script already executed write commands against the dataset.",
              "ERR max number of clients reached",
+             "ERR Script attempted to access a non local key in a cluster node script: "
+             "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
+             "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "
+             "@user_script:7: @user_script: 7: Lua script attempted to access a non local key in a "
+             "cluster node ",
          }) {
         expect_error(text, Errc::unavailable, true);
     }
@@ -144,8 +149,6 @@ TEST(ServerError, unknown_is_permanent_and_unexpected) {
              "ERR Error running script (call to f_0): @user_script:1: Script attempted to access "
              "nonexistent global variable 'x'",
              "CROSSSLOT Keys in request don't hash to the same slot",
-             "ERR Script attempted to access a non local key in a cluster node script: "
-             "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
              "MOVED 3999 127.0.0.1:6381",
              "ASK 3999 127.0.0.1:6381",
              "EXECABORT Transaction discarded because of previous errors.",

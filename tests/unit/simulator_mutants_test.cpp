@@ -120,6 +120,7 @@ constexpr std::array controls{
     Control{"forced_and_left", Mutant::forced_and_left},
     Control{"older_setting_counts", Mutant::older_setting_counts},
     Control{"setting_not_counted_on", Mutant::setting_not_counted_on},
+    Control{"deleted_key_served", Mutant::deleted_key_served},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

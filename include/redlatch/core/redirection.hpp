@@ -68,9 +68,15 @@ inline void disagree(Fault& fault) {
     fault.transient = true;
 }
 
-/// Whether a lock's keys are in two places just now, as their slot moves: no server can run the command.
+/// Whether a server says that a lock's keys are in two places just now, as their slot moves: no server can run the
+/// command. Where a script has deleted a key and comes back to it, that key has gone on to the other server.
+inline bool says_between_servers(std::string_view words) {
+    return words.starts_with("TRYAGAIN") ||
+           words.find("attempted to access a non local key") != std::string_view::npos;
+}
+
 inline bool is_between_servers(const Fault& fault) {
-    return fault.error.message.starts_with("TRYAGAIN");
+    return says_between_servers(fault.error.message);
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -42,11 +42,14 @@ if not (ours or moved) then
   return {0, waiting, 0}
 end
 
+-- The key stays: in a slot that moves, nobody may write one that this script has deleted. And a full
+-- server forbids what takes memory as a first write.
 local next_claim = next_weight .. ' ' .. next_token
+redis.call('ZREM', lock, '')
+local left, failed = hold(moved or next_claim, lease, its_end)
 if ours then
   drop(ours)
 end
-local left, failed = hold(moved or next_claim, lease, its_end)
 local number, is_new = 0
 if fenced and left then
   number, is_new = number_for(moved or next_claim, moved)

@@ -58,6 +58,11 @@ end
 -- Returns the caller's lease and fencing token, nil if it was not let in; whether somebody stands
 -- in front who does not fit in; and whether there are more to be seen, and another run sees them.
 local function grant(caller, dead, caller_lease)
+  if used == 0 then
+    -- An error in a slot that moves, where nobody may write a key that this script has deleted: it
+    -- comes before somebody has left the queue.
+    redis.call('EXISTS', lock)
+  end
   local batch = redis.call('ZRANGE', queue, 0, 0)
   local seen, kept, given = 0, 0, 0
   local my_ttl, my_number, blocked

@@ -133,7 +133,6 @@ inline ServerError classify_server_error(std::string_view text) {
         Row{"OOM", wait_and_retry},
         Row{"MISCONF", wait_and_retry},
         Row{"NOREPLICAS", wait_and_retry},
-        Row{"TRYAGAIN", wait_and_retry},
         Row{"CLUSTERDOWN", wait_and_retry},
         Row{"UNBLOCKED", wait_and_retry},
         Row{"UNKILLABLE", wait_and_retry},
@@ -148,6 +147,7 @@ inline ServerError classify_server_error(std::string_view text) {
     for (const Row& row : rows) {
         if (first == row.word) return row.meaning;
     }
+    if (says_between_servers(words)) return wait_and_retry;
     if (!text.starts_with("ERR ") && !is_placed_in_front(text)) return {Errc::protocol, false};
 
     constexpr std::array phrases{

@@ -6,6 +6,8 @@
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/recheck.hpp>
+#include <redlatch/core/redirection.hpp>
+#include <redlatch/net/server_error.hpp>
 #include <redlatch/options.hpp>
 
 #include <algorithm>
@@ -465,8 +467,11 @@ public:
         const bool free = at.owners.empty() && at.is_known;
         at.before = free ? Owners{} : server(command.master).owners(command.lock);
         at.is_known = true;
-        const bool forces = command.verb == Verb::force_unlock;
-        if (forces) here.queue_before = server(command.master).queue(command.lock);
+        here.queue_before.clear();
+        const bool moves = server(command.master).migration().phase() == Migration::Phase::moving;
+        if (moves || command.verb == Verb::force_unlock) {
+            here.queue_before = server(command.master).queue(command.lock);
+        }
         for (const Server::Owner& owner : at.owners) {
             if (has(at.before, owner.token)) continue;
             here.expired = std::max(here.expired, owner.end);
@@ -502,6 +507,9 @@ public:
         if (extends && !command.asks_to_join()) {
             const Server::Owner its = Server::find(owners, command.token());
             if (!its.token.empty()) token_of(command.token()).prolonged_until = its.end;
+        }
+        if (command.verb != Verb::force_unlock) {
+            check_places(here, command, owners, command.token());
         }
         if (command.verb == Verb::force_unlock && !refused) {
             check_forced(here, command, value, owners);
@@ -762,7 +770,7 @@ private:
         Moment expired{-1h};          ///< when a lease ended without a release
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
-        std::vector<std::string> queue_before{};  ///< a command that takes the lock away
+        std::vector<std::string> queue_before{};  ///< a command of which places are checked
         std::int64_t issued = 0;                  ///< the setting of permits that counts
         std::optional<std::int64_t> permits{};    ///< and how many that is
         unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
@@ -949,11 +957,13 @@ private:
         }
     }
 
-    /// By the ACL only. Then it has changed nothing that matters to who has sent it.
+    /// By the ACL only, or as its keys' slot moves. Then it has changed nothing that matters to who has sent it.
     void failed(const Command& command, const ModelRedis::Value& value) {
         const bool denied = value.text.find("can't run this command") != std::string::npos ||
                             value.text.starts_with("NOPERM ");
-        if (!denied || !plan_->denies_any()) fail("the script failed: " + value.text);
+        const bool moves =
+            plan_->has_nodes() && detail::says_between_servers(detail::plain_words(value.text));
+        if (!moves && !(denied && plan_->denies_any())) fail("the script failed: " + value.text);
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
         AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
         Owners owners = server(command.master).owners(command.lock);
@@ -970,6 +980,7 @@ private:
             if (!others) fail("a script that failed has given the lock");
             changed_hands(here, command, owner.token, owners);
         }
+        check_places(here, command, owners, command.token());
         at.owners = std::move(owners);
         check_companions(command);
     }
@@ -1180,6 +1191,22 @@ private:
         damage_until(present_until);  // nobody knows of that place
     }
 
+    /// Who lives keeps its place, or gets the lock; but for the one that `leaves`.
+    void check_places(const Lock& here, const Command& command, const Owners& owners,
+                      std::string_view leaves) {
+        if (here.queue_before.empty() || !clocks_keep_time_ || plan_->denies_any()) return;
+        const auto after = server(command.master).queue(command.lock);
+        for (const std::string& waiter : here.queue_before) {
+            const auto known = std::ranges::find(here.order, waiter, &Queued::token);
+            const bool lives =
+                known != here.order.end() && timeline_->now() + 2ms < known->present_until;
+            const bool stays = std::ranges::find(after, waiter) != after.end();
+            if (lives && waiter != leaves && !stays && !has(owners, waiter)) {
+                fail("somebody else's command has taken a place in the queue: " + waiter);
+            }
+        }
+    }
+
     /// It takes nothing but that owner's lock; those who wait keep their places, or get the lock.
     void check_forced(Lock& here, const Command& command, const ModelRedis::Value& value,
                       const Owners& owners) {
@@ -1196,18 +1223,11 @@ private:
                 fail("a forced release has touched another's lock: " + other.token);
             }
         }
-        const auto after = server(command.master).queue(command.lock);
-        for (const std::string& waiter : here.queue_before) {
-            if (removed && waiter == name) continue;  // a late command had asked for it
-            const auto known = std::ranges::find(here.order, waiter, &Queued::token);
-            const bool lives =
-                known != here.order.end() && timeline_->now() + 2ms < known->present_until;
-            const bool stays = std::ranges::find(after, waiter) != after.end();
-            if (lives && !stays && !has(owners, waiter) && clocks_keep_time_) {
-                fail("a forced release has taken a place in the queue: " + waiter);
-            }
+        if (!removed) {
+            check_places(here, command, owners, "");
+            return;
         }
-        if (!removed) return;
+        check_places(here, command, owners, name);  // a late command may have asked for one
         (*trace_)("  forced away: ", tail(name));
         if (is_tombstone(name)) {
             token_of(name.substr(0, name.size() - tombstone_suffix.size())).kept_until =

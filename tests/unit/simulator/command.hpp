@@ -142,6 +142,10 @@ private:
             case Mutant::forced_and_left:
                 patch(Verb::force_unlock, "key_type == 'h' or not waiting", "not waiting");
                 break;
+            case Mutant::deleted_key_served:
+                patch(Verb::force_unlock, "key_type == 'h' and redis.pcall('HLEN', lock) ~= 0",
+                      "false");
+                break;
             default: break;
         }
     }
@@ -182,6 +186,11 @@ private:
                 break;
             case Mutant::forced_and_left:
                 patch(Verb::force_unlock, "  drop(ours)", "  used = used");
+                break;
+            case Mutant::deleted_key_served:
+                for (const Verb verb : {Verb::acquire, Verb::release, Verb::force_unlock}) {
+                    patch(verb, "if used == 0 then", "if false then");
+                }
                 break;
             case Mutant::older_setting_counts:
                 patch_setting(claims, "issued > last or value == setting", "true");

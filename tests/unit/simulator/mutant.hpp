@@ -60,11 +60,18 @@ enum class Mutant {
     forced_and_left,         ///< and the owner still has it, too
     older_setting_counts,    ///< a number of permits counts that was issued before another one
     setting_not_counted_on,  ///< permits that are added are given away, whatever is taken
+    // In the scripts, where the slot of a Cluster moves
+    deleted_key_served,  ///< somebody is taken from the queue for a lock whose key may not be written any more
 };
 
 /// Whether schedules would show it in which operators intervene.
 constexpr bool has_operators(Mutant mutant) {
     return mutant == Mutant::none || mutant >= Mutant::forced_from_another;
+}
+
+/// Whether schedules would show it in which the master is one of several nodes.
+constexpr bool has_nodes(Mutant mutant) {
+    return mutant == Mutant::none || mutant == Mutant::deleted_key_served;
 }
 
 /// Whether schedules with claims would show it.

@@ -845,7 +845,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_claims(mutant)) draw_claims(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_reader_crowds(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_sets(Dice{dice.seed()}, plan);
-    if (mutant == Mutant::none) draw_nodes(Dice{dice.seed()}, plan);
+    if (has_nodes(mutant)) draw_nodes(Dice{dice.seed()}, plan);
     if (has_claims(mutant)) draw_waiting_crowds(Dice{dice.seed()}, plan);
     draw_late_answers(Dice{dice.seed()}, plan);
     if (has_operators(mutant)) draw_operations(Dice{dice.seed()}, plan);

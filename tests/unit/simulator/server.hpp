@@ -92,7 +92,9 @@ public:
     ModelRedis::Value run(const Command& command) {
         follow();
         const std::uint64_t before = redis_->writes();
+        redis_->set_slot_leaves(is_between_servers(command));
         ModelRedis::Value value = run_by_acl(command);
+        redis_->set_slot_leaves(false);
         if (plan_->replicas > 0 && redis_->writes() != before) {
             replication_.written(timeline_->now() <= last_promotion_ ? redis_->snapshot()
                                                                      : nullptr);
@@ -308,6 +310,11 @@ private:
             ++(here ? count.existing : count.missing);
         }
         return count;
+    }
+    /// Whether it runs where its keys' slot leaves.
+    bool is_between_servers(const Command& command) const {
+        return migration_.phase() == Migration::Phase::moving && !command.keys().empty() &&
+               !migration_.has_moved(command.keys().front());
     }
     static std::string try_again() { return "TRYAGAIN Multiple keys request during rehashing"; }
     static std::string send_on(const char* how, int node) {
