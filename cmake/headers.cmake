@@ -175,6 +175,7 @@ set(REDLATCH_HEADERS
     include/redlatch/steps/extend.hpp
     include/redlatch/steps/ask.hpp
     include/redlatch/steps/transferring.hpp
+    include/redlatch/steps/new_stop_source.hpp
     include/redlatch/steps/lost.hpp
     include/redlatch/steps/any_stop.hpp
     include/redlatch/steps/acquire_set.hpp

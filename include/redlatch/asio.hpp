@@ -12,6 +12,7 @@
 #include <redlatch/net/process_id.hpp>
 #include <redlatch/net/socket.hpp>
 #include <redlatch/semaphore.hpp>
+#include <redlatch/steps/new_stop_source.hpp>
 
 #if defined(REDLATCH_BOOST_ASIO)
 #if !__has_include(<boost/asio/version.hpp>)
@@ -68,6 +69,7 @@
 
 #include <fcntl.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <mutex>
@@ -157,6 +159,11 @@ private:
             const std::lock_guard lock{mutex_};
             gone_ = queue_->share();
         }
+        // A child shares the reactor's descriptors with its parent. To close one by Asio would have the parent's hear of
+        // nothing any more; one that is closed before is not taken from there.
+        if (descriptor_ && process_ != ProcessId::of_this_process()) {
+            ::close(descriptor_->native_handle());
+        }
         descriptor_.reset();
         queue_.reset();
         discard(pending_);  // what a handler destroys may begin something
@@ -243,7 +250,7 @@ class AsioContinuation final : public AsyncCall::Continuation {
               work(track_work(executor)) {}
         Handler handler;
         HandlersExecutor executor;
-        std::optional<decltype(track_work(std::declval<const HandlersExecutor&>()))> work;
+        decltype(track_work(std::declval<const HandlersExecutor&>())) work;
     };
 
 public:
@@ -279,7 +286,7 @@ public:
                              handler = std::move(pending_->handler)]() mutable {
             auto slot = net::get_associated_cancellation_slot(handler);
             if (slot.is_connected()) slot.clear();
-            work.reset();
+            { [[maybe_unused]] const auto ends = std::move(work); }
             if (!call->is_ours()) return;
             std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
         });
@@ -310,7 +317,7 @@ auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& toke
 /// The same, where `begin` takes the stop token by which Asio's cancellation ends the wait.
 template <class Begin, class Token>
 auto wait_with(const Begin& begin, Token&& token) {
-    std::stop_source stop;
+    std::stop_source stop = new_stop_source();
     auto awaitable = begin(stop.get_token());
     return complete_with(std::move(awaitable), std::move(stop), std::forward<Token>(token));
 }

@@ -473,6 +473,35 @@ TEST_F(AsioTest, child_completes_what_is_its_own) {
     EXPECT_TRUE(posted && *posted);
 }
 
+TEST_F(AsioTest, child_that_ends_with_its_copy_of_a_context_takes_nothing_from_its_parent) {
+    auto io = std::make_unique<asio::io_context>();
+    const asio::steady_timer makes_the_reactor_first{*io};
+    Lock<Simple> theirs{other_client_, "key"};
+    std::optional<Result<Held>> other = theirs.acquire();
+    Lock<Simple> lock{client_, "key"};
+    std::optional<Result<Held>> waited;
+    async_acquire(lock, {}, asio::bind_executor(*io, [&](Result<Held> held) {
+                      waited.emplace(std::move(held));
+                  }));
+    ASSERT_TRUE(eventually([&] { return lock.inspect().value().waiters == 1; }));
+    ASSERT_TRUE(eventually([] { return other_threads_sleep(); }));
+    ChildProcess child{[&](LineChannel&) {
+        io.reset();  // as where it ends by exit()
+        return 0;
+    }};
+    EXPECT_TRUE(child.wait());
+    other.reset();
+    io->run_for(generous_limit);
+    ASSERT_TRUE(waited && *waited);
+    waited.reset();
+    async_acquire(lock, {}, asio::bind_executor(*io, [&](Result<Held> held) {
+                      waited.emplace(std::move(held));
+                  }));
+    io->restart();
+    io->run_for(generous_limit);
+    EXPECT_TRUE(waited && *waited) << "later";
+}
+
 #if defined(REDLATCH_TEST_ASIO_COROUTINES)
 
 TEST_F(AsioTest, context_destroys_a_coroutine_that_waits) {

@@ -9,9 +9,12 @@
 #include <redlatch/asio.hpp>
 
 #include <asio/awaitable.hpp>
+#include <asio/bind_executor.hpp>
+#include <asio/io_context.hpp>
 #include <asio/use_awaitable.hpp>
 #endif
 
+#include <atomic>
 #include <chrono>
 #include <coroutine>
 #include <cstdio>
@@ -76,6 +79,18 @@ void use_all(Client& client) {
 asio::awaitable<void> use_asio(Lock<>& lock) {
     auto held = co_await redlatch::async_acquire(lock, {.wait = 1s}, asio::use_awaitable);
     if (held) (void)co_await redlatch::async_release(*held, asio::use_awaitable);
+}
+
+void use_asio_by_callback(Lock<>& lock, bool on_context) {
+    asio::io_context io;
+    std::atomic<int> state{0};
+    const auto done = [&](const Result<Held>& held) { state = held ? 1 : 2; };
+    if (on_context) {
+        redlatch::async_acquire(lock, {.wait = 5s}, asio::bind_executor(io, done));
+    } else {
+        redlatch::async_acquire(lock, {.wait = 5s}, done);
+    }
+    io.run();
 }
 #endif
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/service/session.hpp>
+#include <redlatch/steps/new_stop_source.hpp>
 
 #include <memory>
 #include <stop_token>
@@ -9,7 +10,7 @@ namespace redlatch::inline v0::detail {
 
 /// A token that has been told to stop already.
 inline std::stop_token stopped_token() {
-    std::stop_source source;
+    std::stop_source source = new_stop_source();
     source.request_stop();
     return source.get_token();
 }
