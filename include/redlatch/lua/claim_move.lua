@@ -42,8 +42,8 @@ if not (ours or moved) then
   return {0, waiting, 0}
 end
 
--- The key stays: in a slot that moves, nobody may write one that this script has deleted. And a full
--- server forbids what takes memory as a first write.
+-- The key stays: in a slot that moves, nobody may write one that this script has deleted. The first
+-- write takes no memory, as a full server would forbid it.
 local next_claim = next_weight .. ' ' .. next_token
 redis.call('ZREM', lock, '')
 local left, failed = hold(moved or next_claim, lease, its_end)

@@ -27,7 +27,8 @@ local waiting = queue and redis.pcall('ZCARD', queue) ~= 0
 if key_type == 'h' or not waiting then
   redis.call('DEL', lock)
 end
--- In a slot that moves, no script may come back to a key that it has deleted: then nobody is served.
+-- In a slot that moves, no script may come back to a key that it has deleted. Nobody is served
+-- then.
 if not waiting or key_type == 'h' and redis.pcall('HLEN', lock) ~= 0 then
   return 1
 end

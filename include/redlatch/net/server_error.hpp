@@ -133,6 +133,7 @@ inline ServerError classify_server_error(std::string_view text) {
         Row{"OOM", wait_and_retry},
         Row{"MISCONF", wait_and_retry},
         Row{"NOREPLICAS", wait_and_retry},
+        Row{"TRYAGAIN", wait_and_retry},
         Row{"CLUSTERDOWN", wait_and_retry},
         Row{"UNBLOCKED", wait_and_retry},
         Row{"UNKILLABLE", wait_and_retry},
