@@ -68,6 +68,7 @@
 #endif
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -159,14 +160,18 @@ private:
             const std::lock_guard lock{mutex_};
             gone_ = queue_->share();
         }
-        // A child shares the reactor's descriptors with its parent. To close one by Asio would have the parent's hear of
-        // nothing any more; one that is closed before is not taken from there.
-        if (descriptor_ && process_ != ProcessId::of_this_process()) {
-            ::close(descriptor_->native_handle());
-        }
+        if (descriptor_ && process_ != ProcessId::of_this_process()) leave_to_parent();
         descriptor_.reset();
         queue_.reset();
         discard(pending_);  // what a handler destroys may begin something
+    }
+
+    /// A child shares the epoll instance of its parent's reactor, and Asio takes a descriptor from there before it closes
+    /// it: the parent would hear of nothing any more. Under its number is another file then, which is not there.
+    void leave_to_parent() {
+        const int number = descriptor_->native_handle();
+        const Descriptor other{::eventfd(0, EFD_CLOEXEC)};
+        if (!other.valid() || ::dup3(other.get(), number, O_CLOEXEC) < 0) ::close(number);
     }
 
     /// A descriptor that is closed before the context's reactor has heard of the fork would be taken from the

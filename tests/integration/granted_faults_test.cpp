@@ -598,7 +598,7 @@ protected:
 
     template <class Policy>
     void expect_served_in_order() {
-        if (acl_rules(GetParam().rules) != GetParam().rules) {
+        if (acl_rules(GetParam().rules) == "~* +@all") {
             GTEST_SKIP() << "the server has no ACL of channels";
         }
         int late = 0;

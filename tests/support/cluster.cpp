@@ -32,7 +32,7 @@ ClusterPorts::ClusterPorts(const std::string& host) {
         number_ = data.port;
         Address bus{.path = {}, .host = host, .port = static_cast<std::uint16_t>(number_ + to_bus)};
         try {
-            bus_ = bind_to(bus);
+            bus_ = bind_alone_to(bus);
         } catch (const std::system_error&) {
             continue;  // somebody has it
         }

@@ -163,6 +163,20 @@ UniqueFd bind_to(Address& address) {
     return fd;
 }
 
+UniqueFd bind_alone_to(Address& address) {
+    SocketAddress local = socket_address(address);
+    UniqueFd fd = new_socket(local.storage.ss_family);
+    const auto let_others_bind = [&fd](int whether) {
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &whether, sizeof whether);
+    };
+    let_others_bind(0);
+    if (::bind(fd.get(), local.data(), local.size) != 0) {
+        throw std::system_error{errno, std::generic_category(), "bind " + address.uri()};
+    }
+    let_others_bind(1);
+    return fd;
+}
+
 UniqueFd listen_on(Address& address) {
     UniqueFd fd = bind_to(address);
     if (::listen(fd.get(), 128) != 0) {

@@ -53,6 +53,9 @@ struct Address {
 /// (as redis-server does) may listen on it.
 [[nodiscard]] UniqueFd bind_to(Address& address);
 
+/// The same for a port that nobody has bound, not even without listening on it.
+[[nodiscard]] UniqueFd bind_alone_to(Address& address);
+
 /// `bind_to` and listen.
 [[nodiscard]] UniqueFd listen_on(Address& address);
 

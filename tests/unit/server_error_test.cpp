@@ -137,6 +137,23 @@ TEST(ServerError, caught_by_a_script_is_unwrapped) {
                  Errc::protocol, false);
 }
 
+/// A script of ours names the key behind an error, and a lock's name may be anything.
+TEST(ServerError, is_not_what_a_locks_name_says) {
+    for (const std::string name :
+         {"attempted to access a non local key", "ERR Script attempted to access a non local key",
+          "a max number of clients", "a@user_script:1: -OOM x",
+          "a script: b, on @user_script:1."}) {
+        const std::string denied =
+            "The user executing the script can't run this command or subcommand "
+            "(redlatch:queue:{" +
+            name + "})";
+        expect_error("ERR " + denied, Errc::denied, false);
+        expect_error("@user_script: 12: " + denied, Errc::denied, false);
+        EXPECT_EQ(plain_words("@user_script: 12: " + denied), denied);
+        EXPECT_EQ(plain_words("ERR " + denied), "ERR " + denied);
+    }
+}
+
 TEST(ServerError, unknown_is_permanent_and_unexpected) {
     for (const std::string_view text : {
              "",

@@ -71,8 +71,10 @@ inline void disagree(Fault& fault) {
 /// Whether a server says that a lock's keys are in two places just now, as their slot moves: no server can run the
 /// command. Where a script has deleted a key and comes back to it, that key has gone on to the other server.
 inline bool says_between_servers(std::string_view words) {
+    if (words.starts_with("ERR ")) words.remove_prefix(4);
     return words.starts_with("TRYAGAIN") ||
-           words.find("attempted to access a non local key") != std::string_view::npos;
+           words.starts_with("Script attempted to access a non local key") ||
+           words.starts_with("Lua script attempted to access a non local key");  // before Redis 7.0
 }
 
 inline bool is_between_servers(const Fault& fault) {

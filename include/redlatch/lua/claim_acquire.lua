@@ -35,7 +35,7 @@ local function take(claim, had)
       drop(claim)
     end
   end
-  return failed or {1, left, redis.call('ZCARD', queue), now, number}
+  return failed or {1, left, tonumber(redis.pcall('ZCARD', queue)) or 0, now, number}
 end
 
 local ours, its_end = claim_of(token, weight)
@@ -91,7 +91,7 @@ if failed then
 end
 local left, number, blocked, unseen = grant(token, nil, lease)
 if left then
-  return {1, left, redis.call('ZCARD', queue), now, number}
+  return {1, left, tonumber(redis.pcall('ZCARD', queue)) or 0, now, number}
 end
 if queue_ttl < 0 then
   leave()

@@ -109,7 +109,7 @@ local function grant(caller, dead, caller_lease)
       end
     end
     seen = seen + #batch
-    batch = blocked and {} or redis.call('ZRANGE', queue, kept, kept + 99)
+    batch = blocked and {} or redis.pcall('ZRANGE', queue, kept, kept + 99)
   end
   return my_ttl, my_number, blocked, batch[1] ~= nil and kept < seen
 end

@@ -34,33 +34,42 @@ inline ReplyKind kind_of(const Fault& error) {
     return ReplyKind::error;
 }
 
-/// Whether a server older than Redis 7.0 says something about a script: of one that failed, or answers what it has caught.
-inline bool is_placed_in_front(std::string_view text) {
-    return text.starts_with("ERR Error running script (call to ") ||
-           text.starts_with("@user_script:");
+constexpr std::string_view place_in_script = "@user_script:";
+
+/// Without the places in a script that stand in front, as servers older than Redis 7.0 have them: of what a script has
+/// caught, or of one that has failed, once or twice. Nothing where no words are behind.
+inline std::string_view behind_places(std::string_view text) {
+    constexpr std::string_view end = ": ";
+    while (text.starts_with(place_in_script)) {
+        const std::size_t at = text.find_first_not_of(" 0123456789", place_in_script.size());
+        if (at == std::string_view::npos) return {};
+        text.remove_prefix(at);
+        if (!text.starts_with(end)) return {};
+        text.remove_prefix(end.size());
+    }
+    if (text.starts_with('-')) text.remove_prefix(1);
+    return text;
 }
 
 /// A server's words without where in a script they were said, and without our arguments, of which one is the owner's
 /// token. Since Redis 7.0 the place stands behind them, before in front.
 inline std::string_view plain_words(std::string_view text) {
     text = text.substr(0, text.find(", with args beginning with"));
-    constexpr std::string_view place = "@user_script:";
-    constexpr std::string_view end = ": ";
-    if (is_placed_in_front(text)) {
-        const std::size_t at = text.rfind(place);
-        const std::size_t behind = at == std::string_view::npos
-                                       ? at
-                                       : text.find_first_not_of(" 0123456789", at + place.size());
-        if (behind == std::string_view::npos) return text;
-        std::string_view words = text.substr(behind);
-        if (!words.starts_with(end) || words == end) return text;
-        words.remove_prefix(end.size());
-        if (words.starts_with('-')) words.remove_prefix(1);
-        return words;
+    std::string_view caught = text;
+    if (text.starts_with("ERR Error running script (call to ")) {
+        const std::size_t end = text.find("): ");
+        caught.remove_prefix(end == std::string_view::npos ? 0 : end + 3);
     }
-    const std::size_t script = text.rfind(" script: ");
-    if (script == std::string_view::npos) return text;
-    return text.find(place, script) == std::string_view::npos ? text : text.substr(0, script);
+    if (caught.starts_with(place_in_script)) {
+        const std::string_view words = behind_places(caught);
+        return words.empty() ? text : words;
+    }
+    constexpr std::string_view script = " script: ";
+    constexpr std::size_t sha = 40;
+    const std::size_t at = text.rfind(script);
+    if (at == std::string_view::npos || text.size() < at + script.size() + sha) return text;
+    const bool is_place = text.substr(at + script.size() + sha).starts_with(", on @user_script:");
+    return is_place ? text.substr(0, at) : text;
 }
 
 /// What an error in a handshake comes down to, in words of our own: the server may quote the password,
@@ -118,7 +127,8 @@ inline bool denies_key(std::string_view words) {
 
 /// Only plain words count: what the server quotes may be a lock's name, in which any of them may stand.
 inline ServerError classify_server_error(std::string_view text) {
-    const std::string_view words = plain_words(text);
+    std::string_view words = plain_words(text);
+    words = words.substr(0, words.find(" ("));  // behind it a script of ours names the key
     struct Row {
         std::string_view word;
         ServerError meaning;
@@ -149,7 +159,8 @@ inline ServerError classify_server_error(std::string_view text) {
         if (first == row.word) return row.meaning;
     }
     if (says_between_servers(words)) return wait_and_retry;
-    if (!text.starts_with("ERR ") && !is_placed_in_front(text)) return {Errc::protocol, false};
+    const bool has_no_code = text.starts_with("ERR ") || text.starts_with(place_in_script);
+    if (!has_no_code) return {Errc::protocol, false};
 
     constexpr std::array phrases{
         Row{"max number of clients", wait_and_retry},

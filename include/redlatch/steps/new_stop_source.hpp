@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/compilation.hpp>
+
 #include <stop_token>
 
 namespace redlatch::inline v0::detail {
