@@ -166,8 +166,8 @@ private:
         discard(pending_);  // what a handler destroys may begin something
     }
 
-    /// A child shares the epoll instance of its parent's reactor, and Asio takes a descriptor from there before it closes
-    /// it: the parent would hear of nothing any more. Under its number is another file then, which is not there.
+    /// A child shares the epoll instance of its parent's reactor. Asio takes a descriptor from there before it closes
+    /// it, and the parent would hear of nothing any more. So another file takes that number first.
     void leave_to_parent() {
         const int number = descriptor_->native_handle();
         const Descriptor other{::eventfd(0, EFD_CLOEXEC)};

@@ -34,7 +34,7 @@ inline ReplyKind kind_of(const Fault& error) {
     return ReplyKind::error;
 }
 
-constexpr std::string_view place_in_script = "@user_script:";
+inline constexpr std::string_view place_in_script = "@user_script:";
 
 /// Without the places in a script that stand in front, as servers older than Redis 7.0 have them: of what a script has
 /// caught, or of one that has failed, once or twice. Nothing where no words are behind.
