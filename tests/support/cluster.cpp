@@ -30,7 +30,8 @@ ClusterPorts::ClusterPorts(const std::string& host) {
         data_ = bind_to(data);
         if (data.port > 65'535 - to_bus) continue;
         number_ = data.port;
-        Address bus{.path = {}, .host = host, .port = static_cast<std::uint16_t>(number_ + to_bus)};
+        const Address bus{
+            .path = {}, .host = host, .port = static_cast<std::uint16_t>(number_ + to_bus)};
         try {
             bus_ = bind_alone_to(bus);
         } catch (const std::system_error&) {

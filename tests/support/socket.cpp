@@ -92,6 +92,21 @@ UniqueFd new_socket(int family) {
     return fd;
 }
 
+/// `shares`: also where another socket has the port that does not listen. Others may have it likewise afterwards.
+UniqueFd bound_socket(const Address& address, bool shares) {
+    SocketAddress local = socket_address(address);
+    UniqueFd fd = new_socket(local.storage.ss_family);
+    const auto let_share = [&fd](int on) {
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    };
+    let_share(shares ? 1 : 0);
+    if (::bind(fd.get(), local.data(), local.size) != 0) {
+        throw std::system_error{errno, std::generic_category(), "bind " + address.uri()};
+    }
+    let_share(1);
+    return fd;
+}
+
 }  // namespace
 
 void UniqueFd::reset() {
@@ -149,32 +164,18 @@ UniqueFd connect_to(const Address& address) {
 }
 
 UniqueFd bind_to(Address& address) {
-    SocketAddress local = socket_address(address);
-    UniqueFd fd = new_socket(local.storage.ss_family);
     if (address.is_unix()) {
         ::unlink(address.path.c_str());
     }
-    if (::bind(fd.get(), local.data(), local.size) != 0) {
-        throw std::system_error{errno, std::generic_category(), "bind " + address.uri()};
-    }
+    UniqueFd fd = bound_socket(address, true);
     if (!address.is_unix() && address.port == 0) {
         address.port = bound_port(fd.get());
     }
     return fd;
 }
 
-UniqueFd bind_alone_to(Address& address) {
-    SocketAddress local = socket_address(address);
-    UniqueFd fd = new_socket(local.storage.ss_family);
-    const auto let_others_bind = [&fd](int whether) {
-        ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &whether, sizeof whether);
-    };
-    let_others_bind(0);
-    if (::bind(fd.get(), local.data(), local.size) != 0) {
-        throw std::system_error{errno, std::generic_category(), "bind " + address.uri()};
-    }
-    let_others_bind(1);
-    return fd;
+UniqueFd bind_alone_to(const Address& address) {
+    return bound_socket(address, false);
 }
 
 UniqueFd listen_on(Address& address) {

@@ -54,7 +54,7 @@ struct Address {
 [[nodiscard]] UniqueFd bind_to(Address& address);
 
 /// The same for a port that nobody has bound, not even without listening on it.
-[[nodiscard]] UniqueFd bind_alone_to(Address& address);
+[[nodiscard]] UniqueFd bind_alone_to(const Address& address);
 
 /// `bind_to` and listen.
 [[nodiscard]] UniqueFd listen_on(Address& address);

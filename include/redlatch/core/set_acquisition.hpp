@@ -102,8 +102,8 @@ private:
     }
 
     Action lost(TimePoint now) {
-        if (is_over(now)) return give_up(out_of_time("one was lost while others were waited for"));
-        return GiveBack{};
+        if (!is_over(now)) return GiveBack{};
+        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}});
     }
 
     Action give_up(Error why) {
@@ -111,8 +111,6 @@ private:
         error_ = std::move(why);
         return GiveBack{};
     }
-
-    static Error out_of_time(const char* why) { return {Errc::timed_out, {}, {}, why, {}}; }
 
     Plan plan_;
     TimePoint deadline_;

@@ -469,7 +469,8 @@ public:
         at.is_known = true;
         here.queue_before.clear();
         const bool moves = server(command.master).migration().phase() == Migration::Phase::moving;
-        if (moves || command.verb == Verb::force_unlock) {
+        // Where the ACL forbids a command, a place may be lost.
+        if ((moves && !plan_->denies_any()) || command.verb == Verb::force_unlock) {
             here.queue_before = server(command.master).queue(command.lock);
         }
         for (const Server::Owner& owner : at.owners) {
@@ -980,7 +981,8 @@ private:
             if (!others) fail("a script that failed has given the lock");
             changed_hands(here, command, owner.token, owners);
         }
-        check_places(here, command, owners, command.token());
+        const bool stays = command.verb == Verb::acquire;
+        check_places(here, command, owners, stays ? std::string_view{} : command.token());
         at.owners = std::move(owners);
         check_companions(command);
     }
@@ -1194,7 +1196,7 @@ private:
     /// Who lives keeps its place, or gets the lock; but for the one that `leaves`.
     void check_places(const Lock& here, const Command& command, const Owners& owners,
                       std::string_view leaves) {
-        if (here.queue_before.empty() || !clocks_keep_time_ || plan_->denies_any()) return;
+        if (here.queue_before.empty() || !clocks_keep_time_) return;
         const auto after = server(command.master).queue(command.lock);
         for (const std::string& waiter : here.queue_before) {
             const auto known = std::ranges::find(here.order, waiter, &Queued::token);
@@ -1223,11 +1225,9 @@ private:
                 fail("a forced release has touched another's lock: " + other.token);
             }
         }
-        if (!removed) {
-            check_places(here, command, owners, "");
-            return;
-        }
-        check_places(here, command, owners, name);  // a late command may have asked for one
+        // A late command may have asked for a place with the token.
+        check_places(here, command, owners, removed ? name : std::string_view{});
+        if (!removed) return;
         (*trace_)("  forced away: ", tail(name));
         if (is_tombstone(name)) {
             token_of(name.substr(0, name.size() - tombstone_suffix.size())).kept_until =
