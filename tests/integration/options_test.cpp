@@ -96,6 +96,14 @@ TEST_F(LockOption, lock_delay_keeps_the_key_longer_than_the_validity) {
     EXPECT_TRUE(elsewhere.try_lock()) << "a normal release frees at once";
 }
 
+TEST_F(LockOption, lock_delay_makes_no_late_release_one_in_time) {
+    Lock<Simple> lock{client_, "job", {.lease = 200ms, .lock_delay = 60s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return held.state() == HoldState::lost; }));
+    EXPECT_EQ(held.release().value(), Release::expired) << "nobody has asked for lost()";
+    EXPECT_FALSE(redis_.exists("job"));
+}
+
 TEST_F(LockOption, lock_delay_counts_for_renewals_extensions_and_nested_holds) {
     Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 6s, .lock_delay = 60s}};
     lock.lock();

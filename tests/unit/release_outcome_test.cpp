@@ -13,8 +13,14 @@ using detail::ReleaseOutcome;
 TEST(ReleaseOutcome, answered_ours_is_released) {
     for (const bool valid : {true, false}) {
         EXPECT_EQ(*ReleaseOutcome{true}.answered(true, valid), Release::released);
-        EXPECT_EQ(*ReleaseOutcome{false}.answered(true, valid), Release::released);
     }
+}
+
+TEST(ReleaseOutcome, lost_before_is_expired_though_the_server_has_kept_it) {
+    ReleaseOutcome core{false};
+    EXPECT_EQ(*core.answered(true, false), Release::expired);
+    core.unclear_try();
+    EXPECT_EQ(*core.answered(false, false), Release::expired);
 }
 
 TEST(ReleaseOutcome, answered_not_ours_at_the_first_try_is_expired) {

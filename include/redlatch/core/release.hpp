@@ -34,9 +34,10 @@ constexpr bool has_more_to_serve(std::int64_t answer) noexcept {
     return answer == more_to_serve || answer == more_to_serve_not_held;
 }
 
-/// Decides what a release's answers mean. An earlier try without an answer may have freed the lock, so a later
-/// "not yours" proves nothing on its own. While the validity was running nobody else could have taken the lock:
-/// there it can only have been our own earlier try.
+/// Decides what a release's answers mean. A hold whose validity was over before has expired, though the server may have
+/// kept the lock until now. An earlier try without an answer may have freed the lock, so a later "not yours" proves
+/// nothing on its own. While the validity was running nobody else could have taken the lock: there it can only have
+/// been our own earlier try.
 class ReleaseOutcome {
 public:
     /// `valid`: whether the hold's validity is running as the first try is sent.
@@ -45,6 +46,7 @@ public:
     /// The server's answer: whether the lock was ours, and is free now. `valid`: whether the hold's
     /// validity was still running when the answer came.
     Result<Release> answered(bool was_ours, bool valid) const {
+        if (!valid_at_start_) return Release::expired;
         if (was_ours) return Release::released;
         if (!maybe_executed_) return Release::expired;
         if (valid) return Release::released;

@@ -57,6 +57,9 @@ public:
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         if (ending.count == 0) client_->world().checker->needs_no_delay(*hold_);
+        was_whole_ = ending.kind != Kind::nested;
+        was_promised_ = ending.kind != Kind::past && client_->world().checker->was_promised(*hold_);
+        was_valid_ = client_->now() < hold_->valid_until();
         give_up_at_ = client_->now() + client_->command_timeout();
         act("begin", machine_.begin(Machine::Ended::of(ending, mode, give_up_at_), client_->now()));
     }
@@ -205,8 +208,19 @@ private:
         if (downgrades_) client_->world().checker->downgraded(*hold_, Client::lock_of(*hold_));
         if (give_up_at_ != TimePoint::max()) {
             client_->world().checker->returned(client_->number(), started_, give_up_at_, "release");
+            check_outcome();
         }
         std::exchange(done_, nullptr)();
+    }
+
+    /// Where the release was only sent, nobody hears of its outcome.
+    void check_outcome() {
+        const auto outcome = machine_.take_outcome();
+        if (!outcome || !*outcome || !was_whole_) return;
+        const Checker& checker = *client_->world().checker;
+        const bool was_promised = was_promised_ && checker.was_promised(*hold_);
+        if (**outcome == Release::released && !was_valid_) checker.told_wrongly(*hold_, "released");
+        if (**outcome == Release::expired && was_promised) checker.told_wrongly(*hold_, "expired");
     }
 
     const HoldPtr& of(Machine::Which token) const {
@@ -253,6 +267,9 @@ private:
     HoldPtr hold_{};
     std::uint64_t ended_ = 0;  // of its acquisitions, where others go on
     bool downgrades_ = false;
+    bool was_whole_ = false;  // not only an acquisition of a nest
+    bool was_promised_ = false;
+    bool was_valid_ = false;
     HoldPtr next_{};
     std::uint64_t told_ = 0;
     bool may_overtake_ = false;  // a release may be carried out before the acquisition

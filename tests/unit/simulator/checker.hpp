@@ -373,6 +373,21 @@ public:
         }
     }
 
+    /// Whether its holder, who ends it, could rely on it until now, and hears of the first release that was carried out.
+    /// That of a claim may be one that its process has sent for another reader; what was repeated unseen is nobody's, and
+    /// an ACL stops a command half-way. Of several masters, one that has lost its keys has not had it.
+    bool was_promised(const detail::Hold& hold) const {
+        const bool is_told_twice = plan_->rates.doubled > 0 || plan_->denies_any();
+        if (is_told_twice || hold.terms().joins || several()) return false;
+        return host_of(hold).clock() < hold.valid_until() &&
+               promised_until(hold, moment_of_end(hold));
+    }
+
+    /// What a release is said to have found is not how it was.
+    void told_wrongly(const detail::Hold& hold, std::string_view outcome) const {
+        fail("its release is told as " + std::string{outcome} + ": " + hold.token().bytes);
+    }
+
     // ---- What goes wrong
 
     /// A command went wrong; that is over at `when`.

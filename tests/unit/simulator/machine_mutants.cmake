@@ -111,12 +111,16 @@ mutate(broken_connection_forgotten core/quorum_call.hpp
 
 mutate(nested_end_made_up_for core/release.hpp
     "const bool releases = stage_ == Stage::release;" "stage_ == Stage::release" "true")
+mutate(late_release_told_as_released core/release.hpp
+    "if (!valid_at_start_) return Release::expired;" "!valid_at_start_" "false")
+mutate(held_told_as_expired core/release.hpp
+    "if (valid) return Release::released;" "Release::released" "Release::expired")
 
 # ---- Renewal
 
 mutate(renewed_in_a_hot_loop core/renewal.hpp
-    "saturating_cast<Clock::duration>(lease.duration()) / 12);\n}\n\n/// The next try"
-    "12" "1")
+    "renewal_interval(lease, drift) / 4);\n}\n\n/// The next try"
+    "renewal_interval(lease, drift) / 4" "renewal_interval(lease, drift) * 3")
 mutate(closing_without_limit core/renewal.hpp
     "return now >= *closes_at_ || (clean_ups_" "now >= *closes_at_" "false")
 mutate(closing_tries_once core/renewal.hpp
