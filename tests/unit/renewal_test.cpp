@@ -38,20 +38,28 @@ using detail::widest_renewal_window;
 constexpr TimePoint now{1000s};
 
 TEST(RenewalTime, is_due_after_a_third_of_the_lease) {
-    EXPECT_EQ(renewal_due(now, 30s), now + 10s);
-    EXPECT_EQ(renewal_due(now, 10ms), now + 3'333'333ns);
-    EXPECT_EQ(renewal_due(now, Lease::max()), now + std::chrono::days{8});
-    EXPECT_EQ(renewal_due(TimePoint::max(), 30s), TimePoint::max());
+    EXPECT_EQ(renewal_due(now, 30s, Drift{}), now + 10s);
+    EXPECT_EQ(renewal_due(now, 10ms, Drift{}), now + 3'333'333ns);
+    EXPECT_EQ(renewal_due(now, Lease::max(), Drift{}), now + std::chrono::days{8});
+    EXPECT_EQ(renewal_due(TimePoint::max(), 30s, Drift{}), TimePoint::max());
+}
+
+TEST(RenewalTime, is_due_while_validity_runs_however_much_the_drift_takes) {
+    EXPECT_EQ(renewal_due(now, 1s, {.factor = 0.7, .floor = 0ms}), now + 150ms);
+    EXPECT_EQ(renewal_due(now, 1s, {.factor = 0, .floor = 900ms}), now + 50ms);
+    EXPECT_EQ(renewal_due(now, 900ms, {.factor = 0, .floor = 300ms}), now + 300ms);
+    const Drift most{.factor = 0.9, .floor = 90ms};
+    EXPECT_EQ(renewal_due(now, 1s, most) - renewal_window(1s, most), now + 3750us);
 }
 
 TEST(RenewalTime, goes_out_sooner_than_due_by_a_fraction_of_the_lease_at_most) {
-    EXPECT_EQ(renewal_window(30s), 10ms);
-    EXPECT_EQ(renewal_window(Lease::max()), widest_renewal_window);
-    EXPECT_EQ(renewal_window(60ms), 5ms);
+    EXPECT_EQ(renewal_window(30s, Drift{}), 10ms);
+    EXPECT_EQ(renewal_window(Lease::max(), Drift{}), widest_renewal_window);
+    EXPECT_EQ(renewal_window(60ms, Drift{}), 5ms);
     for (auto lease = 10ms; lease < 60s; lease = lease * 3 / 2) {
-        const auto pause = renewal_due(now, lease) - renewal_window(lease) - now;
+        const auto pause = renewal_due(now, lease, Drift{}) - renewal_window(lease, Drift{}) - now;
         EXPECT_GE(pause, lease / 4) << lease.count() << ": renewed at once again";
-        EXPECT_LE(renewal_window(lease), widest_renewal_window);
+        EXPECT_LE(renewal_window(lease, Drift{}), widest_renewal_window);
     }
 }
 
@@ -96,7 +104,7 @@ TEST(RenewalTime, after_the_end_asks_for_nothing) {
 
 TEST(RenewalTime, without_an_answer_leaves_time_for_another_try) {
     for (auto lease = 20ms; lease < 60s; lease = lease * 3 / 2) {
-        const auto first = renewal_due(now, lease);
+        const auto first = renewal_due(now, lease, Drift{});
         const auto second =
             renewal_retry_due(first + renewal_patience(lease, 1000ms), Lease{lease});
         EXPECT_LT(second, now + lease) << lease.count();

@@ -7,6 +7,7 @@
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/core/schedule.hpp>
+#include <redlatch/core/validity.hpp>
 #include <redlatch/core/vote_count.hpp>
 #include <redlatch/types.hpp>
 
@@ -26,17 +27,21 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Two more tries fit in before the lease runs out.
-inline TimePoint renewal_due(TimePoint sent, Lease lease) noexcept {
-    return saturating_add(sent, saturating_cast<Clock::duration>(lease.duration()) / 3);
+/// After a third of the lease: two more tries fit in before it runs out. Where the drift takes more than a third, after
+/// half of what it leaves.
+inline Clock::duration renewal_interval(Lease lease, const Drift& drift) noexcept {
+    return std::min(saturating_cast<Clock::duration>(lease.duration()) / 3,
+                    usable_part(lease, drift) / 2);
+}
+inline TimePoint renewal_due(TimePoint sent, Lease lease, const Drift& drift) noexcept {
+    return saturating_add(sent, renewal_interval(lease, drift));
 }
 
-/// How much sooner than due a renewal may go out, with others that are due: a fraction of the lease, so
-/// that a short one is not renewed again at once.
+/// How much sooner than due a renewal may go out, with others that are due: a fraction of the interval, so
+/// that a short lease is not renewed again at once.
 inline constexpr std::chrono::milliseconds widest_renewal_window{10};
-inline Clock::duration renewal_window(Lease lease) noexcept {
-    return std::min<Clock::duration>(widest_renewal_window,
-                                     saturating_cast<Clock::duration>(lease.duration()) / 12);
+inline Clock::duration renewal_window(Lease lease, const Drift& drift) noexcept {
+    return std::min<Clock::duration>(widest_renewal_window, renewal_interval(lease, drift) / 4);
 }
 
 /// The next try after an unknown answer: soon, but not in a hot loop.
@@ -161,7 +166,7 @@ public:
         if (end.time != TimePoint::max()) hold->renewal_ends.push_back(end);
         // That command may have asked for less than the lease, which runs since an earlier one.
         const TimePoint since = std::min(sent, hold->refreshed_at());
-        const TimePoint due = renewal_due(since, hold->terms().lease);
+        const TimePoint due = renewal_due(since, hold->terms().lease, hold->terms().drift);
         const bool is_new = !std::exchange(hold->is_renewed, true);
         if (hold->terms().joins) return arm_sharer(std::move(hold), due, is_new);
         put(due, std::move(hold));
@@ -236,7 +241,9 @@ public:
     std::vector<std::shared_ptr<Try>> take_due(TimePoint now) {
         std::vector<std::shared_ptr<Try>> due;
         if (!closes_at_) {
-            const auto early = [](const auto& hold) { return renewal_window(hold->terms().lease); };
+            const auto early = [](const auto& hold) {
+                return renewal_window(hold->terms().lease, hold->terms().drift);
+            };
             for (auto& hold :
                  watched_.take_early(now, widest_renewal_window, largest_batch, early)) {
                 due.push_back(std::make_shared<RenewalTry>(hold, begin_shared(*hold)));
@@ -479,8 +486,8 @@ private:
             if (sharers_ != nullptr) sharers_->under_way = false;
             if (lost_ && !renewed_) return;
             const Lease lease = hold_->terms().lease;
-            const TimePoint due =
-                renewed_ ? renewal_due(sent_, lease) : renewal_retry_due(now, lease);
+            const TimePoint due = renewed_ ? renewal_due(sent_, lease, hold_->terms().drift)
+                                           : renewal_retry_due(now, lease);
             if (sharers_ != nullptr) return renewal.put(due, *sharers_);
             if (hold_->is_renewed) renewal.put(due, hold_);
         }
