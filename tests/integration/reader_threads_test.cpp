@@ -362,6 +362,20 @@ TEST_F(ReaderThreads, that_are_watched_are_renewed_as_long_as_any) {
     EXPECT_TRUE(eventually([&] { return others_can_write(); }));
 }
 
+TEST_F(ReaderThreads, that_come_later_than_a_lease_go_on_with_a_watched_claim) {
+    constexpr auto lease = 1500ms;
+    Lock<Watchdog<Shared>> watched{client_, "config", {.lease = lease}};
+    const std::shared_lock first{watched};
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_TRUE(eventually([&] { return std::chrono::steady_clock::now() - begin > 2 * lease; }));
+    auto second = in_background([&] {
+        const std::shared_lock beside{watched};
+        return holders();
+    });
+    ASSERT_TRUE(finishes(second));
+    EXPECT_EQ(second.get(), 1U);
+}
+
 TEST_F(ReaderThreads, that_are_watched_are_renewed_with_one_command_for_all) {
     constexpr auto lease = 6s;
     constexpr int readers = 16;

@@ -153,6 +153,27 @@ TEST_F(ReadersAtLockTable, ask_the_server_after_that) {
     EXPECT_NE(join(3).hold, nullptr) << "that was news";
 }
 
+TEST_F(ReadersAtLockTable, join_a_claim_that_was_renewed_since) {
+    const HoldPtr first = take(1);
+    const auto sent = locks_.now += 8s;
+    first->confirm(sent, 10s);
+    locks_.now += 8s;
+    const auto asks = join(2);
+    ASSERT_NE(asks.to_ask, nullptr);
+    EXPECT_EQ(asks.to_ask->token().bytes, first->token().bytes);
+    const auto joined = answered(asks.to_ask, !others_wait);
+    ASSERT_NE(joined.hold, nullptr);
+    EXPECT_EQ(joined.hold->token().bytes, first->token().bytes);
+}
+
+TEST_F(ReadersAtLockTable, join_no_claim_that_was_not_renewed_with_its_whole_lease) {
+    const HoldPtr first = take(1);
+    locks_.now += 8s;
+    first->confirm(locks_.now, 3s);
+    locks_.now += 2500ms;
+    EXPECT_EQ(join(2).to_ask, nullptr);
+}
+
 TEST_F(ReadersAtLockTable, go_past_nobody_who_waits) {
     const HoldPtr first = take(1);
     locks_.now += 5ms;

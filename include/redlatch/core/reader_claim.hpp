@@ -70,9 +70,10 @@ public:
     }
 
     /// Whether a reader with these terms may go on with it, if nobody waits.
-    bool serves(const HoldTerms& terms, TimePoint now) const noexcept {
-        return is_open_ && !is_over() && terms_.same_at_server(terms) &&
-               now < valid_until(refreshed_, terms_.lease, terms_.drift);
+    bool serves(const HoldTerms& terms, TimePoint now) noexcept {
+        if (!is_open_ || is_over() || !terms_.same_at_server(terms)) return false;
+        if (!lasts(now)) look_at_renewals();
+        return lasts(now);
     }
 
     /// Whether the server has just said how many wait, so that nobody asks it now.
@@ -154,6 +155,20 @@ private:
         TimePoint kept_until{};    // for one that has lost it
     };
 
+    bool lasts(TimePoint now) const noexcept {
+        return now < valid_until(refreshed_, terms_.lease, terms_.drift);
+    }
+
+    /// A renewal is confirmed to the holds of those that it is for.
+    void look_at_renewals() noexcept {
+        for (const Reader& reader : readers_) {
+            if (reader.has_lost) continue;
+            if (const auto hold = reader.hold.lock()) {
+                refreshed_ = std::max(refreshed_, hold->refreshed_at());
+            }
+        }
+    }
+
     std::vector<Reader>::iterator find(const Hold& hold) noexcept {
         return std::find_if(readers_.begin(), readers_.end(), [&hold](const Reader& reader) {
             return reader.hold.lock().get() == &hold;
@@ -168,8 +183,9 @@ private:
     Token token_;
     OpenTries open_tries_;
     std::uint64_t fence_;
-    TimePoint refreshed_;  // when the last command went out that gave it its lease
-    TimePoint news_;       // when the last one did that told of waiters
+    TimePoint
+        refreshed_;  // when a command went out that gave it its lease: the last one that it has heard of
+    TimePoint news_;  // when the last one did that told of waiters
     bool others_wait_;
     bool is_open_ = true;
     bool is_released_ = false;
