@@ -264,6 +264,21 @@ TEST_F(AsyncTest, destroyed_coroutine_leaves_nothing_behind) {
     lock.unlock();
 }
 
+TEST_F(AsyncTest, destroyed_coroutine_gives_back_what_lies_with_its_executor) {
+    Lock<Simple> lock{client_, "key"};
+    Loop idle;
+    std::optional<Result<Held>> result;
+    {
+        const Coroutine coroutine = acquire_via(lock, idle, result);
+        pollfd entry{.fd = idle.descriptor(), .events = POLLIN, .revents = 0};
+        ASSERT_TRUE(eventually([&] { return ::poll(&entry, 1, 5) == 1; }));
+        EXPECT_TRUE(redis_.exists("key"));
+    }
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); })) << "nobody has run the executor";
+    idle.run_ready();
+    EXPECT_FALSE(result);
+}
+
 TEST_F(AsyncTest, destroyed_coroutine_passes_on_what_it_waited_for) {
     Lock<Simple> lock{client_, "key"};
     Loop loop;

@@ -175,8 +175,12 @@ found_by(completion_batch CallInATurn.is_posted_at_its_end_and_completes_once)
 mutate(abandoned_completes async/async_call.hpp
     "end((state_ & is_abandoned) != 0 ? &AsyncCall::drop" "(state_ & is_abandoned) != 0" "false")
 found_by(completion_batch CallInATurn.that_is_abandoned_before_its_end_is_dropped_once)
-mutate(abandoned_is_dropped_elsewhere async/async_call.hpp
+mutate(abandoned_is_destroyed_before_its_end async/async_call.hpp
     "else if ((before & is_awaited) == 0)" "(before & is_awaited) == 0" "true")
+found_by(completion_batch CallInATurn.that_is_abandoned_before_its_end_is_dropped_once)
+mutate(abandoned_is_dropped_twice async/async_call.hpp
+    "if ((state_.fetch_or(is_dropped) & is_dropped) == 0) drop();"
+    "(state_.fetch_or(is_dropped) & is_dropped) == 0" "true")
 found_by(completion_batch CallInATurn.that_is_abandoned_before_its_end_is_dropped_once)
 mutate(abandoned_is_posted async/async_call.hpp
     "if ((before & is_abandoned) != 0) {" "(before & is_abandoned) != 0" "false")

@@ -58,14 +58,17 @@ public:
         await();
     }
 
-    /// Nobody waits for it any more. Only on the thread or strand where it would complete.
+    /// Nobody waits for it any more. Only on the thread or strand where it would complete. An outcome that lies with
+    /// the executor already is given back at once: that may not run for long.
     void abandon() noexcept {
         if (!is_ours()) return;
         const unsigned before = state_.fetch_or(is_abandoned);
         if ((before & is_done) == 0) {
             if ((before & has_started) != 0) cancel();
         } else if ((before & is_awaited) == 0) {
-            end(&AsyncCall::drop);
+            end(&AsyncCall::drop_once);
+        } else {
+            drop_once();
         }
     }
 
@@ -77,13 +80,13 @@ public:
     void run() noexcept final {
         if (!is_ours()) return;
         if ((state_ & is_discarded) != 0) return discard();
-        end((state_ & is_abandoned) != 0 ? &AsyncCall::drop : &AsyncCall::resume);
+        end((state_ & is_abandoned) != 0 ? &AsyncCall::drop_once : &AsyncCall::resume);
     }
     void discard() noexcept final {
         if (!is_ours()) return;
         if (continuation_ != nullptr && is_posting) return discard_elsewhere();
         continuation_ = nullptr;
-        end(&AsyncCall::drop);
+        end(&AsyncCall::drop_once);
     }
 
 protected:
@@ -112,7 +115,7 @@ protected:
     void finish() noexcept {
         const unsigned before = state_.fetch_or(is_done);
         if ((before & is_abandoned) != 0) {
-            end(&AsyncCall::drop);
+            end(&AsyncCall::drop_once);
         } else if ((before & is_awaited) != 0) {
             post();
         }
@@ -124,7 +127,8 @@ private:
         is_awaited = 2,
         is_done = 4,
         is_abandoned = 8,
-        is_discarded = 16
+        is_discarded = 16,
+        is_dropped = 32
     };
 
     void await() noexcept {
@@ -154,6 +158,11 @@ private:
         state_ |= is_discarded;
         executor_ = threads_;
         post();
+    }
+
+    /// An executor may discard it while it is abandoned on another thread.
+    void drop_once() noexcept {
+        if ((state_.fetch_or(is_dropped) & is_dropped) == 0) drop();
     }
 
     void resume() noexcept {
