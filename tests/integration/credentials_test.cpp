@@ -87,6 +87,20 @@ TEST_F(LogIn, works_as_a_user_of_the_acl) {
     EXPECT_TRUE(client.ping());
 }
 
+TEST_F(LogIn, with_a_user_and_an_empty_password_is_that_users_or_nobodys) {
+    RedisServer open;
+    RawRedis admin{open};
+    admin.command({"ACL", "SETUSER", "alice", "on", ">hers", "~*", "+@all"});
+    admin.command({"ACL", "SETUSER", "bob", "on", "nopass", "~*", "+@all"});
+    Client alice{logging_in(open.uri(), vault("alice", ""))};
+    const auto refused = alice.ping();
+    ASSERT_FALSE(refused) << "as the default user, who needs no password";
+    EXPECT_EQ(refused.error().code, Errc::denied);
+    Client bob{logging_in(open.uri(), vault("bob", ""))};
+    EXPECT_TRUE(bob.ping());
+    EXPECT_NE(admin.command({"CLIENT", "LIST"}).text.find("user=bob"), std::string::npos);
+}
+
 TEST_F(LogIn, sends_nothing_where_nothing_is_needed) {
     RedisServer open;
     Client client{logging_in(open.uri(), vault("", ""))};

@@ -203,6 +203,10 @@ TEST(ClientOptions, key_space_is_a_prefix_without_braces) {
         options.key_space = bad;
         EXPECT_TRUE(refused(detail::check(options), "brace"));
     }
+    for (const char* const bad : {"redlatch:x", "redlatch:queue:"}) {
+        options.key_space = bad;
+        EXPECT_TRUE(refused(detail::check(options), "redlatch:"));
+    }
 }
 
 TEST(ClientOptions, client_name_is_printable_without_space) {
@@ -367,6 +371,27 @@ TEST(LockOptions, min_hold_of_a_policy_without_its_script_is_refused) {
     };
     EXPECT_TRUE(refused(check<Old>({.min_hold = 1ms}), "tombstone"));
     EXPECT_TRUE(accepted(check<Old>({})));
+}
+
+struct Nesting : Simple {
+    static constexpr bool reentrant = true;
+};
+
+TEST(LockOptions, policy_whose_scripts_cannot_what_it_says_is_refused) {
+    EXPECT_TRUE(refused(check<Nesting>({}), "nest"));
+    struct Undowngraded : Shared {
+        static const LockScripts& scripts() {
+            static const LockScripts old = [] {
+                LockScripts all = Shared::scripts();
+                all.downgrade = Script{""};
+                return all;
+            }();
+            return old;
+        }
+    };
+    EXPECT_TRUE(refused(check<Undowngraded>({}), "downgrade"));
+    EXPECT_TRUE(accepted(check<Reentrant>({})));
+    EXPECT_TRUE(accepted(check<Shared>({})));
 }
 
 TEST(LockOptions, max_hold_is_at_least_the_shortest_lease) {

@@ -118,8 +118,7 @@ private:
                 return Unexpected{std::move(given).error()};
             }
             const auto& [user, password] = **given;
-            if (!user.empty()) endpoint.user = user;
-            if (!password.empty()) endpoint.password = password;
+            endpoint.log_in_as(user, password);
             auto connection = open(endpoint, limit);
             if (connection || connection.error().error.code != Errc::denied) return connection;
             log_in->refused(*given);

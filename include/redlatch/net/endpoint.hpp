@@ -25,6 +25,12 @@ struct Endpoint {
     std::optional<std::chrono::milliseconds> connect_timeout;
     std::optional<std::chrono::milliseconds> command_timeout;
 
+    /// Empty: not given. A user without a password logs in with an empty one, and never as somebody else.
+    void log_in_as(const std::string& its_user, const std::string& its_password) {
+        if (!its_user.empty()) user = its_user;
+        if (!its_user.empty() || !its_password.empty()) password = its_password;
+    }
+
     /// What messages call this server.
     std::string name() const {
         if (transport == Transport::unix_socket) return printable(path);

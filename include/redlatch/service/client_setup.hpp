@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/key_space.hpp>
 #include <redlatch/executor.hpp>
 #include <redlatch/net/uri_parser.hpp>
 #include <redlatch/options.hpp>
@@ -39,10 +40,7 @@ struct ClientSetup {
 inline void set_credentials_of_sentinels(UriParts& uri, const ClientOptions& options) {
     const std::string user = uri.sentinel_user.value_or(options.sentinel_user);
     const std::string password = uri.sentinel_password.value_or(options.sentinel_password);
-    for (Endpoint& sentinel : uri.hosts) {
-        if (!user.empty()) sentinel.user = user;
-        if (!password.empty()) sentinel.password = password;
-    }
+    for (Endpoint& sentinel : uri.hosts) sentinel.log_in_as(user, password);
 }
 
 /// Where one server is, or one deployment of servers.
@@ -135,6 +133,11 @@ inline Result<void> check_key_space(const std::string& key_space) {
         return Unexpected{invalid(
             "key_space has a brace: in a Cluster the companion keys would lie in other slots "
             "than their locks")};
+    }
+    if (key_space.starts_with(usual_key_space) && key_space != usual_key_space) {
+        return Unexpected{
+            invalid("key_space begins with redlatch:, as the usual one does: the companion keys of "
+                    "two locks could be the same")};
     }
     return {};
 }

@@ -71,6 +71,20 @@ inline Result<void> check_name(std::string_view name, std::string_view key_space
     return {};
 }
 
+/// Whether a policy's scripts do what it says it can.
+inline Result<void> check_policy(const PolicyTraits& traits) {
+    const LockScripts& scripts = *traits.scripts;
+    if (traits.reentrant && !traits.shared && scripts.nest.source().empty()) {
+        return Unexpected{
+            invalid("the policy is reentrant, and its scripts have no `nest`, which writes the "
+                    "hold count")};
+    }
+    if (traits.shared && scripts.downgrade.source().empty()) {
+        return Unexpected{invalid("the policy is shared, and its scripts have no `downgrade`")};
+    }
+    return {};
+}
+
 inline Result<void> check_options(const LockSpec& spec) {
     using std::chrono::milliseconds;
     const LockOptions& options = spec.options;
@@ -146,7 +160,8 @@ inline Result<LockSpec> check(LockSpec spec) {
             invalid("in a Cluster a name with a closing brace needs a hash tag: something between "
                     "its first { and the next }")};
     }
-    auto options = check_options(spec);
+    auto options = check_policy(spec.traits);
+    if (options) options = check_options(spec);
     if (options) options = check_for_several(spec);
     if (!options) {
         options.error().key = spec.key();
