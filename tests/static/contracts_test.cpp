@@ -107,7 +107,8 @@ constexpr bool lock_keeps_its_contract() {
     static_assert(!std::is_default_constructible_v<L>);
 
     static_assert(std::is_constructible_v<LockGuard, L&>);
-    static_assert(std::is_nothrow_constructible_v<LockGuard, L&, Wait, Lease>);
+    static_assert(std::is_nothrow_constructible_v<LockGuard, L&, Wait, std::optional<Lease>>);
+    static_assert(std::is_constructible_v<LockGuard, L&, Wait, Lease>);
     static_assert(!std::is_constructible_v<LockGuard, const L&>);
     static_assert(!std::is_constructible_v<LockGuard, L>);
     static_assert(!std::is_convertible_v<L&, LockGuard>);
@@ -153,7 +154,8 @@ constexpr bool shared_lock_keeps_its_contract() {
     static_assert(noexcept(std::declval<L&>().downgrade()));
     static_assert(std::same_as<decltype(std::declval<L&>().acquire_shared()), Result<Held>>);
     static_assert(std::same_as<decltype(std::declval<L&>().downgrade()), Result<void>>);
-    static_assert(std::is_nothrow_constructible_v<SharedGuard, L&, Wait, Lease>);
+    static_assert(std::is_nothrow_constructible_v<SharedGuard, L&, Wait, std::optional<Lease>>);
+    static_assert(std::is_constructible_v<SharedGuard, L&, Wait, Lease>);
     static_assert(!std::is_constructible_v<SharedGuard, const L&>);
     static_assert(!std::is_convertible_v<L&, SharedGuard>);
     return true;

@@ -397,9 +397,9 @@ ProcessHandle spawn(const Program& program) {
 
 ChildProcess::ChildProcess(const Body& body) : channel_{UniqueFd{}} {
     auto [here, there] = socket_pair();
-    process_ = ProcessHandle{fork_lasting([&body, &here = here, &there = there] {
-        here.reset();
-        LineChannel parent{std::move(there)};
+    process_ = ProcessHandle{fork_lasting([&body, &parents_end = here, &childs_end = there] {
+        parents_end.reset();
+        LineChannel parent{std::move(childs_end)};
         run_body(body, parent);
     })};
     channel_ = LineChannel{std::move(here)};
