@@ -613,8 +613,12 @@ TEST_F(Tool, never_shows_the_uri_to_the_command) {
 TEST_F(Tool, takes_no_other_server_where_the_uri_was_kept_from_it) {
     ToolRun inner = run_script(REDLATCH_TOOL " run --no-wait inner -- true");
     EXPECT_EQ(inner.code(), 64);
-    EXPECT_NE(inner.errors().find("does not see REDLATCH_URI"), std::string::npos)
+    EXPECT_NE(inner.errors().find("does not see its REDLATCH_URI"), std::string::npos)
         << inner.errors();
+    ToolRun named{
+        {"run", "--uri", uri(), "outer", "--", REDLATCH_TOOL, "run", "-n", "inner", "--", "true"},
+        {}};
+    EXPECT_EQ(named.code(), 64) << "by --uri too: " << named.errors();
     EXPECT_EQ(run_script("REDLATCH_URI='" + uri() + "' " REDLATCH_TOOL " run inner -- true").code(),
               0);
 }
@@ -994,6 +998,36 @@ TEST_F(Tool, wakes_a_stopped_command_when_the_lock_is_lost) {
     EXPECT_GT(id_in("up"), 0);
     raw.del("job");
     EXPECT_EQ(tool.code(), 79);
+    EXPECT_TRUE(exists(file("term")));
+}
+
+TEST_F(Tool, kills_what_the_command_has_left_before_the_rest_of_a_set_is_released) {
+    const std::string script =
+        "trap 'touch $F/term; while [ ! -e $F/go ]; do sleep 0.02; done; exit 0' TERM; "
+        "(trap '' TERM; exec sh -c 'echo $$ >$F/left; exec sleep 1000') & touch $F/up; "
+        "while :; do sleep 0.02; done";
+    ToolRun tool = run({"run", "--lease", "3", "-k", "60", "a", "b", "--", "sh", "-c",
+                        "export F=" + folder.path() + "; " + script});
+    const pid_t left = id_in("left");
+    ASSERT_TRUE(made("up"));
+    raw.del("b");
+    ASSERT_TRUE(made("term"));
+    server.freeze();
+    std::ofstream{file("go")};
+    // The release waits for its answer for ten seconds.
+    EXPECT_TRUE(eventually([&] { return !process_alive(left); }, 8s));
+    server.thaw();
+    EXPECT_EQ(tool.code(), 79);
+}
+
+TEST_F(Tool, wakes_a_stopped_command_by_a_signal_that_goes_on_to_it) {
+    ToolRun tool = run_script(
+        "trap 'touch $F/term; exit 3' TERM; echo $$ >$F/up; kill -STOP $$; while :; do sleep 0.02; "
+        "done");
+    const pid_t command = id_in("up");
+    ASSERT_TRUE(eventually([&] { return is_stopped(command); }));
+    tool.process().kill(SIGTERM);
+    EXPECT_EQ(tool.code(), 3);
     EXPECT_TRUE(exists(file("term")));
 }
 
@@ -1698,9 +1732,10 @@ TEST_F(Tool, shows_all_holders_of_what_several_may_hold) {
     EXPECT_NE(output.find("\nread by " + second->token() + ", for at most "), std::string::npos);
     ToolRun written = run({"status", "--json", "write"});
     EXPECT_EQ(written.code(), 0);
-    EXPECT_TRUE(written.output().starts_with(
-        "{\"name\":\"write\",\"held\":true,\"kind\":\"shared\",\"holders\":[{\"owner\":\"" +
-        writer->token() + "\",\"writes\":true,\"ttl_ms\":"))
+    EXPECT_TRUE(
+        written.output().starts_with("{\"name\":\"write\",\"held\":true,\"kind\":\"shared\",\"hold_"
+                                     "count\":1,\"holders\":[{\"owner\":\"" +
+                                     writer->token() + "\",\"writes\":true,\"ttl_ms\":"))
         << written.output();
     EXPECT_TRUE(written.output().ends_with("}],\"waiters\":0}\n")) << written.output();
 

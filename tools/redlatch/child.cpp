@@ -125,9 +125,9 @@ Child::~Child() {
 void Child::become_command(const Options& options, Descriptor word, Descriptor report) const {
     const std::string variables = read_all(word.get());
     if (variables.empty() || variables.front() != word_to_start) ::_exit(0);
-    // It may have a password. A tool in the command would take another server for the one that is meant.
-    if (::getenv("REDLATCH_URI") != nullptr) ::setenv(needs_uri, "1", 1);
-    ::unsetenv("REDLATCH_URI");
+    // A tool in the command would take another server for the one that is meant.
+    if (options.server_is_named) ::setenv(needs_uri, "1", 1);
+    ::unsetenv("REDLATCH_URI");  // it may have a password
     // Where this runs in a command of its own kind, they are of the outer one's lock.
     for (const char* const ours : {"REDLATCH_NAME", "REDLATCH_TOKEN", "REDLATCH_FENCE",
                                    "REDLATCH_NAMES", "REDLATCH_FENCES"}) {
@@ -207,6 +207,7 @@ void Child::send(int signal) const noexcept {
 
 void Child::detach_group() noexcept {
     write_all(alive_.get(), std::string_view{&word_to_let_go, 1});
+    ::kill(watcher_, SIGCONT);  // somebody may have stopped its whole group
     ::waitpid(watcher_, nullptr, 0);
     watcher_ = -1;
 }

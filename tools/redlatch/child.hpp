@@ -34,11 +34,12 @@ class Child {
 public:
     struct Options {
         std::vector<std::string> command;
-        std::string path;            ///< of the program
-        sigset_t signals;            ///< the mask that it starts with
-        bool stoppable = false;      ///< by the terminal's stop key
-        bool ignores_child = false;  ///< SIGCHLD
-        bool quiet = false;          ///< says nothing where it cannot be executed
+        std::string path;              ///< of the program
+        sigset_t signals;              ///< the mask that it starts with
+        bool stoppable = false;        ///< by the terminal's stop key
+        bool server_is_named = false;  ///< by an option or the environment
+        bool ignores_child = false;    ///< SIGCHLD
+        bool quiet = false;            ///< says nothing where it cannot be executed
     };
 
     /// Forks: call it while this process has one thread. Throws std::system_error.

@@ -149,14 +149,15 @@ void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
     uris.insert(uris.end(), found.begin(), found.end());
 }
 
+/// Empty where it names none.
 std::vector<std::string> uris_of_environment() {
     const char* const value = std::getenv("REDLATCH_URI");
     if (value == nullptr && std::getenv(needs_uri) != nullptr) {
         throw UsageError{
-            "a command of `redlatch run` does not see REDLATCH_URI: name the server with --uri or "
-            "--uri-file"};
+            "a command of `redlatch run` does not see its REDLATCH_URI, --uri or --uri-file: name "
+            "the server with --uri or --uri-file"};
     }
-    if (value == nullptr) return {"redis://127.0.0.1:6379"};
+    if (value == nullptr) return {};
     auto uris = words(std::istringstream{value});
     if (uris.empty()) throw UsageError{"REDLATCH_URI is empty"};
     return uris;
@@ -243,6 +244,8 @@ public:
     /// Where nothing else was said.
     void complete_uris() {
         if (settings_->uris.empty()) settings_->uris = uris_of_environment();
+        settings_->server_is_named = !settings_->uris.empty();
+        if (!settings_->server_is_named) settings_->uris = {"redis://127.0.0.1:6379"};
     }
 
 private:

@@ -23,6 +23,7 @@ struct Settings {
     std::vector<std::string> names;    ///< the locks'; one but for `run`
     std::vector<std::string> command;  ///< `run`: the program and its arguments
     std::vector<std::string> uris;
+    bool server_is_named = true;  ///< as opposed to the default one
     redlatch::Wait wait = redlatch::Wait::unlimited();
     std::chrono::milliseconds lease{std::chrono::seconds{10}};
     std::chrono::milliseconds kill_after{std::chrono::seconds{10}};

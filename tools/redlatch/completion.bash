@@ -3,11 +3,24 @@ _redlatch() {
     local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} i
     COMPREPLY=()
     for ((i = 2; i < COMP_CWORD; ++i)); do
-        if [[ ${COMP_WORDS[1]} == run && ${COMP_WORDS[i]} == -- ]]; then
-            if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); fi
-            return
+        [[ ${COMP_WORDS[i]} == -- ]] || continue
+        [[ ${COMP_WORDS[1]} == run ]] || return
+        if declare -F _command_offset >/dev/null; then
+            _command_offset $((i + 1))
+        elif ((COMP_CWORD == i + 1)); then
+            mapfile -t COMPREPLY < <(compgen -c -- "$word")
+        else
+            compopt -o filenames 2>/dev/null
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
         fi
+        return
     done
+    # An equals sign is a word of its own.
+    if [[ $word == = ]]; then
+        word=
+    elif [[ $previous == = ]]; then
+        previous=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
     case $previous in
         --uri-file) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         -u | --uri | --key-space | -w | --wait | -l | --lease | -k | --kill-after | --at-least | --longest-lease | --permits) return ;;

@@ -212,6 +212,7 @@ Child::Options child_options(const Settings& settings, std::string path, const S
             .path = std::move(path),
             .signals = signals.original(),
             .stoppable = settings.stoppable,
+            .server_is_named = settings.server_is_named,
             .ignores_child = signals.ignored_child(),
             .quiet = settings.quiet};
 }
@@ -352,7 +353,7 @@ private:
         if (signal == SIGCONT || stops || Signals::is_forwarded(signal)) child_.send(signal);
         if (Signals::is_forwarded(signal)) forwarded_ = received;
         // Stopped, the command would not hear of it.
-        if (command_waits_ && Signals::is_forwarded(signal)) child_.send(SIGCONT);
+        if (is_stopped_ && Signals::is_forwarded(signal)) child_.send(SIGCONT);
     }
 
     /// To the group that has stopped as it asked for the terminal. Where both have, the command's turn is next.
@@ -372,6 +373,7 @@ private:
         const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED);
         if (pid != child_.pid()) return std::nullopt;
         if (!WIFSTOPPED(status)) return status;
+        is_stopped_ = true;
         const bool asks = Signals::asks_for_terminal(WSTOPSIG(status));
         if (asks && child_.is_in_foreground()) {
             command_waits_ = true;
@@ -406,6 +408,8 @@ private:
             child_.detach_group();
             return code_of(status);
         }
+        // What the command has left behind. Others may get the locks of a set by the release.
+        if (is_lost_) child_.send(SIGKILL);
         const Result<redlatch::Release> released = held.release();
         const bool expired = released && *released != redlatch::Release::released;
         if (!is_lost_ && expired) {
@@ -414,7 +418,7 @@ private:
         }
         if (!released) complain(*settings_, released.error().describe());
         if (is_lost_) {
-            child_.send(SIGKILL);  // what the command has left behind
+            child_.send(SIGKILL);
             return settings_->codes.of(Failure::lost);
         }
         child_.detach_group();
@@ -475,6 +479,7 @@ private:
     int key_ = 0;
     bool gives_terminal_ = gives_terminal_at_start();
     bool command_waits_ = false;  // for the terminal, stopped
+    bool is_stopped_ = false;     // the command, as far as is known
     bool group_waits_ = false;    // for the terminal, stopped, all but this program
 };
 

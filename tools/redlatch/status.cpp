@@ -78,7 +78,7 @@ std::string json_of_holders(const Seen& seen) {
                 (seen.permits ? std::to_string(*seen.permits) : std::string{"null"}) +
                 ",\"taken\":" + std::to_string(seen.count);
     } else {
-        text += "\"shared\"";
+        text += "\"shared\",\"hold_count\":" + std::to_string(seen.count);
     }
     std::string holders;
     for (const redlatch::Holder& holder : seen.holders) {
