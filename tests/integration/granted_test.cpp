@@ -299,6 +299,10 @@ TYPED_TEST(Granted, wait_that_ended_tells_who_has_the_lock) {
     take_as_foreigner<TypeParam>(this->redis_, 60s, "8743c9c0-0795-4907");
     EXPECT_EQ(message(this->client_, {.wait = 0s}),
               "held by another kind of client (token '8743c9c0…')");
+    this->redis_.command({"PERSIST", "job"});
+    const std::string endless = message(this->client_, {.wait = 100ms});
+    EXPECT_TRUE(endless.ends_with("; its key has no end, and stays until somebody deletes it"))
+        << endless;
 }
 
 // ------------------------------------------------------------------- holders of another kind

@@ -351,8 +351,15 @@ struct WithoutScripts {
 static_assert(!StoresLock<WithoutScripts> && DescribesHolds<WithoutScripts>);
 static_assert(!LockPolicy<WithoutScripts>);
 
-// A clock as the standard library knows clocks.
-static_assert(std::chrono::is_clock_v<redlatch::Clock>);
+// A clock as the standard library knows clocks. libc++ 19 has no `std::chrono::is_clock_v`.
+template <class C>
+concept StandardClock = requires {
+    typename C::rep;
+    typename C::period;
+    { C::now() } -> std::same_as<typename C::time_point>;
+}
+&&std::same_as<typename C::time_point, std::chrono::time_point<C, typename C::duration>>;
+static_assert(StandardClock<redlatch::Clock>);
 static_assert(redlatch::Clock::is_steady);
 static_assert(noexcept(redlatch::Clock::now()));
 

@@ -250,6 +250,15 @@ TEST(Attempts, silence_at_the_end_says_nothing_of_a_server_that_is_farther_away)
     EXPECT_EQ(error.causes[0].message, "silent");
 }
 
+TEST(Attempts, tell_of_a_key_without_an_end) {
+    Attempts core{plan(0s), start, 1};
+    static_cast<void>(core.begin(start));
+    const auto end = core.refused(start + 1ms, {.ttl = detail::no_end, .owner = "foreign"});
+    EXPECT_EQ(as<GiveUp>(end).error.message,
+              "held by another kind of client (token 'foreign'); its key has no end, and stays "
+              "until somebody deletes it");
+}
+
 TEST(Attempts, a_fault_that_is_no_silence_is_told_however_far_the_server_is) {
     EXPECT_EQ(silent_at_the_end(60ms, permanent()).code, Errc::denied);
     Fault broken = transient();

@@ -19,6 +19,9 @@ namespace redlatch::inline v0::detail {
 /// How far past its deadline a waiting call may go: the time for the answer to its last try.
 inline constexpr std::chrono::milliseconds last_answer_slack{50};
 
+/// The time to live of a key without one, as PTTL says it.
+inline constexpr std::chrono::milliseconds no_end{-1};
+
 /// What one acquisition wants.
 struct AcquirePlan {
     Wait wait;
@@ -91,8 +94,8 @@ public:
 
     /// The server answered that somebody else holds the lock.
     AttemptAction refused(TimePoint now, const Refusal& refusal) {
-        refused_ = Refused{saturating_sub(now, sent_), refusal.owner};
-        if (is_over(now)) return GiveUp{out_of_time(now, refusal.owner)};
+        refused_ = Refused{saturating_sub(now, sent_), refusal.owner, refusal.ttl == no_end};
+        if (is_over(now)) return GiveUp{out_of_time(now, *refused_)};
         if (!refusal.place) return pause(now, pauses_.next(refusal.ttl));
         return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
     }
@@ -126,7 +129,7 @@ public:
                                   !fault.disconnected &&
                                   refused->answered_in >= saturating_sub(answer_by_, sent_);
         last_fault_ = following(std::move(fault.error), last_fault_);
-        if (says_nothing) return GiveUp{out_of_time(now, refused->owner)};
+        if (says_nothing) return GiveUp{out_of_time(now, *refused)};
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
         return pause(now, pauses_.next(std::nullopt));
     }
@@ -161,15 +164,25 @@ private:
 
     bool is_over(TimePoint now) const noexcept { return last_try_ || now >= deadline_; }
 
-    /// `owner`: one of those who have it; empty where nobody knows one.
-    Error out_of_time(TimePoint now, const std::string& owner) const {
-        const std::string held = owner.empty() ? "" : "held by " + describe_owner(owner);
+    /// An answer that somebody else has the lock.
+    struct Refused {
+        Clock::duration answered_in;
+        std::string owner;  // one of those who have it; empty where nobody knows one
+        bool is_endless;    // its key, which no client of this library makes
+    };
+
+    Error out_of_time(TimePoint now, const Refused& refused) const {
+        const std::string held =
+            refused.owner.empty() ? "" : "held by " + describe_owner(refused.owner);
         std::string why;
         if (plan_.of_permits) {
             why = "too few permits are free, or others wait in front" + effort(now);
             if (!held.empty()) why += "; some are " + held;
         } else {
             why = (held.empty() ? "held, or waited for, by others" : held) + effort(now);
+            if (refused.is_endless) {
+                why += "; its key has no end, and stays until somebody deletes it";
+            }
         }
         return with_cause({Errc::timed_out, {}, {}, std::move(why), {}});
     }
@@ -194,12 +207,6 @@ private:
         if (last_fault_) error.causes.push_back(*last_fault_);
         return error;
     }
-
-    /// An answer that somebody else has the lock.
-    struct Refused {
-        Clock::duration answered_in;
-        std::string owner;
-    };
 
     AcquirePlan plan_;
     TimePoint started_;
