@@ -59,7 +59,7 @@ public:
     }
 
     /// Nobody waits for it any more. Only on the thread or strand where it would complete. An outcome that lies with
-    /// the executor already is given back at once: that may not run for long.
+    /// the executor already is given back at once, as the executor may not run for a while.
     void abandon() noexcept {
         if (!is_ours()) return;
         const unsigned before = state_.fetch_or(is_abandoned);

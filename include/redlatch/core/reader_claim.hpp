@@ -159,7 +159,7 @@ private:
         return now < valid_until(refreshed_, terms_.lease, terms_.drift);
     }
 
-    /// A renewal is confirmed to the holds of those that it is for.
+    /// A renewal's answer is noted in the holds that it is for, and nowhere else.
     void look_at_renewals() noexcept {
         for (const Reader& reader : readers_) {
             if (reader.has_lost) continue;
@@ -183,9 +183,8 @@ private:
     Token token_;
     OpenTries open_tries_;
     std::uint64_t fence_;
-    TimePoint
-        refreshed_;  // when a command went out that gave it its lease: the last one that it has heard of
-    TimePoint news_;  // when the last one did that told of waiters
+    TimePoint refreshed_;  // when the last command that it knows of gave it its lease
+    TimePoint news_;       // when the last one did that told of waiters
     bool others_wait_;
     bool is_open_ = true;
     bool is_released_ = false;
