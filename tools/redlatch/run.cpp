@@ -353,7 +353,15 @@ private:
         if (signal == SIGCONT || stops || Signals::is_forwarded(signal)) child_.send(signal);
         if (Signals::is_forwarded(signal)) forwarded_ = received;
         // Stopped, the command would not hear of it.
-        if (is_stopped_ && Signals::is_forwarded(signal)) child_.send(SIGCONT);
+        if (Signals::is_forwarded(signal) && is_stopped()) child_.send(SIGCONT);
+    }
+
+    /// Also where `reap()` has not seen it yet.
+    bool is_stopped() const {
+        siginfo_t info{};
+        const auto pid = static_cast<::id_t>(child_.pid());
+        return is_stopped_ ||
+               (::waitid(P_PID, pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0);
     }
 
     /// To the group that has stopped as it asked for the terminal. Where both have, the command's turn is next.
@@ -479,7 +487,7 @@ private:
     int key_ = 0;
     bool gives_terminal_ = gives_terminal_at_start();
     bool command_waits_ = false;  // for the terminal, stopped
-    bool is_stopped_ = false;     // the command, as far as is known
+    bool is_stopped_ = false;     // the command, as `reap()` has seen
     bool group_waits_ = false;    // for the terminal, stopped, all but this program
 };
 
