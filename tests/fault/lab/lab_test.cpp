@@ -199,7 +199,8 @@ TEST(Injector, writes_down_what_it_does) {
     EXPECT_TRUE(laboratory.stop_clients(20s).empty());
     long long begun = 0;
     for (const Call& call : calls_of(read_history(folder.path()))) {
-        if (call.invoke.op != Op::fault) continue;
+        // The laboratory itself writes down where the machine gave nobody time.
+        if (call.invoke.op != Op::fault || call.invoke.outcome == standstill) continue;
         ++begun;
         EXPECT_TRUE(call.invoke.outcome == "delay" || call.invoke.outcome == "forget scripts");
         ASSERT_TRUE(call.completion);
