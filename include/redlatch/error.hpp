@@ -2,6 +2,7 @@
 
 #include <redlatch/compilation.hpp>
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -151,23 +152,29 @@ inline std::string Error::describe() const {
 }
 
 /// Thrown by the calls that have the shape of `std::mutex` and by constructors; `code()` compares
-/// with `Errc` and, where one fits, with `std::errc`.
+/// with `Errc` and, where one fits, with `std::errc`. Copies share what they carry: to copy one does not
+/// throw.
 class LockError : public std::system_error {
 public:
     /// Carries `error`.
     explicit LockError(Error error)
         : std::system_error(make_error_code(error.code)),
-          text_(error.describe()),
-          error_(std::move(error)) {}
+          told_(std::make_shared<const Told>(Told{error.describe(), std::move(error)})) {}
+
+    LockError(const LockError&) noexcept = default;
+    LockError& operator=(const LockError&) noexcept = default;
 
     /// The same text as `error().describe()`.
-    const char* what() const noexcept override { return text_.c_str(); }
+    const char* what() const noexcept override { return told_->text.c_str(); }
     /// The failure in full.
-    const Error& error() const noexcept { return error_; }
+    const Error& error() const noexcept { return told_->error; }
 
 private:
-    std::string text_;
-    Error error_;
+    struct Told {
+        std::string text;
+        Error error;
+    };
+    std::shared_ptr<const Told> told_;
 };
 
 }  // namespace redlatch::inline v0

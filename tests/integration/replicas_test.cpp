@@ -128,6 +128,22 @@ TYPED_TEST(Replicated, that_was_granted_counts_only_when_it_is_known) {
     this->replica_.thaw();
 }
 
+TYPED_TEST(Replicated, that_was_handed_over_is_adopted_only_when_it_is_known) {
+    typename TestFixture::Lock theirs{this->client_, "job"};
+    auto held = theirs.acquire();
+    ASSERT_TRUE(succeeds(held));
+    const auto ticket = held->detach();
+    ASSERT_TRUE(succeeds(ticket));
+    this->replica_.freeze();
+    typename TestFixture::Lock ours{this->hasty_client_, "job", {.replicas = 1}};
+    const auto adopted = ours.adopt(*ticket);
+    ASSERT_TRUE(is_not_replicated(adopted));
+    EXPECT_TRUE(speaks_of(adopted.error(), "0 of 1 replicas")) << adopted.error().describe();
+    EXPECT_FALSE(adopted.error().node.empty());
+    EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); })) << "it is given back";
+    this->replica_.thaw();
+}
+
 TYPED_TEST(Replicated, is_asked_about_for_each_thread_of_a_process) {
     constexpr int threads = 4;
     constexpr int rounds = 10;

@@ -210,6 +210,8 @@ TEST_F(Tool, says_in_one_line_what_is_wrong_with_its_arguments) {
         {"run", "--wait", "soon", "job", "--", "true"},
         {"run", "--wait", "-1", "job", "--", "true"},
         {"run", "--lease", "nan", "job", "--", "true"},
+        {"run", "--lease", "0x10", "job", "--", "true"},
+        {"run", "--lease", " 10", "job", "--", "true"},
         {"run", "--lease", "0", "job", "--", "true"},
         {"run", "--wait"},
         {"run", "--nothing", "job", "--", "true"},

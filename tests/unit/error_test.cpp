@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -157,6 +158,16 @@ TEST(LockError, copy_has_the_same_text) {
     const LockError copy = thrown;  // NOLINT(performance-unnecessary-copy-initialization)
     EXPECT_STREQ(copy.what(), thrown.what());
     EXPECT_EQ(copy.error().key, "k");
+}
+
+// The standard library's exceptions don't either: `std::current_exception()` may have to copy one.
+TEST(LockError, to_copy_it_throws_nothing_and_to_move_it_takes_nothing_away) {
+    EXPECT_TRUE(std::is_nothrow_copy_constructible_v<LockError>);
+    EXPECT_TRUE(std::is_nothrow_copy_assignable_v<LockError>);
+    EXPECT_TRUE(std::is_nothrow_move_constructible_v<LockError>);
+    LockError thrown{{Errc::timed_out, "k", {}, {}, {}}};
+    const LockError moved = std::move(thrown);
+    EXPECT_STREQ(thrown.what(), moved.what());  // NOLINT(bugprone-use-after-move): it is as before
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -81,16 +82,18 @@ TEST(ClientOptions, several_masters_are_servers_of_their_own) {
     EXPECT_TRUE(refused(names("redis+cluster://a", "redis://b"), "stands alone"));
 }
 
-TEST(ClientOptions, terms_of_several_masters_are_checked) {
-    ClientOptions options;
-    options.uris = {"redis://a", "redis://b"};
-    options.node_timeout = 0ms;
-    EXPECT_TRUE(refused(detail::check(options), "node_timeout"));
-    options.node_timeout = 1ms;
-    options.longest_lease = -1ms;
-    EXPECT_TRUE(refused(detail::check(options), "longest_lease"));
-    options.longest_lease = 0ms;
-    EXPECT_TRUE(accepted(detail::check(options)));
+TEST(ClientOptions, terms_of_several_masters_are_checked_for_one_too) {
+    for (const auto& masters : {std::vector<Uri>{"redis://a", "redis://b"}, {"redis://a"}}) {
+        ClientOptions options;
+        options.uris = masters;
+        options.node_timeout = 0ms;
+        EXPECT_TRUE(refused(detail::check(options), "node_timeout"));
+        options.node_timeout = 1ms;
+        options.longest_lease = -1ms;
+        EXPECT_TRUE(refused(detail::check(options), "longest_lease"));
+        options.longest_lease = 0ms;
+        EXPECT_TRUE(accepted(detail::check(options)));
+    }
 }
 
 TEST(ClientOptions, a_factory_stands_in_for_the_uri) {

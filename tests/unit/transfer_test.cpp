@@ -132,7 +132,7 @@ TEST(Adopting, too_late_to_be_of_use_gives_the_lock_back) {
 TEST(Adopting, with_too_few_replicas_gives_the_lock_back) {
     Machine machine{adopting};
     static_cast<void>(machine.begin(start));
-    expect_failed(machine.answered({.moved = true, .replicated = false}, start),
+    expect_failed(machine.answered({.moved = true, .replicas = 0, .replicas_wanted = 2}, start),
                   Errc::not_replicated, nothing, at_once);
 }
 

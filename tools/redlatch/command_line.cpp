@@ -97,7 +97,8 @@ std::chrono::milliseconds seconds(std::string_view option, const std::string& te
     char* end = nullptr;
     errno = 0;
     const double value = std::strtod(text.c_str(), &end);
-    const bool is_number = end != text.c_str() && *end == '\0' && errno == 0;
+    const bool is_decimal = text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+    const bool is_number = is_decimal && end != text.c_str() && *end == '\0' && errno == 0;
     constexpr double most = 1e9;  // seconds
     if (!is_number || !std::isfinite(value) || value < 0 || value > most) {
         throw UsageError{shown(text) + " is no number of seconds for " + std::string{option}};

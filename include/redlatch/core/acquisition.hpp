@@ -469,13 +469,9 @@ private:
     AcquisitionAction not_replicated(AcquireAnswer& answer, TimePoint now) {
         token_.acquired();
         token_.repeated();
-        Fault fault{.error = {Errc::not_replicated,
-                              {},
-                              std::move(answer.node),
-                              std::to_string(answer.replicas) + " of " +
-                                  std::to_string(answer.replicas_wanted) + " replicas have it",
-                              {}}};
-        return met(std::move(fault), now);
+        return met({.error = too_few_replicas(answer.replicas, answer.replicas_wanted,
+                                              std::move(answer.node))},
+                   now);
     }
 
     AcquisitionAction failed_try(Fault fault, TimePoint now) {

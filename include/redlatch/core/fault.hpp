@@ -3,7 +3,10 @@
 #include <redlatch/error.hpp>
 #include <redlatch/result.hpp>
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace redlatch::inline v0::detail {
 
@@ -31,6 +34,15 @@ inline Error following(Error error, const std::optional<Error>& before) {
         error.causes.back().causes.clear();
     }
     return error;
+}
+
+/// Fewer replicas have the lock than are wanted. `node`: the master.
+inline Error too_few_replicas(std::int64_t have, std::int64_t wanted, std::string node) {
+    return {Errc::not_replicated,
+            {},
+            std::move(node),
+            std::to_string(have) + " of " + std::to_string(wanted) + " replicas have it",
+            {}};
 }
 
 /// An answer of a shape that the command never gives: it may be another command's.

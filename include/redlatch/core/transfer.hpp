@@ -56,7 +56,11 @@ public:
         bool repeated = false;  ///< an earlier sending of it may be carried out too
         bool others_wait = false;
         std::uint64_t fence = 0;
-        bool replicated = true;  ///< as many replicas have it as are wanted
+        std::int64_t replicas = 0;  ///< how many have it
+        std::int64_t replicas_wanted = 0;
+        std::string node{};  ///< where not replicated: which master
+
+        bool replicated() const noexcept { return replicas >= replicas_wanted; }
     };
 
     // The actions.
@@ -115,8 +119,8 @@ public:
             return fail({Errc::lost, {}, {}, why_gone(), {}});
         }
         moved_ = true;
-        if (!reply.replicated) {
-            return fail({Errc::not_replicated, {}, {}, "too few replicas have it in time", {}});
+        if (!reply.replicated()) {
+            return fail(too_few_replicas(reply.replicas, reply.replicas_wanted, reply.node));
         }
         if (now >= valid_until(sent_, plan_.lease, plan_.drift)) {
             return fail({Errc::unavailable, {}, {}, "the answer took longer than the lease", {}});

@@ -19,6 +19,8 @@ namespace redlatch::inline v0 {
 /// memory alone.
 template <LockPolicy P>
 struct Fenced : P {
+    static_assert(!is_fenced<P>, "Fenced<P>: P has fencing tokens already");
+
     /// Each new acquisition gets a number.
     static constexpr bool fenced = true;
 };

@@ -87,12 +87,6 @@ inline Result<void> check_masters(const ClientSetup& setup) {
         names.push_back(uri.name());
     }
     if (setup.masters() > most_masters) return Unexpected{invalid("more than 64 masters")};
-    if (setup.options.node_timeout <= std::chrono::milliseconds::zero()) {
-        return Unexpected{invalid("node_timeout must be positive")};
-    }
-    if (setup.options.longest_lease < std::chrono::milliseconds::zero()) {
-        return Unexpected{invalid("longest_lease must not be negative")};
-    }
     return {};
 }
 
@@ -124,6 +118,22 @@ inline Result<ClientSetup> locate(ClientOptions given) {
     return setup;
 }
 
+/// Whether each time makes sense, also where this client does not use it.
+inline Result<void> check_times(const ClientOptions& options) {
+    constexpr std::chrono::milliseconds none{0};
+    if (options.connect_timeout <= none || options.command_timeout <= none) {
+        return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
+    }
+    if (options.node_timeout <= none) return Unexpected{invalid("node_timeout must be positive")};
+    if (options.longest_lease < none) {
+        return Unexpected{invalid("longest_lease must not be negative")};
+    }
+    if (options.busy_wait < none || options.busy_wait > std::chrono::milliseconds{10}) {
+        return Unexpected{invalid("busy_wait is not between 0 and 10 ms")};
+    }
+    return {};
+}
+
 inline Result<void> check_key_space(const std::string& key_space) {
     constexpr std::size_t longest = 128;
     if (key_space.empty() || key_space.size() > longest) {
@@ -147,20 +157,12 @@ inline Result<ClientSetup> check(ClientOptions given) {
     auto setup = locate(std::move(given));
     if (!setup) return setup;
     ClientOptions& options = setup->options;
-    if (options.connect_timeout <= std::chrono::milliseconds::zero() ||
-        options.command_timeout <= std::chrono::milliseconds::zero()) {
-        return Unexpected{invalid("connect_timeout and command_timeout must be positive")};
-    }
+    if (auto fit = check_times(options); !fit) return Unexpected{std::move(fit).error()};
     constexpr std::chrono::milliseconds longest = Lease::max().duration();  // for ever, in effect
     options.connect_timeout = std::min(options.connect_timeout, longest);
     options.command_timeout = std::min(options.command_timeout, longest);
-    if (options.busy_wait < std::chrono::microseconds::zero() ||
-        options.busy_wait > std::chrono::milliseconds{10}) {
-        return Unexpected{invalid("busy_wait is not between 0 and 10 ms")};
-    }
-    if (auto fits = check_key_space(options.key_space); !fits) {
-        return Unexpected{std::move(fits).error()};
-    }
+    if (auto fit = check_key_space(options.key_space); !fit)
+        return Unexpected{std::move(fit).error()};
     if (options.connections != Connections::pooled && options.connections != Connections::shared) {
         return Unexpected{invalid("connections is none of its enumerators")};
     }

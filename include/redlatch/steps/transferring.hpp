@@ -73,7 +73,9 @@ private:
              .repeated = reply->repeated,
              .others_wait = answer[1].integer() > 0,
              .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
-             .replicated = reply->replicas >= reply->replicas_wanted},
+             .replicas = reply->replicas,
+             .replicas_wanted = reply->replicas_wanted,
+             .node = session_->master_of(from_->key()).name()},
             Clock::now());
     }
 

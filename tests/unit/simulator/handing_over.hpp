@@ -61,7 +61,8 @@ private:
                                .repeated = reply.repeated,
                                .others_wait = answer[1].integer() > 0,
                                .fence = static_cast<std::uint64_t>(answer[2].integer().value_or(0)),
-                               .replicated = replicated},
+                               .replicas = reply.replicas,
+                               .replicas_wanted = reply.replicas_wanted},
                               client_->now()));
     }
 

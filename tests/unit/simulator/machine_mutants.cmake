@@ -191,7 +191,7 @@ mutate(adopted_when_over core/transfer.hpp
 mutate(adopted_from_arrival core/transfer.hpp
     "return Moved{.since = sent_," "sent_" "now")
 mutate(too_few_adopt core/transfer.hpp
-    "if (!reply.replicated)" "!reply.replicated" "false")
+    "if (!reply.replicated())" "!reply.replicated()" "false")
 mutate(removed_token_held core/lock_table.hpp
     ".is_removed = removed_.take(hold->token().bytes)};\n        if (finished.kept)"
     "removed_.take(hold->token().bytes)" "false")
