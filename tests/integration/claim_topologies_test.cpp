@@ -234,6 +234,25 @@ TEST_F(ClaimsInACluster,
     let_go(other.get());
 }
 
+// It takes its place along: the queue's key is gone, and nobody may read it again.
+TEST_F(ClaimsInACluster, the_only_waiter_leaves_in_time_while_its_slot_moves) {
+    Semaphore<> gpus{client_, name_, 1, {.lease = lease}};
+    Semaphore<> others{other_, name_, 1, {.lease = lease}};
+    ASSERT_TRUE(succeeds(gpus.set_permits(1)));
+    Held held = gpus.take().value();
+    RawRedis redis = look_at(0);
+    auto waiter = in_background([&] { return others.take({.wait = 2s}); });
+    ASSERT_TRUE(eventually([&] { return waiters(redis, name_) == 1; }));
+    const unsigned slot = detail::slot_of(name_);
+    group_.begin_to_move(slot, 0, 1);
+    ASSERT_TRUE(finishes(waiter));
+    EXPECT_TRUE(fails_with(waiter.get(), Errc::timed_out));
+    EXPECT_EQ(waiters(redis, name_), 0);
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    let_go(held);
+}
+
 TEST_F(ClaimsInACluster, a_set_of_two_slots_is_held_while_one_of_them_moves) {
     const std::string here = name_on(0, "a");
     const std::string there = name_on(2, "b");

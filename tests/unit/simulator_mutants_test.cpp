@@ -20,7 +20,8 @@ namespace redlatch::test::simulator {
 namespace {
 
 /// Those that take longer than the usual run, or that no run has found so far (docs/guarantees.md).
-constexpr std::array<std::string_view, 26> only_on_demand{"older_answer_believed",
+constexpr std::array<std::string_view, 27> only_on_demand{"older_answer_believed",
+                                                          "deleted_key_read",
                                                           "open_try_not_told",
                                                           "place_not_withdrawn",
                                                           "overdue_hold_taken_over",
@@ -121,6 +122,7 @@ constexpr std::array controls{
     Control{"older_setting_counts", Mutant::older_setting_counts},
     Control{"setting_not_counted_on", Mutant::setting_not_counted_on},
     Control{"deleted_key_served", Mutant::deleted_key_served},
+    Control{"deleted_key_read", Mutant::deleted_key_read},
 };
 
 class Mutants : public ::testing::TestWithParam<Control> {};

@@ -124,6 +124,8 @@ for i = 1, #claims, 2 do
     owner, grants = its_owner, 0
   end
 end
-local place = redis.call('ZRANK', queue, token) or -1
+-- Who has left may have been the last one: while a slot moves, nobody may read a key that this
+-- script has deleted.
+local place = queue_ttl >= 0 and redis.call('ZRANK', queue, token) or -1
 return {0, ttl, place, clock(), grants, string.sub(owner, 1, 160)}
 --)lua"_lua

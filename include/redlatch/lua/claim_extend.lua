@@ -32,7 +32,7 @@ if not ours or tonumber(its_end) <= clock() then
   serve()  -- what has run out, nobody has given to them
   local key_type = 'z'
   -- #include "only_on_master.lua"
-  return asks and {0, redis.call('ZCARD', queue)} or 0
+  return asks and {0, tonumber(redis.pcall('ZCARD', queue)) or 0} or 0
 end
 
 local waiting = asks and redis.call('ZCARD', queue) or 0

@@ -192,6 +192,10 @@ private:
                     patch(verb, "if used == 0 then", "if false then");
                 }
                 break;
+            case Mutant::deleted_key_read:
+                patch(Verb::acquire, "queue_ttl >= 0 and redis.call('ZRANK', queue, token)",
+                      "redis.call('ZRANK', queue, token)");
+                break;
             case Mutant::older_setting_counts:
                 patch_setting(claims, "issued > last or value == setting", "true");
                 break;

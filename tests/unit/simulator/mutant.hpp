@@ -62,6 +62,7 @@ enum class Mutant {
     setting_not_counted_on,  ///< permits that are added are given away, whatever is taken
     // In the scripts, where the slot of a Cluster moves
     deleted_key_served,  ///< somebody is taken from the queue for a lock whose key may not be written any more
+    deleted_key_read,  ///< who leaves reads a queue whose key may not be read any more
 };
 
 /// Whether schedules would show it in which operators intervene.
@@ -71,7 +72,7 @@ constexpr bool has_operators(Mutant mutant) {
 
 /// Whether schedules would show it in which the master is one of several nodes.
 constexpr bool has_nodes(Mutant mutant) {
-    return mutant == Mutant::none || mutant == Mutant::deleted_key_served;
+    return mutant == Mutant::none || mutant >= Mutant::deleted_key_served;
 }
 
 /// Whether schedules with claims would show it.

@@ -105,6 +105,7 @@ struct NodesPlan {
     Moment outage{0};              ///< how long there is no master when another one takes over
     Moment lingering{0};           ///< how long the old one still believes that it is the master
     Moment hand_over{0};           ///< how long no node has a slot at the end of its migration
+    bool keys_move_last = false;   ///< until then a slot that moves has all its keys
     bool back_as_replica = false;  ///< the old one, else it is gone
     bool says_down = false;        ///< CLUSTERDOWN while there is no master
 };
@@ -602,6 +603,17 @@ inline void draw_waiting_crowds(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules with claims in which a slot moves for long, and has all its keys until then. Likewise.
+inline void draw_long_moves(Dice dice, Plan& plan) {
+    if (!plan.is_cluster() || !plan.has_claims() || !dice.one_in(2)) return;
+    plan.nodes.keys_move_last = true;
+    for (Trouble& trouble : plan.troubles) {
+        if (trouble.kind != Trouble::Kind::migration) continue;
+        trouble.when = dice.span(0ns, plan.faults_until / 4);
+        trouble.length = dice.span(0ns, plan.faults_until);
+    }
+}
+
 /// Some schedules in which the master is one of several nodes, which clients find by a Cluster's map or by Sentinels.
 /// Likewise.
 inline void draw_nodes(Dice dice, Plan& plan) {
@@ -853,6 +865,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (mutant == Mutant::none) draw_handovers(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_delayed_readers(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_closings(Dice{dice.seed()}, plan);
+    if (has_nodes(mutant)) draw_long_moves(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }
@@ -929,6 +942,7 @@ inline std::ostream& operator<<(std::ostream& out, const NodesPlan& plan) {
     return out << ", no master for " << us(plan.outage) << ", the old one lingers for "
                << us(plan.lingering) << (plan.back_as_replica ? " and is a replica" : "")
                << ", hand-over " << us(plan.hand_over)
+               << (plan.keys_move_last ? ", all keys move last" : "")
                << (plan.says_down ? ", says that it is down" : "") << "\n";
 }
 

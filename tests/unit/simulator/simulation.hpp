@@ -323,7 +323,7 @@ private:
         server.begin_migration(target);
         const Moment end = timeline_.now() + trouble.length;
         checker_.disturbed(end + plan_->nodes.hand_over);
-        const int steps = 3;
+        const int steps = plan_->nodes.keys_move_last ? 0 : 3;
         for (int i = 1; i <= steps; ++i) {
             migration_step(timeline_.now() + trouble.length * i / (steps + 1),
                            [this, &server] { server.move_keys(noise_); });
