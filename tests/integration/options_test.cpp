@@ -104,6 +104,23 @@ TEST_F(LockOption, lock_delay_makes_no_late_release_one_in_time) {
     EXPECT_FALSE(redis_.exists("job"));
 }
 
+TEST_F(LockOption, lock_delay_makes_no_late_release_of_a_nested_hold_one_in_time) {
+    const LockOptions options{.lease = 200ms, .lock_delay = 60s};
+    Lock<Reentrant> nested{client_, "nested", options};
+    Held outer = nested.acquire().value();
+    Held inner = outer.nest().value();
+    Lock<Shared> shared{client_, "shared", options};
+    Held writing = shared.acquire().value();
+    Held reading = shared.acquire_shared().value();
+    ASSERT_TRUE(eventually([&] { return !outer.held() && !writing.held(); }));
+    EXPECT_EQ(inner.release().value(), Release::expired) << "nobody has asked for lost()";
+    EXPECT_EQ(outer.release().value(), Release::expired);
+    EXPECT_EQ(writing.release().value(), Release::expired);
+    EXPECT_EQ(reading.release().value(), Release::expired);
+    EXPECT_FALSE(redis_.exists("nested"));
+    EXPECT_FALSE(redis_.exists("shared"));
+}
+
 TEST_F(LockOption, lock_delay_counts_for_renewals_extensions_and_nested_holds) {
     Lock<Watchdog<Reentrant>> lock{client_, "job", {.lease = 6s, .lock_delay = 60s}};
     lock.lock();

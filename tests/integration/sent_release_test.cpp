@@ -163,6 +163,21 @@ TEST_F(SentRelease, loss_is_told) {
     EXPECT_TRUE(is_outcome(*outcome, Release::expired));
 }
 
+TEST_F(SentRelease, late_one_is_told_though_the_server_has_kept_the_lock) {
+    LockOptions delayed = sent;
+    delayed.lease = 200ms;
+    delayed.lock_delay = 60s;
+    Lock<Simple> lock{*client, "job", delayed};
+    for (std::size_t i = 0; i < 20; ++i) {
+        lock.lock();
+        while (lock.held()) continue;
+        lock.unlock();
+        const auto outcome = outcome_of(i);
+        ASSERT_TRUE(outcome);
+        EXPECT_TRUE(is_outcome(*outcome, Release::expired));
+    }
+}
+
 TEST_F(SentRelease, nested_hold_is_told_at_once) {
     Lock<Reentrant> lock{*client, "job", sent};
     lock.lock();

@@ -28,6 +28,9 @@ constexpr TimePoint start{1000s};
 constexpr TimePoint end_of_validity = start + 10s;
 constexpr TimePoint give_up_at = start + 1s;
 
+constexpr bool released = true;
+constexpr bool valid = true;
+
 constexpr CleanUp later{.once_more = true};
 constexpr CleanUp now_and_later{.at_once = true, .once_more = true};
 
@@ -328,7 +331,7 @@ TEST_F(EndOfANestedHold, tells_the_server_how_many_are_left) {
     const auto send = as<Machine::SendCount>(machine.begin(how, start));
     EXPECT_EQ(send.count, 2U);
     EXPECT_EQ(send.answer_by, give_up_at);
-    expect_done(machine.count_answered(true), Release::still_held);
+    expect_done(machine.count_answered(true, !released), Release::still_held);
 }
 
 TEST_F(EndOfANestedHold, that_was_watched_ends_its_own_share_of_the_renewal) {
@@ -340,8 +343,20 @@ TEST_F(EndOfANestedHold, that_was_watched_ends_its_own_share_of_the_renewal) {
 
 TEST_F(EndOfANestedHold, finds_out_that_the_hold_is_lost) {
     as<Machine::SendCount>(machine.begin(ended(Kind::nested), start));
-    as<Machine::DeclareLost>(machine.count_answered(false));
+    as<Machine::DeclareLost>(machine.count_answered(false, !released));
     expect_done(machine.next(), Release::expired);
+}
+
+TEST_F(EndOfANestedHold, may_come_to_the_server_behind_the_release) {
+    as<Machine::SendCount>(machine.begin(ended(Kind::nested), start));
+    expect_done(machine.count_answered(false, released), Release::still_held);
+}
+
+TEST_F(EndOfANestedHold, that_was_over_has_expired_and_asks_nobody) {
+    Machine::Ended how = ended(Kind::nested);
+    expect_done(machine.begin(how, how.valid_until), Release::expired);
+    how.tells_count = false;
+    expect_done(machine.begin(how, how.valid_until), Release::expired);
 }
 
 TEST_F(EndOfANestedHold, has_ended_whatever_goes_wrong) {
@@ -481,7 +496,9 @@ TEST_F(UnwantedMove, cleans_up_both_tokens_where_both_may_come_to_life) {
 // ---- ReleaseMode::sent
 
 TEST_F(SentUnlock, waits_for_no_answer) {
-    EXPECT_EQ(as<Machine::PostRelease>(begin(last_sent())).answer_by, give_up_at);
+    const auto post = as<Machine::PostRelease>(begin(last_sent()));
+    EXPECT_EQ(post.answer_by, give_up_at);
+    EXPECT_TRUE(post.valid);
     as<Machine::FreeHold>(machine.posted(true));
     EXPECT_FALSE(outcome_of(machine.next()));
 }
@@ -527,27 +544,36 @@ TEST_F(SentUnlock, of_a_nested_hold_is_told_at_once) {
 TEST_F(SentUnlock, that_is_answered_late_means_what_the_answer_says) {
     constexpr bool clear = false;
     constexpr bool unclear = true;
-    const auto freed = SentRelease::answered(1, clear);
+    const auto freed = SentRelease::answered(1, clear, valid);
     EXPECT_EQ(*freed.outcome, Release::released);
     EXPECT_FALSE(freed.clean_up.needed());
 
-    const auto gone = SentRelease::answered(0, clear);
+    const auto gone = SentRelease::answered(0, clear, valid);
     EXPECT_EQ(*gone.outcome, Release::expired);
     EXPECT_FALSE(gone.clean_up.needed());
 
-    EXPECT_EQ(SentRelease::answered(1, unclear).clean_up, later);
-    EXPECT_EQ(SentRelease::answered(0, unclear).clean_up, later);
+    EXPECT_EQ(SentRelease::answered(1, unclear, valid).clean_up, later);
+    EXPECT_EQ(SentRelease::answered(0, unclear, valid).clean_up, later);
+}
+
+TEST_F(SentUnlock, whose_validity_was_over_has_expired_whatever_the_server_says) {
+    EXPECT_FALSE(as<Machine::PostRelease>(begin(last_sent(), end_of_validity)).valid);
+    EXPECT_EQ(*SentRelease::answered(1, false, !valid).outcome, Release::expired);
+    const auto unanswered = SentRelease::failed({Errc::unavailable, {}, {}, "gone", {}}, !valid);
+    EXPECT_EQ(*unanswered.outcome, Release::expired);
+    EXPECT_EQ(unanswered.clean_up, now_and_later);
 }
 
 TEST_F(SentUnlock, that_left_waiters_unserved_is_sent_again) {
-    EXPECT_EQ(*SentRelease::answered(more_to_serve_not_held, false).outcome, Release::expired);
-    const auto sent = SentRelease::answered(more_to_serve, false);
+    EXPECT_EQ(*SentRelease::answered(more_to_serve_not_held, false, valid).outcome,
+              Release::expired);
+    const auto sent = SentRelease::answered(more_to_serve, false, valid);
     EXPECT_EQ(*sent.outcome, Release::released);
     EXPECT_EQ(sent.clean_up, now_and_later);
 }
 
 TEST_F(SentUnlock, that_is_never_answered_is_unclear_and_sent_again_now_and_later) {
-    const auto sent = SentRelease::failed({Errc::unavailable, "job", {}, "gone", {}});
+    const auto sent = SentRelease::failed({Errc::unavailable, "job", {}, "gone", {}}, valid);
     ASSERT_FALSE(sent.outcome);
     EXPECT_EQ(sent.outcome.error().code, Errc::unclear);
     EXPECT_EQ(sent.outcome.error().key, "job");

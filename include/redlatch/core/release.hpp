@@ -167,6 +167,7 @@ public:
     /// Send the release and leave its answer to `SentRelease`. Then `posted()`.
     struct PostRelease {
         TimePoint answer_by;
+        bool valid;  ///< whether the hold's validity was running as its end began
     };
     /// Then `pause_over()`.
     struct RetryAt {
@@ -195,11 +196,12 @@ public:
         // for one to nobody, and answered by a release that forgets the `min_hold`.
         if (now < ended.kept_until) ended_.mode = ReleaseMode::confirmed;
         heard_.acquire_unanswered = ended.unclear_try;
-        answers_ = ReleaseOutcome{now < ended.valid_until};
+        valid_at_start_ = now < ended.valid_until;
+        answers_ = ReleaseOutcome{valid_at_start_};
         switch (ended.kind) {
             case Ended::Kind::nested:
-                stage_ = ended.tells_count ? Stage::count : Stage::over;
-                outcome_ = Release::still_held;
+                stage_ = ended.tells_count && valid_at_start_ ? Stage::count : Stage::over;
+                outcome_ = valid_at_start_ ? Release::still_held : Release::expired;
                 return ended.watched ? StopRenewal{.whole_hold = false} : next();
             case Ended::Kind::last:
                 return then(may_move(now) ? Stage::move : Stage::release, StopRenewal{});
@@ -207,7 +209,7 @@ public:
                 outcome_ = Release::released;
                 return then(Stage::over, StopRenewal{});
             case Ended::Kind::left:
-                outcome_ = now < ended.valid_until ? Release::released : Release::expired;
+                outcome_ = valid_at_start_ ? Release::released : Release::expired;
                 return then(Stage::clean_up_delayed, StopRenewal{});
             case Ended::Kind::past: return end_past();
             case Ended::Kind::nothing: outcome_.reset(); break;
@@ -245,7 +247,7 @@ public:
             case Stage::count: return SendCount{ended_.count, ended_.give_up_at};
             case Stage::move: return SendMove{ended_.give_up_at};
             case Stage::release:
-                if (is_only_sent()) return PostRelease{ended_.give_up_at};
+                if (is_only_sent()) return PostRelease{ended_.give_up_at, valid_at_start_};
                 return send_release();
             case Stage::clean_up_abandoned:
                 return clean_up(Which::held, abandoned_leaves(), Stage::free_abandoned);
@@ -259,11 +261,13 @@ public:
         return Done{};
     }
 
-    /// The inner hold has ended whatever the server says; the count there is for people.
-    Action count_answered(bool still_ours) {
-        outcome_ = still_ours ? Release::still_held : Release::expired;
+    /// The inner hold has ended whatever the server says; the count there is for people. `is_released`: the last one
+    /// of the nest has ended meanwhile, and its release may have been carried out first.
+    Action count_answered(bool still_ours, bool is_released) {
+        const bool was_ours = still_ours || is_released;
+        outcome_ = was_ours ? Release::still_held : Release::expired;
         stage_ = Stage::over;
-        return still_ours ? next() : DeclareLost{};
+        return was_ours ? next() : DeclareLost{};
     }
 
     Action move_answered(const Move& move) {
@@ -302,7 +306,7 @@ public:
     }
 
     Action failed(const Fault& fault, const MastersHeard& masters, TimePoint now) {
-        if (stage_ == Stage::count) return count_answered(true);
+        if (stage_ == Stage::count) return count_answered(true, false);
         if (stage_ == Stage::move) return move_failed(fault);
         client_closed_ = fault.error.code == Errc::cancelled && !fault.maybe_executed;
         hear(masters);
@@ -415,6 +419,7 @@ private:
     Ended ended_{};
     Stage stage_ = Stage::over;
     Which token_ = Which::held;  // that is released
+    bool valid_at_start_ = false;
     bool answered_ = false;
     bool serving_ = false;  // waiters, as the lock is free
     bool client_closed_ = false;
@@ -424,17 +429,19 @@ private:
     std::optional<Result<Release>> outcome_;
 };
 
-/// What has become of a release that was only sent.
+/// What has become of a release that was only sent. `valid`: whether the hold's validity was running as its end began;
+/// otherwise it has expired, whatever the server says.
 struct SentRelease {
     CleanUp clean_up;
     Result<Release> outcome;
 
-    static SentRelease answered(std::int64_t value, bool acquire_unanswered) {
+    static SentRelease answered(std::int64_t value, bool acquire_unanswered, bool valid) {
         return {after_sent_release(has_more_to_serve(value), acquire_unanswered),
-                was_held(value) ? Release::released : Release::expired};
+                was_held(value) && valid ? Release::released : Release::expired};
     }
 
-    static SentRelease failed(Error cause) {
+    static SentRelease failed(Error cause, bool valid) {
+        if (!valid) return {after_unanswered_sent_release(), Release::expired};
         Error unclear{Errc::unclear, cause.key, {}, {}, {}};
         unclear.causes.push_back(std::move(cause));
         return {after_unanswered_sent_release(), Unexpected{std::move(unclear)}};

@@ -105,7 +105,8 @@ protected:
     /// `told`: of several masters, those that have heard of the command, or will.
     Action count_answered(const Expected<Reply, Fault>& reply, std::uint64_t told) {
         if (!reply) return failed(reply.error(), told);
-        return machine_.count_answered(reply->view().integer() != 0);
+        const bool is_released = hold_->in(Phase::releasing) || hold_->in(Phase::released);
+        return machine_.count_answered(reply->view().integer() != 0, is_released);
     }
 
     Action move_answered(const Expected<Reply, Fault>& reply, std::uint64_t told, TimePoint sent) {

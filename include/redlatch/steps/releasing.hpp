@@ -89,9 +89,9 @@ private:
 
     Action carry_out(const Machine::PostRelease& post) {
         if (session_->shares_links()) return machine_.posted(false);
-        auto awaiting = [session = session_, hold = hold_,
+        auto awaiting = [session = session_, hold = hold_, valid = post.valid,
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
-            sent_release_ended(*session, hold, reply, ended);
+            sent_release_ended(*session, hold, reply, valid, ended);
         };
         return machine_.posted(
             session_->reply_drainer().post(session_->master_of(hold_->key()), release_call(*hold_),
@@ -119,17 +119,18 @@ private:
 
     /// The answer to a release that was only sent has come, or never will.
     static void sent_release_ended(Session& session, const std::shared_ptr<Hold>& hold,
-                                   const Expected<Reply, Fault>& reply, TimePoint ended) {
+                                   const Expected<Reply, Fault>& reply, bool valid,
+                                   TimePoint ended) {
         if (reply) {
             const auto value = reply->view().integer().value_or(0);
-            conclude(session, hold, SentRelease::answered(value, hold->unanswered().acquire),
+            conclude(session, hold, SentRelease::answered(value, hold->unanswered().acquire, valid),
                      ended);
             return;
         }
         Error cause = reply.error().error;
         cause.key = hold->key();
         session.events().error(cause);
-        conclude(session, hold, SentRelease::failed(std::move(cause)), ended);
+        conclude(session, hold, SentRelease::failed(std::move(cause), valid), ended);
     }
 
     static void conclude(Session& session, const std::shared_ptr<Hold>& hold,

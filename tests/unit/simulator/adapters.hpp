@@ -57,7 +57,6 @@ public:
         (*client_->world().trace)("releases ", tail(hold_->token().bytes));
         started_ = client_->world().timeline->now();
         if (ending.count == 0) client_->world().checker->needs_no_delay(*hold_);
-        was_whole_ = ending.kind != Kind::nested;
         was_promised_ = ending.kind != Kind::past && client_->world().checker->was_promised(*hold_);
         was_valid_ = client_->now() < hold_->valid_until();
         give_up_at_ = client_->now() + client_->command_timeout();
@@ -112,8 +111,9 @@ private:
         ask(detail::nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by,
             [this](const Reply& reply) {
                 const bool ours = reply.view().integer() != 0;
+                const bool is_released = hold_->in(Phase::releasing) || hold_->in(Phase::released);
                 act(ours ? "count answered" : "count answered: not ours",
-                    machine_.count_answered(ours));
+                    machine_.count_answered(ours, is_released));
             });
     }
 
@@ -154,18 +154,22 @@ private:
         client_->world().checker->releases(*hold_);
         const bool sent =
             client_->post(hold_, detail::release_call(*hold_, now()), post.answer_by,
-                          [client = client_, hold = hold_](const auto& reply, const auto&) {
-                              sent_release_ended(*client, hold, reply);
+                          [client = client_, hold = hold_, valid = post.valid,
+                           was_valid = was_valid_](const auto& reply, const auto&) {
+                              sent_release_ended(*client, hold, reply, valid, was_valid);
                           });
         act(sent ? "posted" : "not posted", machine_.posted(sent));
     }
 
     static void sent_release_ended(Client& client, const HoldPtr& hold,
-                                   const Expected<Reply, Fault>& reply) {
+                                   const Expected<Reply, Fault>& reply, bool valid,
+                                   bool was_valid) {
         using detail::SentRelease;
         const SentRelease what = reply ? SentRelease::answered(reply->view().integer().value_or(0),
-                                                               hold->unanswered().acquire)
-                                       : SentRelease::failed(reply.error().error);
+                                                               hold->unanswered().acquire, valid)
+                                       : SentRelease::failed(reply.error().error, valid);
+        const bool is_held = what.outcome && *what.outcome != Release::expired;
+        if (is_held && !was_valid) client.world().checker->told_wrongly(*hold, "held until now");
         sent_coverage().took(reply ? "answered" : "failed", what.clean_up.needed() ? 0 : 1);
         client.clean_up(hold, what.clean_up);
     }
@@ -216,11 +220,12 @@ private:
     /// Where the release was only sent, nobody hears of its outcome.
     void check_outcome() {
         const auto outcome = machine_.take_outcome();
-        if (!outcome || !*outcome || !was_whole_) return;
+        if (!outcome || !*outcome) return;
         const Checker& checker = *client_->world().checker;
         const bool was_promised = was_promised_ && checker.was_promised(*hold_);
-        if (**outcome == Release::released && !was_valid_) checker.told_wrongly(*hold_, "released");
-        if (**outcome == Release::expired && was_promised) checker.told_wrongly(*hold_, "expired");
+        const bool is_expired = **outcome == Release::expired;
+        if (!is_expired && !was_valid_) checker.told_wrongly(*hold_, "held until now");
+        if (is_expired && was_promised) checker.told_wrongly(*hold_, "expired");
     }
 
     const HoldPtr& of(Machine::Which token) const {
@@ -267,7 +272,6 @@ private:
     HoldPtr hold_{};
     std::uint64_t ended_ = 0;  // of its acquisitions, where others go on
     bool downgrades_ = false;
-    bool was_whole_ = false;  // not only an acquisition of a nest
     bool was_promised_ = false;
     bool was_valid_ = false;
     HoldPtr next_{};

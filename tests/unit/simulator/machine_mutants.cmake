@@ -113,6 +113,10 @@ mutate(nested_end_made_up_for core/release.hpp
     "const bool releases = stage_ == Stage::release;" "stage_ == Stage::release" "true")
 mutate(late_release_told_as_released core/release.hpp
     "if (!valid_at_start_) return Release::expired;" "!valid_at_start_" "false")
+mutate(late_sent_release_told_as_released core/release.hpp
+    "was_held(value) && valid ? Release::released" "was_held(value) && valid" "was_held(value)")
+mutate(late_nested_release_told_as_held core/release.hpp
+    "outcome_ = valid_at_start_ ? Release::still_held : Release::expired;" "valid_at_start_" "true")
 mutate(held_told_as_expired core/release.hpp
     "if (valid) return Release::released;" "Release::released" "Release::expired")
 
