@@ -64,24 +64,24 @@ TEST(RenewalTime, goes_out_sooner_than_due_by_a_fraction_of_the_lease_at_most) {
 }
 
 TEST(RenewalTime, without_an_answer_is_tried_again_soon) {
-    EXPECT_EQ(renewal_retry_due(now, 1200ms), now + 100ms);
+    EXPECT_EQ(renewal_retry_due(now, 1200ms, Drift{}), now + 100ms);
 }
 
 TEST(RenewalTime, without_an_answer_is_not_tried_in_a_hot_loop) {
-    EXPECT_EQ(renewal_retry_due(now, 10ms), now + 5ms);
-    EXPECT_EQ(renewal_retry_due(now, 60ms), now + 5ms);
+    EXPECT_EQ(renewal_retry_due(now, 10ms, Drift{}), now + 5ms);
+    EXPECT_EQ(renewal_retry_due(now, 60ms, Drift{}), now + 5ms);
 }
 
 TEST(RenewalTime, of_a_long_lease_is_tried_again_within_half_a_second) {
-    EXPECT_EQ(renewal_retry_due(now, 30s), now + 500ms);
-    EXPECT_EQ(renewal_retry_due(now, Lease::max()), now + 500ms);
+    EXPECT_EQ(renewal_retry_due(now, 30s, Drift{}), now + 500ms);
+    EXPECT_EQ(renewal_retry_due(now, Lease::max(), Drift{}), now + 500ms);
 }
 
 TEST(RenewalTime, waits_for_its_answer_as_long_as_another_try_fits_in) {
-    EXPECT_EQ(renewal_patience(30s, 1000ms), 1s);
-    EXPECT_EQ(renewal_patience(300ms, 1000ms), 100ms);
-    EXPECT_EQ(renewal_patience(3s, 1000ms), 1s);
-    EXPECT_EQ(renewal_patience(Lease::max(), 24h), 24h);
+    EXPECT_EQ(renewal_patience(30s, Drift{}, 1000ms), 1s);
+    EXPECT_EQ(renewal_patience(300ms, Drift{}, 1000ms), 100ms);
+    EXPECT_EQ(renewal_patience(3s, Drift{}, 1000ms), 1s);
+    EXPECT_EQ(renewal_patience(Lease::max(), Drift{}, 24h), 24h);
 }
 
 TEST(RenewalTime, of_an_endless_hold_asks_for_the_whole_lease) {
@@ -103,11 +103,16 @@ TEST(RenewalTime, after_the_end_asks_for_nothing) {
 }
 
 TEST(RenewalTime, without_an_answer_leaves_time_for_another_try) {
-    for (auto lease = 20ms; lease < 60s; lease = lease * 3 / 2) {
-        const auto first = renewal_due(now, lease, Drift{});
-        const auto second =
-            renewal_retry_due(first + renewal_patience(lease, 1000ms), Lease{lease});
-        EXPECT_LT(second, now + lease) << lease.count();
+    for (const double factor : {0.01, 0.3, 0.5, 0.8, 0.97}) {
+        const Drift drift{.factor = factor};
+        for (auto lease = 20ms; lease < 60s; lease = lease * 3 / 2) {
+            const auto end = detail::valid_until(now, lease, drift);
+            if (end < now + 30ms) continue;  // hardly more than the shortest pause
+            const auto first = renewal_due(now, lease, drift);
+            const auto given_up = first + renewal_patience(lease, drift, 1000ms);
+            EXPECT_LT(renewal_retry_due(given_up, lease, drift), end)
+                << lease.count() << " ms, " << factor;
+        }
     }
 }
 

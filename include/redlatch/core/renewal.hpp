@@ -27,11 +27,14 @@
 
 namespace redlatch::inline v0::detail {
 
+inline Clock::duration third_of(Lease lease) noexcept {
+    return saturating_cast<Clock::duration>(lease.duration()) / 3;
+}
+
 /// After a third of the lease: two more tries fit in before it runs out. Where the drift takes more than a third, after
 /// half of what it leaves.
 inline Clock::duration renewal_interval(Lease lease, const Drift& drift) noexcept {
-    return std::min(saturating_cast<Clock::duration>(lease.duration()) / 3,
-                    usable_part(lease, drift) / 2);
+    return std::min(third_of(lease), usable_part(lease, drift) / 2);
 }
 inline TimePoint renewal_due(TimePoint sent, Lease lease, const Drift& drift) noexcept {
     return saturating_add(sent, renewal_interval(lease, drift));
@@ -45,17 +48,18 @@ inline Clock::duration renewal_window(Lease lease, const Drift& drift) noexcept 
 }
 
 /// The next try after an unknown answer: soon, but not in a hot loop.
-inline TimePoint renewal_retry_due(TimePoint now, Lease lease) noexcept {
+inline TimePoint renewal_retry_due(TimePoint now, Lease lease, const Drift& drift) noexcept {
     using namespace std::chrono_literals;
-    const Clock::duration pause = saturating_cast<Clock::duration>(lease.duration()) / 12;
+    const Clock::duration pause = renewal_interval(lease, drift) / 4;
     return saturating_add(now, std::clamp<Clock::duration>(pause, 5ms, 500ms));
 }
 
-/// How long one renewal may wait for its answer, so that another try still fits in.
-inline Clock::duration renewal_patience(Lease lease,
+/// How long one renewal may wait for its answer, so that another try still fits in, with the pause before it: a third of
+/// the lease, or five eighths of what the drift has left by then.
+inline Clock::duration renewal_patience(Lease lease, const Drift& drift,
                                         std::chrono::milliseconds command_timeout) noexcept {
-    return std::min<Clock::duration>(command_timeout,
-                                     saturating_cast<Clock::duration>(lease.duration()) / 3);
+    const Clock::duration left = usable_part(lease, drift) - renewal_interval(lease, drift);
+    return std::min({Clock::duration{command_timeout}, third_of(lease), left / 8 * 5});
 }
 
 /// The lease to ask for when the hold has to end at `end`, whatever happens: no longer than that.
@@ -265,8 +269,8 @@ public:
         if (!attempt->prepare(now)) return attempt->give_up();
         attempt->silent_ = attempt->choose(std::move(masters));
         attempt->votes_ = VoteCount{attempt->silent_.size()};
-        const Lease lease = attempt->hold_->terms().lease;
-        const auto patience = renewal_patience(lease, terms_.command_timeout);
+        const HoldTerms& hold = attempt->hold_->terms();
+        const auto patience = renewal_patience(hold.lease, hold.drift, terms_.command_timeout);
         attempt->place_ = under_way_.emplace(saturating_add(now, patience), attempt);
         if (attempt->silent_.empty()) return end(*attempt, now);
         for (const MasterIndex master : attempt->silent_)
@@ -485,9 +489,9 @@ private:
         void follow(Renewal& renewal, TimePoint now) override {
             if (sharers_ != nullptr) sharers_->under_way = false;
             if (lost_ && !renewed_) return;
-            const Lease lease = hold_->terms().lease;
-            const TimePoint due = renewed_ ? renewal_due(sent_, lease, hold_->terms().drift)
-                                           : renewal_retry_due(now, lease);
+            const HoldTerms& hold = hold_->terms();
+            const TimePoint due = renewed_ ? renewal_due(sent_, hold.lease, hold.drift)
+                                           : renewal_retry_due(now, hold.lease, hold.drift);
             if (sharers_ != nullptr) return renewal.put(due, *sharers_);
             if (hold_->is_renewed) renewal.put(due, hold_);
         }
