@@ -1022,6 +1022,26 @@ TEST_F(Tool, kills_what_the_command_has_left_before_the_rest_of_a_set_is_release
     EXPECT_EQ(tool.code(), 79);
 }
 
+// The command's end and the loss are seen at the same time.
+TEST_F(Tool, that_slept_through_the_loss_kills_what_is_left_before_it_releases) {
+    const std::string script =
+        "(trap '' TERM; exec sh -c 'echo $$ >$F/left; exec sleep 1000') & touch $F/up; "
+        "while [ ! -e $F/go ]; do sleep 0.02; done; exit 0";
+    ToolRun tool = run({"run", "--lease", "1", "-k", "1", "a", "b", "--", "sh", "-c",
+                        "export F=" + folder.path() + "; " + script});
+    const pid_t left = id_in("left");
+    ASSERT_TRUE(made("up"));
+    tool.process().kill(SIGSTOP);
+    std::ofstream{file("go")};
+    ASSERT_TRUE(eventually([&] { return !raw.exists("a") && !raw.exists("b"); }));
+    server.freeze();
+    tool.process().kill(SIGCONT);
+    // The release waits for its answer for ten seconds.
+    EXPECT_TRUE(eventually([&] { return !process_alive(left); }, 8s));
+    server.thaw();
+    EXPECT_EQ(tool.code(), 79);
+}
+
 TEST_F(Tool, wakes_a_stopped_command_by_a_signal_that_goes_on_to_it) {
     ToolRun tool = run_script(
         "trap 'touch $F/term; exit 3' TERM; echo $$ >$F/up; kill -STOP $$; while :; do sleep 0.02; "

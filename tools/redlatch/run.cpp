@@ -378,10 +378,11 @@ private:
 
     std::optional<int> reap() {
         int status = 0;
-        const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED);
+        const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid != child_.pid()) return std::nullopt;
-        if (!WIFSTOPPED(status)) return status;
-        is_stopped_ = true;
+        is_stopped_ = WIFSTOPPED(status);
+        if (WIFCONTINUED(status)) return std::nullopt;
+        if (!is_stopped_) return status;
         const bool asks = Signals::asks_for_terminal(WSTOPSIG(status));
         if (asks && child_.is_in_foreground()) {
             command_waits_ = true;
@@ -416,14 +417,12 @@ private:
             child_.detach_group();
             return code_of(status);
         }
+        if (!is_lost_ && !held.held()) note_late_loss();
         // What the command has left behind. Others may get the locks of a set by the release.
         if (is_lost_) child_.send(SIGKILL);
         const Result<redlatch::Release> released = held.release();
         const bool expired = released && *released != redlatch::Release::released;
-        if (!is_lost_ && expired) {
-            is_lost_ = true;
-            complain(*settings_, lost_lock() + " while the command ran");
-        }
+        if (!is_lost_ && expired) note_late_loss();
         if (!released) complain(*settings_, released.error().describe());
         if (is_lost_) {
             child_.send(SIGKILL);
@@ -432,6 +431,12 @@ private:
         child_.detach_group();
         is_silent_ = !released;
         return code_of(status);
+    }
+
+    /// It came, or was heard of, together with the end of the command.
+    void note_late_loss() {
+        is_lost_ = true;
+        complain(*settings_, lost_lock() + " while the command ran");
     }
 
     /// The terminal sends what its keys mean to the group that has it. Where that is the command's, a script around
@@ -487,7 +492,7 @@ private:
     int key_ = 0;
     bool gives_terminal_ = gives_terminal_at_start();
     bool command_waits_ = false;  // for the terminal, stopped
-    bool is_stopped_ = false;     // the command, as `reap()` has seen
+    bool is_stopped_ = false;     // the command, as `reap()` has seen last
     bool group_waits_ = false;    // for the terminal, stopped, all but this program
 };
 
