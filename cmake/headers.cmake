@@ -137,6 +137,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/lock_calls.hpp
     include/redlatch/service/contention.hpp
+    include/redlatch/service/open_calls.hpp
     include/redlatch/service/reply_drainer.hpp
     include/redlatch/service/lock_table_monitor.hpp
     include/redlatch/service/listener.hpp

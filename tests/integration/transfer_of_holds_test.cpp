@@ -1,6 +1,7 @@
 // `Held::detach()` and `Lock::adopt()`: a lock goes from one process to another without being free.
 
 #include "busy_machine.hpp"
+#include "fault_tools.hpp"
 #include "lock_test.hpp"
 #include "support/proxy.hpp"
 
@@ -126,6 +127,20 @@ TYPED_TEST(HandedOver, knows_when_it_was_lost_before) {
     EXPECT_EQ(code_of(held->detach()), Errc::not_held);
     EXPECT_FALSE(this->redis_.exists("job"));
     EXPECT_TRUE(this->lock_.try_lock()) << "nothing is left of it here";
+}
+
+TYPED_TEST(HandedOver, tells_the_observer_of_a_loss_as_a_release_does) {
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(this->server_.uri(), 10s);
+    options.observer = journal;
+    Client client{options};
+    Held held = Lock<TypeParam>{client, "job"}.acquire().value();
+    this->redis_.del("job");
+    EXPECT_EQ(code_of(held.detach()), Errc::lost);
+    ASSERT_TRUE(eventually([&] { return !journal->releases().empty(); }));
+    const auto outcome = journal->releases().front();
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().describe();
+    EXPECT_EQ(*outcome, Release::expired);
 }
 
 TYPED_TEST(HandedOver, belongs_to_its_thread_or_to_itself) {

@@ -14,6 +14,7 @@
 #include <redlatch/service/lock_table_monitor.hpp>
 #include <redlatch/service/notifier.hpp>
 #include <redlatch/service/observer_events.hpp>
+#include <redlatch/service/open_calls.hpp>
 #include <redlatch/service/renewal_thread.hpp>
 #include <redlatch/service/reply_drainer.hpp>
 #include <redlatch/service/sentinel_watch.hpp>
@@ -68,6 +69,8 @@ public:
     /// Whether several masters decide. Then nobody can be given a lock by another's release: who
     /// waits has to ask.
     bool several() const noexcept { return topology_->voters() > 1; }
+
+    OpenCalls& open_calls() noexcept { return open_calls_; }
 
     Node& master_of(std::string_view key) { return topology_->master_of(key); }
 
@@ -223,10 +226,12 @@ public:
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
     /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
-    /// just doing (and for a subscription that is just being made), one for the releases, one for
-    /// callbacks that run; and one more where releases were only sent.
+    /// just doing (for a subscription that is just being made, and for blocking calls that get a lock
+    /// just now), one for the releases, one for callbacks that run; and one more where releases were
+    /// only sent.
     void close() {
         if (closed_.exchange(true)) return;
+        const TimePoint calls_end = saturating_add(Clock::now(), command_timeout_);
         LockTable::Remains remains = locks_.close();
         for (const auto& hold : remains.holds) declare_lost(hold, ServerKeeps::lock);
         for (QueuePlace& place : remains.places) clean_up(std::move(place));
@@ -235,6 +240,7 @@ public:
         subscriptions_.begin_to_close();
         reply_drainer_.close();  // before those that its answers may give something to do
         renewal_.close();
+        open_calls_.wait_for_end(calls_end);
         topology_->close();
         subscriptions_.close();
         if (sentinel_watch_ != nullptr) sentinel_watch_->close();
@@ -341,6 +347,7 @@ private:
     std::atomic<bool> told_key_space_{false};
 
     Contention contention_;
+    OpenCalls open_calls_;
 
     // Each may use those above it.
     LockTableMonitor locks_;

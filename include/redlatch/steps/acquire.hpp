@@ -27,6 +27,7 @@ public:
     }
 
     Result<HoldRef> run() {
+        const OpenCalls::Call call{session_->open_calls()};
         if (would_wait_for_its_reading()) {
             return told(Unexpected{Error{
                 Errc::deadlock, {}, {}, "it reads, and has to end that before it writes", {}}});

@@ -55,6 +55,7 @@ private:
 
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
+        const OpenCalls::Call call{session_->open_calls()};
         carry_on(begin(ending, mode));
         return told();
     }

@@ -145,7 +145,8 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     const auto& lost = get<TransferMachine::Failed>(end);
     session.clean_up(hold, lost.from);
     session.clean_up(ticket, lost.to);
-    tell(Unexpected{lost.error});
+    const bool is_lost = lost.error.code == Errc::lost;
+    tell(is_lost ? Result<Release>{Release::expired} : Unexpected{lost.error});
     return Unexpected{lost.error};
 }
 
@@ -167,6 +168,7 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     if (!lease) return fail(std::move(lease).error());
     if (auto open = check_open(session, spec); !open) return fail(std::move(open).error());
 
+    const OpenCalls::Call call{session.open_calls()};
     const TimePoint started = Clock::now();
     HoldTerms terms = terms_of(spec, *lease);
     terms.min_hold = std::chrono::milliseconds::zero();
