@@ -162,8 +162,8 @@ public:
     HoldState state() const noexcept;
 
     /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity
-    /// ends; not at a release. Without a hold it has fired already. Callbacks run on a thread of
-    /// the client's.
+    /// ends; not at a release, not even at one that finds the lock gone. Without a hold it has fired
+    /// already. Callbacks run on a thread of the client's.
     std::stop_token lost() const;
 
     /// The fencing token, also after the validity has ended: greater than that of every earlier

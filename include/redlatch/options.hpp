@@ -298,7 +298,8 @@ struct ClientOptions {
 
     /// What the names of the companion keys and of the channels begin with, so that the ACL of a service can be a
     /// prefix: with `svc:locks:` and locks that are named `svc:…` it is `~svc:* &svc:*`. Any bytes but `{` and
-    /// `}`, 1 to 128 of them; no lock's name may begin with it, or with `redlatch:`, and no other key space.
+    /// `}`, 1 to 128 of them. No lock's name may begin with it, or with `redlatch:`. Any other key space than the
+    /// usual one must not begin with `redlatch:` either.
     ///
     /// All clients of a lock use the same one. Clients of two exclude each other, but know nothing of each
     /// other's queue. A waiter behind a client of another key space polls, fencing tokens of two have no order,

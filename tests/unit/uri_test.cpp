@@ -129,6 +129,17 @@ TEST(Uri, refuses_bad_sentinels) {
     EXPECT_TRUE(refused("redis://a,b", "comma"));
 }
 
+TEST(Uri, neither_user_nor_password_before_the_at_sign_is_no_login) {
+    const auto uri = parse_uri("redis://:@h");
+    ASSERT_TRUE(uri);
+    EXPECT_EQ(uri->user, std::nullopt);
+    EXPECT_EQ(uri->password, std::nullopt);
+    const auto with_user = parse_uri("redis://alice:@h");
+    ASSERT_TRUE(with_user);
+    EXPECT_EQ(with_user->user, "alice");
+    EXPECT_EQ(with_user->password, "");
+}
+
 TEST(Uri, password_without_user) {
     const Endpoint endpoint = parsed("redis://:pass@h");
     EXPECT_EQ(endpoint.user, std::nullopt);

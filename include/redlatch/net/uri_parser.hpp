@@ -210,6 +210,7 @@ private:
         }
         parts_.password = decode(credentials.substr(colon + 1));
         if (!parts_.password) return fail("the password has a bad percent-encoding");
+        if (credentials == ":") parts_.password.reset();  // a template without its values
         if (colon == 0) return true;
         parts_.user = decode(credentials.substr(0, colon));
         if (!parts_.user) return fail("the user has a bad percent-encoding");

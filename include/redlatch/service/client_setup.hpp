@@ -145,9 +145,9 @@ inline Result<void> check_key_space(const std::string& key_space) {
             "than their locks")};
     }
     if (key_space.starts_with(usual_key_space) && key_space != usual_key_space) {
-        return Unexpected{
-            invalid("key_space begins with redlatch:, as the usual one does: the companion keys of "
-                    "two locks could be the same")};
+        return Unexpected{invalid(
+            "key_space begins with redlatch:, the usual one, and goes on: the companion keys "
+            "of two locks could be the same")};
     }
     return {};
 }

@@ -71,7 +71,7 @@ inline Result<void> check_name(std::string_view name, std::string_view key_space
     return {};
 }
 
-/// Whether a policy's scripts do what it says it can.
+/// Whether a policy has the scripts for what it says it can do.
 inline Result<void> check_policy(const PolicyTraits& traits) {
     const LockScripts& scripts = *traits.scripts;
     if (traits.reentrant && !traits.shared && scripts.nest.source().empty()) {
