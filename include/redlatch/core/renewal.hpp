@@ -27,6 +27,7 @@
 
 namespace redlatch::inline v0::detail {
 
+/// Of the whole, whatever the drift takes.
 inline Clock::duration third_of(Lease lease) noexcept {
     return saturating_cast<Clock::duration>(lease.duration()) / 3;
 }
@@ -269,8 +270,8 @@ public:
         if (!attempt->prepare(now)) return attempt->give_up();
         attempt->silent_ = attempt->choose(std::move(masters));
         attempt->votes_ = VoteCount{attempt->silent_.size()};
-        const HoldTerms& hold = attempt->hold_->terms();
-        const auto patience = renewal_patience(hold.lease, hold.drift, terms_.command_timeout);
+        const HoldTerms& terms = attempt->hold_->terms();
+        const auto patience = renewal_patience(terms.lease, terms.drift, terms_.command_timeout);
         attempt->place_ = under_way_.emplace(saturating_add(now, patience), attempt);
         if (attempt->silent_.empty()) return end(*attempt, now);
         for (const MasterIndex master : attempt->silent_)
@@ -489,9 +490,9 @@ private:
         void follow(Renewal& renewal, TimePoint now) override {
             if (sharers_ != nullptr) sharers_->under_way = false;
             if (lost_ && !renewed_) return;
-            const HoldTerms& hold = hold_->terms();
-            const TimePoint due = renewed_ ? renewal_due(sent_, hold.lease, hold.drift)
-                                           : renewal_retry_due(now, hold.lease, hold.drift);
+            const HoldTerms& terms = hold_->terms();
+            const TimePoint due = renewed_ ? renewal_due(sent_, terms.lease, terms.drift)
+                                           : renewal_retry_due(now, terms.lease, terms.drift);
             if (sharers_ != nullptr) return renewal.put(due, *sharers_);
             if (hold_->is_renewed) renewal.put(due, hold_);
         }
