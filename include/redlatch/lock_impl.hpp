@@ -139,22 +139,24 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
     Session& session = spec_.client->session();
+    Releasing releasing{session};
     const auto ending = end_reading(session, spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
-        Releasing{session}.tell_not_held(spec_.key());
+        releasing.tell_not_held(spec_.key());
     } else {
-        Releasing{session}.end(ending, spec_.options.release_mode);
+        releasing.end(ending, spec_.options.release_mode);
         forget_reading(session, spec_.key(), read_through_);
     }
 }
 
 REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     Session& session = spec_.client->session();
+    Releasing releasing{session};
     const auto ending = end_reading(session, spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
-        return Releasing{session}.tell_not_held(spec_.key());
+        return releasing.tell_not_held(spec_.key());
     }
-    auto outcome = Releasing{session}.end(ending);
+    auto outcome = releasing.end(ending);
     forget_reading(session, spec_.key(), read_through_);
     return outcome;
 }
@@ -168,11 +170,12 @@ REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
     Session& session = spec_.client->session();
+    Releasing releasing{session};
     const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
-        Releasing{session}.tell_not_held(spec_.key());
+        releasing.tell_not_held(spec_.key());
     } else {
-        Releasing{session}.end(ending, spec_.options.release_mode);
+        releasing.end(ending, spec_.options.release_mode);
     }
 }
 
@@ -184,11 +187,12 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) no
 
 REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
     Session& session = spec_.client->session();
+    Releasing releasing{session};
     const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) {
-        return Releasing{session}.tell_not_held(spec_.key());
+        return releasing.tell_not_held(spec_.key());
     }
-    return Releasing{session}.end(ending);
+    return releasing.end(ending);
 }
 
 REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {

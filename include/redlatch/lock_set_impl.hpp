@@ -228,11 +228,12 @@ template <class EndOf>
 void LockSetImpl::end_each(EndOf end_of) noexcept {
     const TimePoint end = saturating_add(Clock::now(), session().command_timeout());
     std::for_each(specs_.rbegin(), specs_.rend(), [&](const LockSpec& spec) {
+        Releasing releasing{session(), end};
         const LockTable::Ending ending = end_of(spec.key());
         if (ending.kind == LockTable::Ending::Kind::nothing) {
-            Releasing{session()}.tell_not_held(spec.key());
+            releasing.tell_not_held(spec.key());
         } else {
-            Releasing{session(), end}.end(ending, spec.options.release_mode);
+            releasing.end(ending, spec.options.release_mode);
         }
     });
 }

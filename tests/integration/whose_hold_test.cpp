@@ -207,6 +207,27 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_gives_back_what_a_thread_is_just_acqui
     EXPECT_EQ(acquired.get(), Errc::cancelled);
 }
 
+TYPED_TEST(WhoseHold, the_end_of_a_client_waits_for_a_hold_that_is_just_ended) {
+    using End = void (*)(Held&);
+    constexpr End release = [](Held& held) { (void)held.release(); };
+    constexpr End detach = [](Held& held) { (void)held.detach(); };
+    Proxy proxy{this->server_.uri()};
+    for (const End end : {release, detach}) {
+        std::optional<Client> client{std::in_place, patient(proxy.uri())};
+        Lock<TypeParam> lock{*client, "job"};
+        Held held = lock.acquire().value();
+        const std::string token = held.token();
+        proxy.delay_requests(300ms);
+        auto ended = std::async(std::launch::async, [&] { end(held); });
+        ASSERT_TRUE(eventually([&] { return !lock.held(); }));
+        client.reset();
+        EXPECT_NE(this->lock_.inspect().value().owner, token);
+        ended.get();
+        proxy.delay_requests(0ms);
+        this->redis_.flushall();
+    }
+}
+
 template <class Policy>
 class OwnerHold : public LockTest {
 protected:

@@ -84,6 +84,12 @@ TEST(RenewalTime, waits_for_its_answer_as_long_as_another_try_fits_in) {
     EXPECT_EQ(renewal_patience(Lease::max(), Drift{}, 24h), 24h);
 }
 
+TEST(RenewalTime, of_a_forged_lease_does_not_overflow) {
+    const Lease longest{std::chrono::milliseconds::max()};
+    EXPECT_EQ(renewal_patience(longest, Drift{}, 1000ms), 1s);
+    EXPECT_GT(renewal_due(now, longest, Drift{}), now + std::chrono::years{50});
+}
+
 TEST(RenewalTime, of_an_endless_hold_asks_for_the_whole_lease) {
     EXPECT_EQ(renewal_lease(30s, now, TimePoint::max()), Lease{30s});
     EXPECT_EQ(renewal_lease(Lease::max(), TimePoint{}, TimePoint::max()), Lease::max());

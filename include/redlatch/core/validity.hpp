@@ -16,7 +16,7 @@ inline Clock::duration drift_over(Clock::duration time, const Drift& drift) noex
 /// The part of a lease that its holder relies on: `lease × (1 − factor) − floor`. Zero or less
 /// for a lease too short for its drift.
 inline Clock::duration usable_part(Lease lease, const Drift& drift) noexcept {
-    const Clock::duration whole = lease.duration();
+    const auto whole = saturating_cast<Clock::duration>(lease.duration());
     return whole - drift_over(whole, drift);
 }
 

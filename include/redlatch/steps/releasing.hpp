@@ -11,11 +11,12 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`.
+/// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`. It is made before
+/// the acquisition is taken out of the lock table: from then on the end of the client waits for it.
 class Releasing : private ReleaseSteps {
 public:
     explicit Releasing(Session& session, TimePoint give_up_at = TimePoint::max())
-        : ReleaseSteps(session, give_up_at) {}
+        : ReleaseSteps(session, give_up_at), call_(session.open_calls()) {}
 
     Result<Release> end(const LockTable::Ending& ending) {
         return run(ending, ReleaseMode::confirmed).value_or(Release::not_held);
@@ -55,7 +56,6 @@ private:
 
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
-        const OpenCalls::Call call{session_->open_calls()};
         carry_on(begin(ending, mode));
         return told();
     }
@@ -141,12 +141,14 @@ private:
         inform(session, hold, sent.outcome, ended, ends_hold);
     }
 
+    const OpenCalls::Call call_;
     std::uint64_t told_ = 0;  // of several masters, those that have heard the last command, or will
 };
 
 /// Ends all that was taken through one handle and not returned.
 inline void end_all_through(Session& session, const std::string& key, const void* through,
                             ReleaseMode mode, TimePoint give_up_at = TimePoint::max()) {
+    const OpenCalls::Call call{session.open_calls()};
     // Nested holds end with one command, the last one's: it says how many are left.
     LockTable::Ending last;
     for (;;) {

@@ -120,6 +120,7 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     if (auto fits = check_transfer(session, hold->terms().traits); !fits) {
         return failed(std::move(fits).error());
     }
+    const OpenCalls::Call call{session.open_calls()};
     const auto ending = session.locks().end_only(*hold, ref.id);
     if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
     if (const auto why = TransferMachine::not_moved(ending->kind)) {
