@@ -152,8 +152,7 @@ inline std::string Error::describe() const {
 }
 
 /// Thrown by the calls that have the shape of `std::mutex` and by constructors; `code()` compares
-/// with `Errc` and, where one fits, with `std::errc`. Copies share what they carry: to copy one does not
-/// throw.
+/// with `Errc` and, where one fits, with `std::errc`.
 class LockError : public std::system_error {
 public:
     /// Carries `error`.
@@ -161,8 +160,11 @@ public:
         : std::system_error(make_error_code(error.code)),
           told_(std::make_shared<const Told>(Told{error.describe(), std::move(error)})) {}
 
+    /// @{
+    /// Both share what they carry. A move is a copy: what it was made of stays as it is.
     LockError(const LockError&) noexcept = default;
     LockError& operator=(const LockError&) noexcept = default;
+    /// @}
 
     /// The same text as `error().describe()`.
     const char* what() const noexcept override { return told_->text.c_str(); }
