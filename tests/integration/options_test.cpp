@@ -105,7 +105,7 @@ TEST_F(LockOption, lock_delay_makes_no_late_release_one_in_time) {
 }
 
 TEST_F(LockOption, lock_delay_makes_no_late_release_of_a_nested_hold_one_in_time) {
-    const LockOptions options{.lease = 200ms, .lock_delay = 60s};
+    const LockOptions options{.lease = 2s, .lock_delay = 60s};
     Lock<Reentrant> nested{client_, "nested", options};
     Held outer = nested.acquire().value();
     Held inner = outer.nest().value();

@@ -170,7 +170,7 @@ TEST_F(SentRelease, late_one_is_told_though_the_server_has_kept_the_lock) {
     Lock<Simple> lock{*client, "job", delayed};
     for (std::size_t i = 0; i < 20; ++i) {
         lock.lock();
-        while (lock.held()) continue;
+        while (lock.held()) continue;  // so that no timer has declared the loss yet
         lock.unlock();
         const auto outcome = outcome_of(i);
         ASSERT_TRUE(outcome);

@@ -116,6 +116,16 @@ protected:
         return run(options, before, input);
     }
 
+    /// A command that holds `a` and `b`, and leaves a process behind that TERM does not end: its id is in $F/left.
+    ToolRun run_leaving(const std::string& script, Words options) {
+        options.insert(options.begin(), "run");
+        for (const std::string word : {"a", "b", "--", "sh", "-c"}) options.push_back(word);
+        options.push_back("export F=" + folder.path() +
+                          "; (trap '' TERM; exec sh -c 'echo $$ >$F/left; exec sleep 1000') & " +
+                          script);
+        return run(options);
+    }
+
     /// A shell whose terminal is `input`; the script runs the tool as "$0", and sees the folder as $F.
     ToolRun run_in_shell(const std::string& script, int input, const TempFolder& its,
                          const Words& shell = {"sh"}) {
@@ -1004,12 +1014,10 @@ TEST_F(Tool, wakes_a_stopped_command_when_the_lock_is_lost) {
 }
 
 TEST_F(Tool, kills_what_the_command_has_left_before_the_rest_of_a_set_is_released) {
-    const std::string script =
+    ToolRun tool = run_leaving(
         "trap 'touch $F/term; while [ ! -e $F/go ]; do sleep 0.02; done; exit 0' TERM; "
-        "(trap '' TERM; exec sh -c 'echo $$ >$F/left; exec sleep 1000') & touch $F/up; "
-        "while :; do sleep 0.02; done";
-    ToolRun tool = run({"run", "--lease", "3", "-k", "60", "a", "b", "--", "sh", "-c",
-                        "export F=" + folder.path() + "; " + script});
+        "touch $F/up; while :; do sleep 0.02; done",
+        {"--lease", "3", "-k", "60"});
     const pid_t left = id_in("left");
     ASSERT_TRUE(made("up"));
     raw.del("b");
@@ -1024,11 +1032,8 @@ TEST_F(Tool, kills_what_the_command_has_left_before_the_rest_of_a_set_is_release
 
 // The command's end and the loss are seen at the same time.
 TEST_F(Tool, that_slept_through_the_loss_kills_what_is_left_before_it_releases) {
-    const std::string script =
-        "(trap '' TERM; exec sh -c 'echo $$ >$F/left; exec sleep 1000') & touch $F/up; "
-        "while [ ! -e $F/go ]; do sleep 0.02; done; exit 0";
-    ToolRun tool = run({"run", "--lease", "1", "-k", "1", "a", "b", "--", "sh", "-c",
-                        "export F=" + folder.path() + "; " + script});
+    ToolRun tool = run_leaving("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 0",
+                               {"--lease", "1", "-k", "1"});
     const pid_t left = id_in("left");
     ASSERT_TRUE(made("up"));
     tool.process().kill(SIGSTOP);

@@ -105,8 +105,7 @@ protected:
     /// `told`: of several masters, those that have heard of the command, or will.
     Action count_answered(const Expected<Reply, Fault>& reply, std::uint64_t told) {
         if (!reply) return failed(reply.error(), told);
-        const bool is_released = hold_->in(Phase::releasing) || hold_->in(Phase::released);
-        return machine_.count_answered(reply->view().integer() != 0, is_released);
+        return machine_.count_answered(reply->view().integer() != 0, hold_->is_given_up());
     }
 
     Action move_answered(const Expected<Reply, Fault>& reply, std::uint64_t told, TimePoint sent) {

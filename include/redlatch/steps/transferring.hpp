@@ -167,9 +167,9 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
     }
     auto lease = check_lease(spec, spec.options.lease);
     if (!lease) return fail(std::move(lease).error());
+    const OpenCalls::Call call{session.open_calls()};
     if (auto open = check_open(session, spec); !open) return fail(std::move(open).error());
 
-    const OpenCalls::Call call{session.open_calls()};
     const TimePoint started = Clock::now();
     HoldTerms terms = terms_of(spec, *lease);
     terms.min_hold = std::chrono::milliseconds::zero();

@@ -111,9 +111,8 @@ private:
         ask(detail::nest_call(*hold_, send.count, ttl_as_it_is), send.answer_by,
             [this](const Reply& reply) {
                 const bool ours = reply.view().integer() != 0;
-                const bool is_released = hold_->in(Phase::releasing) || hold_->in(Phase::released);
                 act(ours ? "count answered" : "count answered: not ours",
-                    machine_.count_answered(ours, is_released));
+                    machine_.count_answered(ours, hold_->is_given_up()));
             });
     }
 
