@@ -97,7 +97,7 @@ public:
     void lock(Lease lease) { impl_.take({.lease = lease}); }
 
     /// Tries each once, for at most `command_timeout` in all. May fail beside another set although all become free
-    /// together.
+    /// together. Where it fails it has given back what it took, if the server answered in time.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
     /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as

@@ -664,6 +664,23 @@ TYPED_TEST(AsyncSetOf, gives_back_what_it_has_when_it_is_cancelled) {
     EXPECT_TRUE(this->other_->held());
 }
 
+TYPED_TEST(AsyncSetOf, that_was_refused_is_not_in_the_way_of_the_next_try) {
+    Lock<TypeParam> own{this->client_, "a"};
+    for (int round = 0; round < 20; ++round) {
+        this->other_ = this->b_.acquire();
+        ASSERT_TRUE(this->other_);
+        Outcome<HeldSet> refused;
+        this->set_.async_acquire({.wait = 0s}, {}, refused.callback());
+        EXPECT_EQ(code_of(refused.get()), Errc::timed_out);
+        static_cast<void>(this->other_->release());
+        EXPECT_TRUE(own.acquire({.wait = 0s}));
+        Outcome<HeldSet> again;
+        this->set_.async_acquire({.wait = 0s}, {}, again.callback());
+        const auto held = again.get();
+        EXPECT_TRUE(held) << held.error().describe();
+    }
+}
+
 TYPED_TEST(AsyncSetOf, is_lost_with_the_first_of_them) {
     this->set_.async_acquire({}, {}, this->outcome_.callback());
     auto held = this->outcome_.get();

@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, under force, where the master is one of
 /// several nodes, or where a client closes without a connection.
-constexpr std::array<std::string_view, 34> in_some_schedules{"closing_tries_once",
+constexpr std::array<std::string_view, 35> in_some_schedules{"closing_tries_once",
                                                              "renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
@@ -154,6 +154,7 @@ constexpr std::array<std::string_view, 34> in_some_schedules{"closing_tries_once
                                                              "extension_of_one_who_left_forgotten",
                                                              "lost_member_refreshed",
                                                              "whole_wait_for_each",
+                                                             "given_back_unheard",
                                                              "unwanted_adoption_left",
                                                              "adopted_when_over",
                                                              "adopted_from_arrival",

@@ -133,6 +133,13 @@ private:
         return std::nullopt;
     }
 
+    /// Their releases need nobody who waits: a try of this process that comes behind them waits for them.
+    Next carry_out(const SetAcquisition::GiveBack&) {
+        end_watch();
+        for (; !refs_.empty(); refs_.pop_back()) post_release(locks.front().client, refs_.back());
+        return machine_.given_back(Clock::now());
+    }
+
     /// From now on nothing is renewed until it is delivered.
     Next carry_out(const SetAcquisition::Done& done) {
         SetSteps::carry_out(done);

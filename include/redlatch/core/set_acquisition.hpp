@@ -32,8 +32,11 @@ public:
         TimePoint since;
         TimePoint answer_by;
     };
-    /// Give back all that were taken. Then `given_back()`.
-    struct GiveBack {};
+    /// Give back all that were taken, so that whoever tries next finds them free. Then `given_back()`, when that is known
+    /// or that time has come. Where it has come already, nobody waits for it.
+    struct GiveBack {
+        TimePoint answer_by;
+    };
     /// All are held.
     struct Done {};
     /// None is, for that error.
@@ -74,12 +77,12 @@ public:
     Action refused(Error why, bool all_held, bool stopped, TimePoint now) {
         const bool cut_short_by_loss = why.code == Errc::cancelled && !all_held && !stopped;
         if (cut_short_by_loss) return lost(now);
-        return give_up(std::move(why));
+        return give_up(std::move(why), stopped);
     }
 
     /// As `refused`.
     Action refreshed(bool all_held, bool stopped, TimePoint now) {
-        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}});
+        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, stopped);
         if (all_held) return Done{};
         return lost(now);
     }
@@ -102,14 +105,16 @@ private:
     }
 
     Action lost(TimePoint now) {
-        if (!is_over(now)) return GiveBack{};
-        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}});
+        if (!is_over(now)) return GiveBack{answer_by_};
+        constexpr bool stopped = false;
+        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}},
+                       stopped);
     }
 
-    Action give_up(Error why) {
+    Action give_up(Error why, bool stopped) {
         over_ = true;
         error_ = std::move(why);
-        return GiveBack{};
+        return GiveBack{stopped ? TimePoint::min() : answer_by_};
     }
 
     Plan plan_;

@@ -65,15 +65,6 @@ protected:
         return any_stop_->token();
     }
 
-    Next carry_out(const SetAcquisition::GiveBack&) {
-        end_watch();
-        for (; !refs_.empty(); refs_.pop_back()) {
-            const auto& [hold, id, process] = refs_.back();
-            Releasing{*session_}.give_back(session_->locks().end_acquisition(*hold, id));
-        }
-        return machine_.given_back(Clock::now());
-    }
-
     Next carry_out(const SetAcquisition::Done&) {
         end_watch();
         return std::nullopt;
@@ -86,6 +77,14 @@ protected:
             if (!ref.hold->terms().traits.watched) continue;
             session_->renewal().arm(ref.hold, ref.hold->refreshed_at());
         }
+    }
+
+    void end_watch() {
+        for (const HoldRef& ref : std::exchange(enlisted_, {})) {
+            session_->renewal().dismiss_one(*ref.hold, ref.id);
+        }
+        watched_ = 0;
+        any_stop_.reset();
     }
 
 private:
@@ -109,14 +108,6 @@ private:
 
     bool is_stopped(const std::stop_token& stop) const {
         return stop.stop_requested() || session_->is_closed();
-    }
-
-    void end_watch() {
-        for (const HoldRef& ref : std::exchange(enlisted_, {})) {
-            session_->renewal().dismiss_one(*ref.hold, ref.id);
-        }
-        watched_ = 0;
-        any_stop_.reset();
     }
 
     bool all_held(TimePoint now) const {
@@ -195,6 +186,24 @@ private:
             static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease, limit));
         }
         return refreshed(options_->stop);
+    }
+
+    /// In the reverse order. All together take no longer than one of them may.
+    Next carry_out(const SetAcquisition::GiveBack& back) {
+        end_watch();
+        const TimePoint answer_by =
+            std::min(back.answer_by, saturating_add(Clock::now(), session_->command_timeout()));
+        for (; !refs_.empty(); refs_.pop_back()) {
+            const auto& [hold, id, process] = refs_.back();
+            Releasing releasing{*session_, answer_by};
+            const auto ending = session_->locks().end_acquisition(*hold, id);
+            if (Clock::now() < answer_by) {
+                releasing.end(ending, ReleaseMode::confirmed);
+            } else {
+                releasing.give_back(ending);
+            }
+        }
+        return machine_.given_back(Clock::now());
     }
 
     static Next carry_out(const SetAcquisition::Failed&) { return std::nullopt; }

@@ -47,7 +47,8 @@ public:
 
     Releasing(Client& client, Done done) : client_(&client), done_(std::move(done)) {}
 
-    void start(const LockTable::Ending& ending, ReleaseMode mode) {
+    void start(const LockTable::Ending& ending, ReleaseMode mode,
+               TimePoint give_up_at = TimePoint::max()) {
         using Kind = LockTable::Ending::Kind;
         endings().took("end", static_cast<std::size_t>(ending.kind));
         if (ending.kind == Kind::nothing) return std::exchange(done_, nullptr)();
@@ -59,7 +60,7 @@ public:
         if (ending.count == 0) client_->world().checker->needs_no_delay(*hold_);
         was_promised_ = ending.kind != Kind::past && client_->world().checker->was_promised(*hold_);
         was_valid_ = client_->now() < hold_->valid_until();
-        give_up_at_ = client_->now() + client_->command_timeout();
+        give_up_at_ = std::min(give_up_at, client_->now() + client_->command_timeout());
         act("begin", machine_.begin(Machine::Ended::of(ending, mode, give_up_at_), client_->now()));
     }
 

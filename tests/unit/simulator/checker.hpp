@@ -213,6 +213,16 @@ public:
     /// Its caller does not get it, or does not want it any more.
     void gives_back(const detail::Hold& hold) { held(hold).undelivered = false; }
 
+    /// A set that a thread was refused was given back, in time.
+    void was_given_back(const detail::Hold& hold, int lock) const {
+        if (!plan_->is_calm() || several() || hold.terms().joins || !hold.in(Phase::released))
+            return;
+        const std::string& name = hold.token().bytes;
+        if (Server::find(server(0).owners(lock), name).token == name) {
+            fail("a set leaves one of its locks taken behind: " + name);
+        }
+    }
+
     /// A hold that its plan says owns itself, or does not.
     void owns_itself(const detail::Hold& hold, bool yes) { held(hold).owns_itself = yes; }
 

@@ -184,6 +184,8 @@ mutate(lost_member_refreshed core/set_acquisition.hpp
 mutate(whole_wait_for_each core/set_acquisition.hpp
     "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
     "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "wait.duration()")
+mutate(given_back_unheard core/set_acquisition.hpp
+    "return GiveBack{stopped ? TimePoint::min() : answer_by_};" "stopped" "true")
 
 # ---- From process to process
 

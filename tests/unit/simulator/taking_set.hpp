@@ -47,6 +47,7 @@ public:
 private:
     TimePoint now() const { return client_->now(); }
     bool stopped() const { return stop_ || client_->closed(); }
+    bool is_asynchronous() const { return caller_ == LockOwner{}; }
 
     void act(const char* event, Machine::Action action) {
         coverage().took(event, action.index());
@@ -105,14 +106,29 @@ private:
         refreshings_.back()->start();
     }
 
-    void carry_out(const Machine::GiveBack&) {
+    /// A thread waits for one after the other; an operation for none, and what it posts is a release like others.
+    void carry_out(const Machine::GiveBack& back) {
         end_watch();
-        for (; !taken_.empty(); taken_.pop_back()) {
-            const Got& last = taken_.back();
+        gives_back_at_ = now();
+        give_back_by_ = std::min(back.answer_by, now() + client_->command_timeout());
+        give_back_next();
+    }
+
+    void give_back_next() {
+        while (!taken_.empty()) {
+            const Got last = taken_.back();
+            taken_.pop_back();
             const auto ending = client_->end_at_table(
                 [&last](LockTable& table) { return table.end_acquisition(*last.hold, last.id); });
-            releasings_.push_back(std::make_unique<Releasing>(*client_, [] {}));
-            releasings_.back()->abandon(ending);
+            const bool waits = !is_asynchronous() && now() < give_back_by_;
+            auto& releasing = releasings_.emplace_back(std::make_unique<Releasing>(
+                *client_, waits ? Releasing::Done{[this] { give_back_next(); }} : [] {}));
+            if (waits) return releasing->start(ending, ReleaseMode::confirmed, give_back_by_);
+            if (is_asynchronous()) {
+                releasing->start(ending, ReleaseMode::confirmed);
+            } else {
+                releasing->abandon(ending);
+            }
         }
         act("given back", machine_.given_back(now()));
     }
@@ -133,15 +149,26 @@ private:
         for (const HoldPtr& hold : ever_taken_) {
             if (hold->in(Phase::held))
                 client_->world().checker->fail("a set keeps one of its locks");
+            if (gives_back_in_time()) {
+                client_->world().checker->was_given_back(*hold, Client::lock_of(*hold));
+            }
         }
         end({});
     }
 
+    /// Whether the last releases had the time that they may take, by what a set promises.
+    bool gives_back_in_time() const {
+        if (is_asynchronous() || stopped()) return false;
+        const TimePoint end = detail::saturating_add(
+            deadline_, wanted_->wait.is_none() ? Clock::duration{client_->command_timeout()}
+                                               : detail::last_answer_slack);
+        return now() < std::min(end, gives_back_at_ + client_->command_timeout());
+    }
+
     void end(const std::vector<Got>& all) {
-        const TimePoint deadline = detail::Attempts::deadline(wanted_->wait, begun_at_);
         const milliseconds patience = wanted_->wait.is_none() ? client_->command_timeout() : 0ms;
         client_->world().checker->returned(client_->number(), begun_,
-                                           detail::saturating_add(deadline, patience), "a set");
+                                           detail::saturating_add(deadline_, patience), "a set");
         std::exchange(done_, nullptr)(all);
     }
 
@@ -196,12 +223,14 @@ private:
     LockOwner owner_;
     LockOwner caller_;
     const Moment begun_ = client_->world().timeline->now();
-    const TimePoint begun_at_ = client_->now();
+    const TimePoint deadline_ = detail::Attempts::deadline(wanted_->wait, client_->now());
     Machine machine_;
     Done done_;
     bool stop_ = false;
     TimePoint since_{};
     TimePoint refresh_by_{};
+    TimePoint gives_back_at_{};
+    TimePoint give_back_by_{};
     std::deque<AcquisitionPlan> plans_;  // each acquisition refers to its own
     Acquiring* current_ = nullptr;
     std::vector<std::unique_ptr<Acquiring>> takings_;
