@@ -72,10 +72,11 @@ constexpr Clock::duration saturating_sub(TimePoint to, TimePoint from) noexcept 
     return a - b;
 }
 
-/// The time from now until a point of any clock, as wide as `Wait` needs it.
+/// The time from now until a point of any clock, as wide as `Wait` needs it. The last point of all is without limit.
 template <class AnyClock, class Duration>
 auto time_left(const std::chrono::time_point<AnyClock, Duration>& deadline) {
     using Wide = std::chrono::duration<long double, std::nano>;
+    if (deadline == deadline.max()) return Wide::max();
     return Wide{deadline.time_since_epoch()} - Wide{AnyClock::now().time_since_epoch()};
 }
 

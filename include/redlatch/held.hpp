@@ -167,8 +167,8 @@ public:
     std::stop_token lost() const;
 
     /// The fencing token, also after the validity has ended: greater than that of every earlier
-    /// holder of the lock. 0 where nothing is held, and for a lock whose policy is not `Fenced`. No
-    /// I/O.
+    /// holder of the lock; of a reader, that of the last writer (over several masters, one between those of the
+    /// last writer and of the next). 0 where nothing is held, and for a lock whose policy is not `Fenced`. No I/O.
     std::uint64_t fence() const noexcept;
 
     /// The owner token that the server stores; empty where nothing is held.

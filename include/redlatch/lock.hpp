@@ -243,7 +243,7 @@ public:
     std::stop_token lost() const { return impl_.lost(); }
 
     /// The fencing token of the calling thread's hold, also after its validity has ended; 0 without a
-    /// hold. Greater than that of every earlier holder. Only with a policy that is `Fenced`. No I/O.
+    /// hold. See `Held::fence()`. Only with a policy that is `Fenced`. No I/O.
     std::uint64_t fence() const noexcept requires is_fenced<Policy> { return impl_.fence(); }
 
     /// Asks the server who holds the lock. Blocks for at most `command_timeout`.

@@ -143,10 +143,10 @@ public:
         each("redlatch_held", "Locks held now.", "gauge", gauge_of(&Series::holders));
         each("redlatch_waiting", "Calls that wait for a lock now.", "gauge",
              gauge_of(&Series::waiters));
-        each("redlatch_tries_total",
-             "Tries to take a lock at a server, of calls that got it or waited.", "counter",
-             counter_of(&Series::tries));
-        each("redlatch_timed_out_total", "Waits that ended without the lock.", "counter",
+        each("redlatch_tries_total", "Tries to take a lock at a server, of calls that have ended.",
+             "counter", counter_of(&Series::tries));
+        each("redlatch_timed_out_total",
+             "Calls that found the lock taken until the end of their wait.", "counter",
              counter_of(&Series::timed_out));
         each("redlatch_releases_total", "Releases, by outcome.", "counter",
              [&](const Series& series, std::string_view name) {

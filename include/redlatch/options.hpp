@@ -143,7 +143,7 @@ struct LockOptions {
 
     /// How many replicas have to have the lock before it counts as taken (`WAIT`). Where fewer have
     /// acknowledged it by the end of the wait, or of `command_timeout` for a single try, it is released
-    /// again, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a
+    /// again in the background, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a
     /// lock, and not impossible. Takes one command more for each acquisition; the lock does not pass
     /// from thread to thread in memory. Renewals and nested holds wait for nobody. Refused where
     /// several masters decide. Default: `Replicas::none()`.

@@ -306,6 +306,7 @@ TYPED_TEST(SelfDeadlock, throws_where_the_wait_has_no_limit) {
             EXPECT_EQ(error.error().key, "job");
         }
         EXPECT_THROW(static_cast<void>(lock->try_lock_for(Wait::unlimited())), LockError);
+        EXPECT_THROW(static_cast<void>(lock->try_lock_until(Clock::time_point::max())), LockError);
         EXPECT_EQ(code_of(lock->acquire()), Errc::deadlock);
     }
     EXPECT_TRUE(this->lock_.held()) << "what was held stays held";

@@ -110,9 +110,9 @@ TEST(OwnConnections, that_fail_are_faults) {
     EXPECT_TRUE(speaks_of(error_of([](milliseconds) { return redisConnectUnix("/no/socket"); }),
                           "No such file"));
     EXPECT_TRUE(speaks_of(error_of([](milliseconds) -> redisContext* {
-                              throw std::runtime_error{"the tunnel is closed"};
+                              throw std::runtime_error{"the tunnel\nis closed"};
                           }),
-                          "the tunnel is closed"));
+                          R"(the tunnel\x0ais closed)"));
     EXPECT_TRUE(speaks_of(error_of([](milliseconds) -> redisContext* { throw 7; }), "threw"));
 }
 

@@ -1,4 +1,5 @@
 #include <redlatch/clock.hpp>
+#include <redlatch/types.hpp>
 
 #include <gtest/gtest.h>
 
@@ -64,6 +65,15 @@ TEST(SaturatingCast, ends_of_coarser_durations_become_the_ends) {
     expect_ends_of_nanoseconds<std::chrono::duration<std::int64_t, std::giga>>();
     expect_ends_of_nanoseconds<std::chrono::duration<std::int64_t, std::ratio<1, 3>>>();
     expect_ends_of_nanoseconds<std::chrono::duration<std::int64_t, std::ratio<1001, 30000>>>();
+}
+
+TEST(TimeLeft, until_the_last_point_of_a_clock_is_without_limit) {
+    using detail::time_left;
+    EXPECT_TRUE(Wait{time_left(std::chrono::system_clock::time_point::max())}.is_unlimited());
+    EXPECT_TRUE(Wait{time_left(std::chrono::steady_clock::time_point::max())}.is_unlimited());
+    EXPECT_TRUE(Wait{time_left(std::chrono::sys_seconds::max())}.is_unlimited());
+    EXPECT_FALSE(Wait{time_left(std::chrono::steady_clock::now() + 24h)}.is_unlimited());
+    EXPECT_TRUE(Wait{time_left(std::chrono::steady_clock::time_point::min())}.is_none());
 }
 
 TEST(SaturatingCast, ends_of_the_same_duration_stay) {

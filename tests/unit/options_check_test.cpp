@@ -77,6 +77,7 @@ TEST(ClientOptions, several_masters_are_servers_of_their_own) {
         return detail::check({.uris = {std::move(first), std::move(second)}});
     };
     EXPECT_TRUE(refused(names("redis://a", "redis://a:6379/2"), "a:6379 is listed twice"));
+    EXPECT_TRUE(refused(names("redis://a.example", "redis://A.Example"), "listed twice"));
     EXPECT_TRUE(refused(names("unix:///s", "unix:///s"), "listed twice"));
     EXPECT_TRUE(refused(names("redis://a", "redis+sentinel://b/s"), "stands alone"));
     EXPECT_TRUE(refused(names("redis+cluster://a", "redis://b"), "stands alone"));
@@ -270,6 +271,7 @@ TEST(LockName, in_the_key_space_of_its_client_is_refused) {
     EXPECT_TRUE(
         refused(detail::check_name("svc:locks:x", "svc:locks:"), "key_space, 'svc:locks:',"));
     EXPECT_TRUE(refused(detail::check_name("redlatch:x", "svc:locks:"), "redlatch:"));
+    EXPECT_TRUE(refused(detail::check_name("a\nb:x", "a\nb:"), R"('a\x0ab:')"));
     EXPECT_TRUE(accepted(detail::check_name("svc:x", "svc:locks:")));
     auto options = client_options();
     options.key_space = "svc:";
@@ -354,9 +356,9 @@ TEST(LockOptions, lock_delay_has_limits) {
 
 TEST(LockOptions, min_hold_has_limits) {
     EXPECT_TRUE(accepted(check({.min_hold = 1ms})));
-    EXPECT_TRUE(accepted(check({.lease = 10s, .min_hold = std::chrono::days{3650}})));
+    EXPECT_TRUE(accepted(check({.lease = 10s, .min_hold = std::chrono::years{10}})));
     for (const milliseconds bad :
-         {-1ms, milliseconds{std::chrono::days{3651}}, milliseconds::max(), milliseconds::min()}) {
+         {-1ms, milliseconds{std::chrono::days{3653}}, milliseconds::max(), milliseconds::min()}) {
         EXPECT_TRUE(refused(check({.min_hold = bad}), "min_hold")) << bad.count();
     }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/error.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/open_connection.hpp>
 #include <redlatch/options.hpp>
@@ -152,7 +153,7 @@ private:
             if (context->fd < 0) return Unexpected{io_fault("the factory's connection is closed")};
             return context;
         } catch (const std::exception& error) {
-            return Unexpected{io_fault(std::string{"the factory: "} + error.what())};
+            return Unexpected{io_fault("the factory: " + printable(error.what()))};
         } catch (...) {
             return Unexpected{io_fault("the factory threw something that is no std::exception")};
         }

@@ -81,10 +81,16 @@ inline Result<void> check_masters(const ClientSetup& setup) {
             return Unexpected{invalid(
                 "a Sentinel or Cluster URI stands alone: it cannot be one of several masters")};
         }
-        if (std::find(names.begin(), names.end(), uri.name()) != names.end()) {
+        std::string name = uri.name();
+        if (uri.path.empty()) {  // a host is the same in capitals
+            std::ranges::transform(name, name.begin(), [](char c) {
+                return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+            });
+        }
+        if (std::find(names.begin(), names.end(), name) != names.end()) {
             return Unexpected{invalid(uri.name() + " is listed twice")};
         }
-        names.push_back(uri.name());
+        names.push_back(std::move(name));
     }
     if (setup.masters() > most_masters) return Unexpected{invalid("more than 64 masters")};
     return {};

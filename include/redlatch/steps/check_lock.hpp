@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/validity.hpp>
+#include <redlatch/error.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/shared_client.hpp>
 #include <redlatch/steps/lock_spec.hpp>
@@ -15,7 +16,8 @@ namespace redlatch::inline v0::detail {
 
 inline constexpr std::size_t longest_name = 1024;
 inline constexpr std::string_view reserved_prefix = "redlatch:";
-inline constexpr std::chrono::milliseconds longest_min_hold = std::chrono::days{3650};
+inline constexpr std::chrono::milliseconds longest_min_hold =
+    std::chrono::ceil<std::chrono::milliseconds>(std::chrono::years{10});
 
 /// Whether an uncontended acquire may be sent as the plain command `SET NX PX`.
 inline bool takes_plain_set(const PolicyTraits& traits) {
@@ -59,14 +61,14 @@ inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
 }
 
 inline Result<void> check_name(std::string_view name, std::string_view key_space) {
-    if (name.empty()) return Unexpected{invalid("the lock's name is empty")};
-    if (name.size() > longest_name) return Unexpected{invalid("the lock's name exceeds 1 KiB")};
+    if (name.empty()) return Unexpected{invalid("the name is empty")};
+    if (name.size() > longest_name) return Unexpected{invalid("the name exceeds 1 KiB")};
     if (name.starts_with(reserved_prefix)) {
         return Unexpected{invalid("names that begin with redlatch: are reserved")};
     }
     if (name.starts_with(key_space)) {
         return Unexpected{invalid("names that begin with the client's key_space, '" +
-                                  std::string{key_space} + "', are reserved")};
+                                  printable(key_space) + "', are reserved")};
     }
     return {};
 }
