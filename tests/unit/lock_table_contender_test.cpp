@@ -157,7 +157,7 @@ TEST_F(Contender, that_got_the_lock_knows_a_late_grant_which_disturbs_nobody) {
     EXPECT_FALSE(table.deliver(grant_for("yours")));
     EXPECT_EQ(locks.unlock(), Kind::last);
     EXPECT_FALSE(table.deliver(grant_for("mine"))) << "the hold is over";
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
     turn = locks.enter().turn();
     EXPECT_EQ(pause(locks.now).ended, Cause::in_time) << "nothing of it is left";
 }
@@ -184,7 +184,7 @@ TEST_F(Contender, that_has_left_does_not_know_a_late_grant) {
     announce("mine");
     table.end_turn(turn);
     EXPECT_FALSE(table.deliver(grant_for("mine")));
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
     locks.take(locks.taken({.token = "other"}));
     EXPECT_FALSE(table.deliver(grant_for("mine")));
 }
@@ -292,7 +292,7 @@ TEST_F(Contender, passes_a_place_on_that_was_passed_to_it) {
         EXPECT_EQ(table.place(turn)->token.bytes, "mine");
     }
     EXPECT_FALSE(table.pass_place_on(turn, true)) << "nobody is left";
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
 }
 
 TEST_F(Contender, that_takes_a_place_over_gets_the_grant_for_it_even_before_it_wakes) {
@@ -316,7 +316,7 @@ TEST_F(Contender, that_takes_a_place_over_has_no_use_for_a_grant_of_before) {
 TEST_F(Contender, keeps_its_place_from_nobody) {
     announce("mine");
     EXPECT_FALSE(table.pass_place_on(turn, true));
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
     EXPECT_FALSE(table.deliver(grant_for("mine")));
     turn = locks.enter().turn();
     EXPECT_FALSE(table.place(turn));
@@ -352,7 +352,7 @@ TEST_F(Contender, that_is_closed_passes_no_place_on) {
     EXPECT_TRUE(table.close().places.empty()) << "its contender sees to it";
     EXPECT_FALSE(table.pass_place_on(turn, false));
     EXPECT_EQ(locks.resume(next), Outcome::closed);
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
 }
 
 TEST_F(Contender, whose_successor_has_not_come_yet_leaves_its_place_to_closing) {
@@ -365,7 +365,7 @@ TEST_F(Contender, whose_successor_has_not_come_yet_leaves_its_place_to_closing) 
     EXPECT_EQ(places[0].terms.keys->lock, "key");
     EXPECT_TRUE(places[0].unclear_try);
     EXPECT_EQ(locks.resume(next), Outcome::closed);
-    EXPECT_EQ(table.size(), 0U);
+    EXPECT_TRUE(table.is_empty());
 }
 
 /// One who pauses before it nests once more.
@@ -421,7 +421,7 @@ TEST_F(NestingPause, keeps_the_name_until_it_has_ended) {
     EXPECT_EQ(locks.unlock(), Kind::past);
     EXPECT_EQ(locks.table.size(), 1U);
     EXPECT_EQ(pause().ended, Cause::lost);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
     EXPECT_EQ(pause().ended, Cause::lost) << "the name is gone as well";
 }
 
@@ -461,7 +461,7 @@ TEST(Claimants, of_one_key_have_turns_and_grants_of_their_own) {
     EXPECT_FALSE(locks.table.deliver(grant("a"))) << "its turn is over";
     EXPECT_TRUE(locks.table.deliver(grant("c")));
     locks.table.end_turn(second.turn());
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ TEST(LockTable, reentrant_nests_for_its_owner) {
     EXPECT_EQ(locks.unlock(), Kind::nested);
     EXPECT_EQ(locks.unlock(), Kind::last);
     EXPECT_EQ(locks.unlock(), Kind::nothing);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, reentrant_excludes_other_owners) {
@@ -103,7 +103,7 @@ TEST(LockTable, hold_that_was_lost_before_its_turn_ended_blocks_nobody) {
     EXPECT_EQ(locks.table.find("key", me), hold) << "its owner can see the loss";
     EXPECT_EQ(locks.ask({.owner = other}), Outcome::turn);
     EXPECT_EQ(locks.unlock(), Kind::past);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, expired_hold_is_remembered_until_returned) {
@@ -118,7 +118,7 @@ TEST(LockTable, expired_hold_is_remembered_until_returned) {
     EXPECT_EQ(ending.kind, Kind::past);
     EXPECT_EQ(ending.hold, hold);
     EXPECT_EQ(locks.table.find("key", me), nullptr);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, returning_a_past_hold_leaves_the_next_holder_alone) {
@@ -148,7 +148,7 @@ TEST(LockTable, lost_hold_frees_the_lock_and_is_remembered) {
     EXPECT_EQ(locks.table.size(), 1U) << "one acquisition is left to return";
     EXPECT_EQ(locks.unlock(), Kind::past);
     EXPECT_EQ(locks.unlock(), Kind::nothing);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, hold_lost_while_it_is_released_is_past) {
@@ -158,7 +158,7 @@ TEST(LockTable, hold_lost_while_it_is_released_is_past) {
     hold->advance(Phase::held, Phase::lost);  // whoever noticed has not told the lock table yet
     EXPECT_EQ(locks.unlock(), Kind::past);
     locks.table.lost(hold);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, acquisitions_end_by_id_in_any_order) {
@@ -182,7 +182,7 @@ TEST(LockTable, acquisitions_end_by_id_in_any_order) {
             EXPECT_EQ(locks.table.end_acquisition(*hold, id).kind, Kind::nothing) << "only once";
         }
         locks.table.released(*hold);
-        EXPECT_EQ(locks.table.size(), 0U);
+        EXPECT_TRUE(locks.table.is_empty());
     }
 }
 
@@ -245,7 +245,7 @@ TEST(LockTable, nothing_is_there_to_end_or_find) {
     locks.lose(locks.taken());
     EXPECT_FALSE(
         locks.table.moved(*locks.taken(), {.token = {}, .refreshed = locks.now}, false, locks.now));
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, finds_the_hold_of_the_owner_that_asks) {
@@ -527,7 +527,7 @@ TEST_F(HoldBesideADeadOne, is_the_current_one_when_that_is_declared_lost) {
     EXPECT_EQ(locks.end(*dead, 3), Kind::past);
     EXPECT_EQ(locks.unlock("key", other), Kind::nested);
     EXPECT_EQ(locks.unlock("key", other), Kind::last);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST_F(HoldBesideADeadOne, is_the_current_one_when_that_was_released) {

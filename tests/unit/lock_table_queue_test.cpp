@@ -35,7 +35,7 @@ TEST(LockTable, free_name_gives_a_turn_at_once) {
     EXPECT_EQ(asker.said.expired, nullptr);
     EXPECT_EQ(locks.table.size(), 1U);
     locks.table.end_turn(asker.turn());
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, free_name_gives_a_turn_without_the_time) {
@@ -46,7 +46,7 @@ TEST(LockTable, free_name_gives_a_turn_without_the_time) {
     EXPECT_FALSE(locks.table.enter_if_free(asker.request)) << "it has a contender";
     EXPECT_EQ(locks.ask({.traits = nesting()}), Outcome::wrong_key_type);
     locks.table.end_turn(turn);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, name_that_is_held_or_waited_for_or_closed_gives_no_turn_without_the_time) {
@@ -79,7 +79,7 @@ TEST(LockTable, hold_excludes_others) {
     EXPECT_EQ(locks.table.current("key"), hold);
     EXPECT_EQ(locks.unlock(), Kind::last);
     EXPECT_EQ(locks.table.current("key"), nullptr);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
     expect_free(locks);
 }
 
@@ -176,7 +176,7 @@ TEST(LockTable, waiter_is_busy_at_its_deadline) {
     EXPECT_EQ(locks.resume(waiter), Outcome::busy);
     EXPECT_EQ(locks.unlock(), Kind::last);
     EXPECT_EQ(locks.woken(), Woken{}) << "the table has forgotten about it";
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, busy_behind_a_fault_tells_the_fault) {
@@ -216,7 +216,7 @@ TEST(LockTable, waiters_are_served_first_come_first_served) {
         turn = waiter->turn();
     }
     locks.table.end_turn(turn);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, waiters_follow_a_release_in_order_too) {
@@ -233,7 +233,7 @@ TEST(LockTable, waiters_follow_a_release_in_order_too) {
         holder = other;
     }
     EXPECT_EQ(locks.unlock("key", holder), Kind::last);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, nobody_overtakes_the_queue) {
@@ -445,7 +445,7 @@ TEST(LockTable, closed_lets_nobody_in) {
     EXPECT_TRUE(locks.table.close().holds.empty());
     EXPECT_EQ(locks.enter().said.outcome, Outcome::closed);
     EXPECT_EQ(locks.ask({}), Outcome::closed);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, closed_gives_no_turn_to_the_one_in_front) {
@@ -455,7 +455,7 @@ TEST(LockTable, closed_gives_no_turn_to_the_one_in_front) {
     static_cast<void>(locks.table.close());
     locks.table.end_turn(turn);
     EXPECT_EQ(locks.resume(waiter), Outcome::closed);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, turn_finished_after_closing_is_no_hold) {
@@ -464,7 +464,7 @@ TEST(LockTable, turn_finished_after_closing_is_no_hold) {
     EXPECT_TRUE(locks.table.close().holds.empty());
     EXPECT_FALSE(locks.finish(asker, locks.taken()));
     EXPECT_EQ(locks.table.current("key"), nullptr);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, own_lock_without_limit_is_a_deadlock) {
@@ -473,7 +473,7 @@ TEST(LockTable, own_lock_without_limit_is_a_deadlock) {
     EXPECT_EQ(locks.enter().said.outcome, Outcome::deadlock);
     EXPECT_EQ(locks.enter({.wait = std::chrono::hours::max()}).said.outcome, Outcome::deadlock);
     EXPECT_EQ(locks.unlock(), Kind::last);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, own_lock_with_a_limit_is_waited_for) {
@@ -598,7 +598,7 @@ TEST(LockTable, a_hundred_thousand_idle_names_leave_nothing) {
         locks.finish(asker, locks.taken({.key = key}));
         ASSERT_EQ(locks.unlock(key), Kind::last);
     }
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 TEST(LockTable, a_hundred_thousand_names_at_once_leave_nothing) {
@@ -610,7 +610,7 @@ TEST(LockTable, a_hundred_thousand_names_at_once_leave_nothing) {
     }
     EXPECT_EQ(locks.table.size(), static_cast<std::size_t>(names));
     for (int i = 0; i < names; ++i) ASSERT_EQ(locks.unlock(std::to_string(i)), Kind::last);
-    EXPECT_EQ(locks.table.size(), 0U);
+    EXPECT_TRUE(locks.table.is_empty());
 }
 
 }  // namespace

@@ -225,7 +225,7 @@ TEST_F(ReadersAtLockTable, end_their_lost_writing_as_well) {
     ASSERT_TRUE(locks_.table.downgrade(*next, locks_.now));
     EXPECT_EQ(locks_.table.end_innermost("key", wish.owner, reads).kind, Kind::last);
     locks_.free(*next);
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, join_no_claim_that_came_when_others_waited) {
@@ -274,7 +274,7 @@ TEST_F(ReadersAtLockTable, release_the_claim_with_the_last_of_them) {
     EXPECT_EQ(end(*second), Kind::last);
     EXPECT_FALSE(LockTable::is_used_by_others(*second));
     EXPECT_FALSE(LockTable::is_used_by_others(*third)) << "nobody uses it any more";
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
     EXPECT_EQ(join(4).hold, nullptr) << "it is released";
 }
 
@@ -299,7 +299,7 @@ TEST_F(ReadersAtLockTable, keep_the_claim_for_one_that_has_lost_it_and_may_be_at
     EXPECT_EQ(lost.kind, Kind::past);
     EXPECT_EQ(lost.clean_up, (CleanUp{.at_once = true})) << "nobody is at work any more";
     EXPECT_FALSE(locks_.table.deliver(grant_of(1)));
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, do_not_hide_a_writer_that_may_be_at_work_in_its_lock_delay) {
@@ -331,7 +331,7 @@ TEST_F(ReadersAtLockTable, release_the_claim_when_that_one_is_done_or_its_time_i
         if (!is_done) {
             EXPECT_FALSE(ending(first).clean_up.needed()) << "it is released";
         }
-        EXPECT_EQ(locks_.table.size(), 0U);
+        EXPECT_TRUE(locks_.table.is_empty());
     }
 }
 
@@ -344,7 +344,7 @@ TEST_F(ReadersAtLockTable, that_have_all_lost_the_claim_free_it_when_the_last_on
     EXPECT_EQ(ending(second).clean_up, (CleanUp{.once_more = true, .is_delayed = true}));
     EXPECT_EQ(second->left_until, first->valid_until() + 3s) << "the first one may be at work";
     EXPECT_EQ(ending(first).clean_up, (CleanUp{.at_once = true}));
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, are_done_with_what_they_lose_at_that_moment) {
@@ -365,7 +365,7 @@ TEST_F(ReadersAtLockTable, keep_nothing_for_one_that_has_lost_what_the_server_ha
     lose(second);
     EXPECT_FALSE(ending(first).clean_up.needed());
     EXPECT_FALSE(ending(second).clean_up.needed());
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, that_ask_in_vain_end_no_lock_delay) {
@@ -533,7 +533,7 @@ TEST_F(ReadersAtLockTable, that_wait_get_in_with_the_first_of_them) {
     EXPECT_EQ(end(*first), Kind::left);
     EXPECT_EQ(end(*second.said.hold), Kind::left);
     EXPECT_EQ(end(*third.said.hold), Kind::last);
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, that_wait_get_in_with_one_that_asks_and_hears_that_nobody_does) {
@@ -637,7 +637,7 @@ TEST_F(ReadersAtLockTable, that_wait_are_sent_away_at_the_end_of_the_client) {
     locks_.table.close();
     EXPECT_EQ(locks_.resume(behind), Locks::Outcome::closed);
     locks_.table.end_turn(front.turn());
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 TEST_F(ReadersAtLockTable, are_all_there_at_the_end_of_the_client) {
@@ -649,7 +649,7 @@ TEST_F(ReadersAtLockTable, are_all_there_at_the_end_of_the_client) {
     EXPECT_EQ(locks_.table.size(), 2U) << "until they are returned";
     EXPECT_EQ(end(*first), Kind::past);
     EXPECT_EQ(end(*second), Kind::past);
-    EXPECT_EQ(locks_.table.size(), 0U);
+    EXPECT_TRUE(locks_.table.is_empty());
 }
 
 }  // namespace

@@ -581,6 +581,11 @@ public:
     /// How many names have an entry.
     std::size_t size() const noexcept { return entries_.size(); }
 
+    /// Whether nothing is left: no entry, and nothing that was kept beside one.
+    bool is_empty() const noexcept {
+        return entries_.empty() && claimants_.empty() && readers_.is_empty();
+    }
+
 private:
     using Entries = std::unordered_map<std::string, Entry, std::hash<std::string>, std::equal_to<>,
                                        RecyclingAllocator<Named>>;

@@ -98,6 +98,8 @@ public:
         erase_if_unused(lock);
     }
 
+    bool is_empty() const noexcept { return locks_.empty(); }
+
 private:
     struct Crowd {
         std::string entry;

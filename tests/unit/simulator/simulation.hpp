@@ -112,7 +112,7 @@ private:
         }
         for (const auto& client : clients_) {
             if (client->host().crashed()) continue;
-            if (client->table().size() != 0) checker_.fail("an entry is left in the lock table");
+            if (!client->table().is_empty()) checker_.fail("an entry is left in the lock table");
             if (!client->closed() && client->renewal().machine().next_due() != TimePoint::max()) {
                 checker_.fail("a hold is renewed for ever");
             }
