@@ -540,6 +540,26 @@ Coroutine inspect(const Semaphore<>& semaphore, Executor& executor,
     info.emplace(co_await semaphore.async_inspect().via(executor));
 }
 
+TEST_F(AsyncSemaphore, crowd_that_waits_leaves_no_place_behind_its_client) {
+    constexpr int crowd = 1500;
+    const Held held = Semaphore<>{other_client_, "key", 2}.take({.permits = 2}).value();
+    std::atomic<int> cancelled{0};
+    std::optional<Client> client{std::in_place, patient(server_.uri())};
+    Semaphore<> semaphore{*client, "key", 2};
+    for (int i = 0; i < crowd; ++i) {
+        semaphore.async_take({}, {}, [&](const Result<Held>& outcome) {
+            if (code_of(outcome) == Errc::cancelled) ++cancelled;
+        });
+    }
+    ASSERT_TRUE(are_queued("redlatch:queue:{key}", crowd));
+    const auto before = redis_.command_calls("hget");
+    client.reset();
+    EXPECT_EQ(cancelled, crowd);
+    EXPECT_TRUE(are_queued("redlatch:queue:{key}", 0));
+    EXPECT_LT(redis_.command_calls("hget") - before, 4 * crowd)
+        << "no release looks at all of them";
+}
+
 TEST_F(AsyncSemaphore, is_inspected) {
     const Semaphore<> semaphore{client_, "key", 3};
     const Held held = Semaphore<>{other_client_, "key", 3}.take({.permits = 2}).value();

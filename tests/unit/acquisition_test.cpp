@@ -255,7 +255,7 @@ TEST(Acquisition, uncontended_is_one_plain_set) {
     EXPECT_EQ(keep.fence, 0U);
     EXPECT_FALSE(keep.unclear);
     EXPECT_FALSE(keep.others_wait);
-    EXPECT_FALSE(as<AcquisitionDone>(contender.machine.kept(true)).watch_over);
+    EXPECT_FALSE(as<AcquisitionDone>(contender.machine.kept(true, false)).watch_over);
     EXPECT_EQ(contender.machine.tries(), 1U);
 }
 
@@ -815,10 +815,17 @@ TEST(Acquisition, closed_while_the_answer_was_on_its_way_gives_the_lock_back) {
         AcquireAnswer answer = ours();
         answer.repeated = repeated;
         static_cast<void>(as<KeepHold>(contender.machine.answered(answer, start)));
-        EXPECT_EQ(failed(contender.machine, contender.machine.kept(false), Errc::cancelled),
+        EXPECT_EQ(failed(contender.machine, contender.machine.kept(false, true), Errc::cancelled),
                   repeated ? twice : at_once);
         EXPECT_EQ(contender.machine.error().message, "the client was closed");
     }
+}
+
+TEST(Acquisition, without_memory_to_keep_the_lock_gives_it_back) {
+    Contender contender;
+    static_cast<void>(as<KeepHold>(contender.machine.answered(ours(), start)));
+    EXPECT_EQ(failed(contender.machine, contender.machine.kept(false, false), Errc::unavailable),
+              at_once);
 }
 
 }  // namespace

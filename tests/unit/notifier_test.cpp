@@ -442,6 +442,20 @@ TEST(Notifier, tells_of_a_loss_as_soon_as_the_system_has_a_thread_again) {
     notifier.close(generous_limit);
 }
 
+TEST(Notifier, watches_from_the_first_call_on_that_gets_a_thread) {
+    Losses losses;
+    Notifier notifier{losses.recorder()};
+    const auto hold = taken_hold({.lease = 40ms});
+    {
+        const NoMoreThreads none;
+        notifier.watch(hold);
+        notifier.watch_on();
+    }
+    notifier.watch_on();
+    ASSERT_TRUE(losses.wait_for(1));
+    EXPECT_EQ(losses.entries()[0].hold, hold);
+}
+
 TEST(Notifier, tells_when_validity_ends) {
     Losses losses;
     Notifier notifier{losses.recorder()};

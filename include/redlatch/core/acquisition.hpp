@@ -321,10 +321,12 @@ public:
         return give_token_up();
     }
 
-    /// `kept`: the hold is in the lock table. Else the client was closed while the answer was on its way.
-    AcquisitionAction kept(bool kept) {
+    /// `kept`: the hold is in the lock table. Else the client was `closed` while the answer was on its way, or there is
+    /// no memory for an entry.
+    AcquisitionAction kept(bool kept, bool closed) {
         if (kept) return AcquisitionDone{.watch_over = false};
-        return fail(Errc::cancelled, cancelled_by_close);
+        if (closed) return fail(Errc::cancelled, cancelled_by_close);
+        return fail(Errc::unavailable, "there is no memory to keep the lock: it is released");
     }
 
 private:

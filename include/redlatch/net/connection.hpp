@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -147,9 +148,14 @@ public:
         return taken;
     }
 
-    /// A script that the server knows now, and lets us run.
-    void note_run(const Script* script) {
-        if (!has_run(script)) scripts_run_.push_back(script);
+    /// A script that the server knows now, and lets us run. Without memory it stays unknown, and its text is sent again.
+    void note_run(const Script* script) noexcept {
+        if (has_run(script)) return;
+        try {
+            scripts_run_.push_back(script);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
     }
     bool has_run(const Script* script) const noexcept {
         return std::find(scripts_run_.begin(), scripts_run_.end(), script) != scripts_run_.end();

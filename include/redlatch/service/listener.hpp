@@ -58,9 +58,12 @@ public:
 
     /// Tells the thread to end, which takes at most the time for one command. Returns at once.
     void begin_to_close() {
-        thread_.begin_to_close();
+        end_with_connection();
         reconnect();
     }
+
+    /// Makes no new connection. The thread ends with the one that it has, if it has one.
+    void end_with_connection() { thread_.begin_to_close(); }
 
     /// Ends the thread.
     void close() {

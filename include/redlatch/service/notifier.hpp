@@ -60,6 +60,12 @@ public:
         if (sooner) wake_up();
     }
 
+    /// The same hold is to be watched once more: tries again to get the thread, where there was none to be had.
+    void watch_on() {
+        const auto lock = thread_.lock();
+        if (!thread_.is_running() && !alarms_.empty()) wake_up();
+    }
+
     void unwatch(const Hold& hold) {
         const auto lock = thread_.lock();
         alarms_.remove(&hold);

@@ -140,7 +140,7 @@ public:
 
     /// From now on tells of a loss by the time validity ends, whatever the server does.
     void watch_clock(const std::shared_ptr<Hold>& hold) {
-        if (hold->watched_by_notifier.exchange(true)) return;
+        if (hold->watched_by_notifier.exchange(true)) return notifier_.watch_on();
         try {
             notifier_.watch(hold);
         } catch (const std::bad_alloc&) {

@@ -51,8 +51,16 @@ public:
     /// The master is another server, or may be: listens there.
     void reconnect() { listener_.reconnect(); }
 
-    /// Tells the thread to end, which takes at most the time for one command. Returns at once.
-    void begin_to_close() { listener_.begin_to_close(); }
+    /// Tells the thread to end, which takes at most the time for one command. Returns at once. One that listens goes on
+    /// until `close`: while this client's places in queues are released, the server has to find it subscribed.
+    /// Otherwise each release would pass by all its other waiters.
+    void begin_to_close() {
+        if (is_listening()) {
+            listener_.end_with_connection();
+        } else {
+            listener_.begin_to_close();
+        }
+    }
 
     /// Ends the thread.
     void close() { listener_.close(); }

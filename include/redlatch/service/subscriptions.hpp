@@ -48,7 +48,8 @@ public:
         if (Subscription* const known = find(node)) known->reconnect();
     }
 
-    /// Tells the threads to end, which takes at most the time for one command. Returns at once.
+    /// Tells the threads to end, which takes at most the time for one command. Returns at once. Those that listen go on
+    /// until `close`.
     void begin_to_close() {
         const std::lock_guard lock{mutex_};
         closing_ = true;

@@ -226,7 +226,7 @@ protected:
         const auto finished = turn_->finish(hold_, keep.others_wait);
         if (finished.is_shared) watch_claim();
         if (finished.kept && finished.is_removed) session_->lose_removed(hold_);
-        return machine().kept(finished.kept);
+        return machine().kept(finished.kept, session_->is_closed());
     }
 
     Next carry_out(const AcquisitionDone& done) {

@@ -756,7 +756,7 @@ private:
         if (finished.is_shared) client_->watch_clock(hold_);
         is_removed_ = finished.is_removed;
         if (hidden) hold_->advance(Phase::acquiring, Phase::lost);
-        act(kept ? "kept" : "not kept", machine_.kept(kept));
+        act(kept ? "kept" : "not kept", machine_.kept(kept, client_->closed()));
     }
 
     void carry_out(const detail::AcquisitionDone& done) {
