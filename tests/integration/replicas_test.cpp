@@ -1,6 +1,7 @@
 // A lock that counts as taken only when replicas have it.
 
 #include "replicas_tools.hpp"
+#include <redlatch/net/server_error.hpp>
 
 #include <chrono>
 #include <future>
@@ -197,6 +198,15 @@ TYPED_TEST(Replicated, is_given_back_where_the_server_stops_to_be_a_master) {
     this->redis_.command({"REPLICAOF", "NO", "ONE"});
     EXPECT_TRUE(eventually([&] { return !this->redis_.exists("job"); }));
     this->replica_.thaw();
+}
+
+/// As where a server becomes one between the lock's command and the `WAIT` behind it.
+TYPED_TEST(Replicated, is_asked_for_elsewhere_where_wait_finds_a_replica) {
+    const RawReply answer = this->replica_redis_.command({"WAIT", "1", "1"});
+    ASSERT_TRUE(answer.is_error());
+    const auto meaning = detail::classify_server_error(answer.text);
+    EXPECT_EQ(meaning.code, Errc::unavailable) << answer.text;
+    EXPECT_TRUE(meaning.transient);
 }
 
 TYPED_TEST(Replicated, is_given_back_where_wait_is_forbidden) {

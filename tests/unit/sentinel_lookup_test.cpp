@@ -203,6 +203,19 @@ TEST(SentinelService, tells_a_master_that_moved_from_one_that_stayed) {
     EXPECT_EQ(service.master(), (ServerAddress{"b", 2}));
 }
 
+TEST(SentinelService, goes_back_by_no_search_that_is_older_than_what_is_known) {
+    using Arrival = SentinelService::Arrival;
+    SentinelService service{"service", 1};
+    const auto before_all = service.look_up(start);
+    EXPECT_EQ(service.arrive({"a", 1}, before_all), Arrival::first);
+    const auto old_search = service.look_up(start);
+    EXPECT_EQ(service.arrive({"b", 2}), Arrival::moved);
+    EXPECT_EQ(service.arrive({"a", 1}, old_search), Arrival::outdated);
+    EXPECT_EQ(service.master(), (ServerAddress{"b", 2}));
+    EXPECT_EQ(service.arrive({"b", 2}, old_search), Arrival::same);
+    EXPECT_EQ(service.arrive({"a", 1}, service.look_up(start)), Arrival::moved);
+}
+
 TEST(SentinelService, understands_news_about_itself) {
     const SentinelService service{"mine", 1};
     EXPECT_EQ(service.switched("mine 10.0.0.1 6379 10.0.0.2 6380"),

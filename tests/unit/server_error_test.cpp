@@ -40,6 +40,8 @@ TEST(ServerError, states_that_pass_are_transient) {
              "(master -> replica?)",
              "UNKILLABLE Sorry the script already executed write commands against the dataset.",
              "ERR max number of clients reached",
+             "ERR WAIT cannot be used with replica instances. Please also note that writes to "
+             "replicas are just local and are not propagated.",
              "ERR Script attempted to access a non local key in a cluster node script: "
              "6b1bf486c81ceb7edf3c093f4c48582e38c0e791, on @user_script:1.",
              "ERR Error running script (call to f_6b1bf486c81ceb7edf3c093f4c48582e38c0e791): "

@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, under force, where the master is one of
 /// several nodes, or where a client closes without a connection.
-constexpr std::array<std::string_view, 35> in_some_schedules{"closing_tries_once",
+constexpr std::array<std::string_view, 36> in_some_schedules{"closing_tries_once",
                                                              "renewed_for_each_reader",
                                                              "renewed_for_one_reader",
                                                              "downgrade_not_told",
@@ -170,7 +170,8 @@ constexpr std::array<std::string_view, 35> in_some_schedules{"closing_tries_once
                                                              "refused_renewal_is_a_loss",
                                                              "old_sentinel_believed",
                                                              "one_sentinel_asked",
-                                                             "new_master_not_noticed"};
+                                                             "new_master_not_noticed",
+                                                             "outdated_search_believed"};
 
 /// A number of `machine_mutants`, from 1.
 class MachineMutants : public ::testing::TestWithParam<int> {

@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,9 +46,15 @@ public:
     };
     using Action = OneOf<Ask, TryMaster, GiveUp>;
 
-    /// `first`: the Sentinel of `count` to begin with. The search itself is over at `deadline`.
-    SentinelLookup(std::string service, std::size_t first, std::size_t count, TimePoint deadline)
-        : service_(std::move(service)), first_(first), count_(count), deadline_(deadline) {}
+    /// `first`: the Sentinel of `count` to begin with. The search itself is over at `deadline`. `moves`: how often the
+    /// service has learned of another master before.
+    SentinelLookup(std::string service, std::size_t first, std::size_t count, TimePoint deadline,
+                   std::uint64_t moves = 0)
+        : service_(std::move(service)),
+          first_(first),
+          count_(count),
+          deadline_(deadline),
+          moves_(moves) {}
 
     Action begin(TimePoint now) { return next(now); }
 
@@ -82,6 +89,9 @@ public:
 
     /// The Sentinel that was asked first.
     std::size_t asked_first() const noexcept { return first_; }
+
+    /// How often the service had learned of another master as the search began.
+    std::uint64_t moves_before() const noexcept { return moves_; }
 
     /// The Sentinel that was asked last.
     std::size_t asked_last() const noexcept { return (first_ + asked_ - 1) % count_; }
@@ -140,6 +150,7 @@ private:
     std::size_t first_;
     std::size_t count_;
     TimePoint deadline_;
+    std::uint64_t moves_;
     std::size_t asked_ = 0;
     std::vector<Fault> faults_;  // of Sentinels
     ServerAddress tried_;
@@ -157,7 +168,7 @@ public:
     const std::string& name() const noexcept { return name_; }
 
     SentinelLookup look_up(TimePoint deadline) const {
-        return {name_, first_, sentinels_, deadline};
+        return {name_, first_, sentinels_, deadline, moves_};
     }
 
     /// That Sentinel named a master.
@@ -175,13 +186,20 @@ public:
         if (first_ == first) first_ = (first + 1) % sentinels_;
     }
 
-    enum class Arrival { first, same, moved };
+    enum class Arrival { first, same, moved, outdated };
 
     /// The master is at that address.
     Arrival arrive(const ServerAddress& master) {
-        const auto before = std::exchange(master_, master);
-        if (!before) return Arrival::first;
-        return *before == master ? Arrival::same : Arrival::moved;
+        if (master_ == master) return Arrival::same;
+        ++moves_;
+        return std::exchange(master_, master) ? Arrival::moved : Arrival::first;
+    }
+
+    /// The same as the outcome of a search. Outdated where another master has been learned of since the search began: the
+    /// old one may have been frozen meanwhile, and still say that it is one.
+    Arrival arrive(const ServerAddress& master, const SentinelLookup& search) {
+        const bool has_moved = search.moves_before() != moves_ && master_ && *master_ != master;
+        return has_moved ? Arrival::outdated : arrive(master);
     }
 
     /// Nothing before it was found.
@@ -204,6 +222,7 @@ private:
     std::size_t sentinels_;
     std::size_t first_ = 0;  // to be asked
     std::optional<ServerAddress> master_;
+    std::uint64_t moves_ = 0;  // to another server, and to the first one
 };
 
 }  // namespace redlatch::inline v0::detail

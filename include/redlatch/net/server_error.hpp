@@ -164,6 +164,7 @@ inline ServerError classify_server_error(std::string_view text) {
 
     constexpr std::array phrases{
         Row{"max number of clients", wait_and_retry},
+        Row{"WAIT cannot be used with", wait_and_retry},   // a replica by now
         Row{"invalid password", forbidden},                // Redis 5
         Row{"AUTH", forbidden},                            // a password where none is set
         Row{"ACL failure", forbidden},                     // inside a script, from 7.2 on

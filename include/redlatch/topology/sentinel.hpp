@@ -44,7 +44,13 @@ public:
             auto master = find(lookup, std::move(action), limit);
             if (!master) return Unexpected{std::move(master).error()};
             auto connection = options_.connect(endpoint_of(*master), limit);
-            if (connection) return of_epoch(arrive(*master), std::move(connection));
+            if (connection) {
+                const auto epoch = arrive(*master, lookup);
+                if (epoch) return of_epoch(*epoch, std::move(connection));
+                lookup = look_up(limit);
+                action = lookup.begin(Clock::now());
+                continue;
+            }
             misled(lookup.asked_last(), connection.error());
             if (!says_not_master(connection.error())) return connection;
             action = lookup.is_replica(std::move(connection).error(), Clock::now());
@@ -64,7 +70,7 @@ public:
     void look_again(const Limit& limit) {
         SentinelLookup lookup = look_up(limit);
         const auto master = find(lookup, lookup.begin(Clock::now()), limit);
-        if (master) arrive(*master);
+        if (master) arrive(*master, lookup);
     }
 
     /// A Sentinel told `service old-host old-port new-host new-port`.
@@ -148,11 +154,22 @@ private:
         service_.misled(sentinel, fault);
     }
 
-    /// The epoch of connections to the master at that address.
-    unsigned arrive(const ServerAddress& master) {
-        using Arrival = SentinelService::Arrival;
+    /// The epoch of connections to the master that a search has found; nothing where it is outdated.
+    std::optional<unsigned> arrive(const ServerAddress& master, const SentinelLookup& search) {
         std::unique_lock lock{mutex_};
-        const Arrival arrival = service_.arrive(master);
+        const auto arrival = service_.arrive(master, search);
+        if (arrival == SentinelService::Arrival::outdated) return std::nullopt;
+        return begin_epoch(arrival, lock);
+    }
+
+    /// The master is at that address.
+    void arrive(const ServerAddress& master) {
+        std::unique_lock lock{mutex_};
+        begin_epoch(service_.arrive(master), lock);
+    }
+
+    unsigned begin_epoch(SentinelService::Arrival arrival, std::unique_lock<std::mutex>& lock) {
+        using Arrival = SentinelService::Arrival;
         const unsigned epoch = arrival == Arrival::moved ? next_epoch() : this->epoch();
         lock.unlock();
         if (arrival == Arrival::first && on_found_) on_found_();

@@ -611,6 +611,14 @@ public:
         if (node != known) fail("asks a server that it knows to be no master");
     }
 
+    /// A search that began when the client knew the master `then` leads to `found`.
+    void finds(const std::optional<detail::ServerAddress>& then,
+               const std::optional<detail::ServerAddress>& now,
+               const detail::ServerAddress& found) const {
+        const bool knows_better = now && then != now && *now != found;
+        if (knows_better) fail("goes back to a server, though it has learned of another master");
+    }
+
     /// A command was carried out by a master that is none any more: what it says is outside the promise.
     void went_to_deposed(const Command& command) {
         for (const std::string_view name :

@@ -385,6 +385,8 @@ private:
 
     Client* client_;
     Lookup lookup_;
+    TimePoint deadline_;
+    std::optional<detail::ServerAddress> known_;  // as the search began
     Wanted wanted_;
     Done done_;
     int asked_ = 0;
@@ -577,11 +579,12 @@ public:
         if (connection.epoch == epoch_ && world_->plan->has_sentinels()) begin_epoch();
     }
     /// The master is there, by the word of a Sentinel.
-    void found(const detail::ServerAddress& master) {
-        using Arrival = detail::SentinelService::Arrival;
-        const Arrival arrival = service_.arrive(master);
-        arrivals().took("arrive", static_cast<std::size_t>(arrival));
-        if (arrival == Arrival::moved) begin_epoch();
+    void found(const detail::ServerAddress& master) { arrived(service_.arrive(master)); }
+    /// By a search. False where that is outdated.
+    bool found(const detail::ServerAddress& master, const detail::SentinelLookup& search) {
+        const auto arrival = service_.arrive(master, search);
+        arrived(arrival);
+        return arrival != detail::SentinelService::Arrival::outdated;
     }
     /// A Sentinel tells of another master.
     void hear_of_master(const std::string& message) {
@@ -853,8 +856,12 @@ private:
     }
 
     static Coverage::Machine& arrivals() {
-        static Coverage::Machine machine{"SentinelService", {"first", "same", "moved"}};
+        static Coverage::Machine machine{"SentinelService", {"first", "same", "moved", "outdated"}};
         return machine;
+    }
+    void arrived(detail::SentinelService::Arrival arrival) {
+        arrivals().took("arrive", static_cast<std::size_t>(arrival));
+        if (arrival == detail::SentinelService::Arrival::moved) begin_epoch();
     }
 
     void tell_server(bool subscribed) {

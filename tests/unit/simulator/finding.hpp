@@ -91,6 +91,8 @@ inline void ClusterMap::end(Outcome outcome, const std::function<void()>& settle
 inline Dialling::Dialling(Client& client, TimePoint deadline, Wanted wanted, Done done)
     : client_(&client),
       lookup_(client.service().look_up(deadline)),
+      deadline_(deadline),
+      known_(client.service().master()),
       wanted_(std::move(wanted)),
       done_(std::move(done)) {}
 
@@ -147,7 +149,14 @@ inline void Dialling::connect(const detail::ServerAddress& master) {
         client_->service().misled(lookup_.asked_last(), fault);
         return act("is a replica", lookup_.is_replica(std::move(fault), client_->now()));
     }
-    client_->found(master);
+    const auto known = client_->service().master();
+    if (!client_->found(master, lookup_)) {
+        lookup_ = client_->service().look_up(deadline_);
+        known_ = known;
+        asked_ = 0;
+        return act("outdated", lookup_.begin(client_->now()));
+    }
+    client_->world().checker->finds(known_, known, master);
     made->epoch = client_->epoch();
     done_(std::move(made));
 }

@@ -237,6 +237,8 @@ mutate(old_sentinel_believed core/sentinel_lookup.hpp
 mutate(one_sentinel_asked core/sentinel_lookup.hpp
     "if (asked_ == count_) return GiveUp" "asked_ == count_" "asked_ == 1")
 mutate(new_master_not_noticed core/sentinel_lookup.hpp
-    "return *before == master ?" "*before == master" "true")
+    "if (master_ == master) return Arrival::same;" "master_ == master" "master_.has_value()")
+mutate(outdated_search_believed core/sentinel_lookup.hpp
+    "return has_moved ? Arrival::outdated : arrive(master);" "has_moved" "false")
 
 write_mutants("machine_mutants" "inline int redlatch_mutant = 0;")
