@@ -493,6 +493,16 @@ TEST(Acquisition, late_answer_is_confirmed_by_the_server_where_it_cannot_be_beli
     EXPECT_TRUE(asks(shorter)) << "whoever gave the try up asked for less";
 }
 
+TEST(Acquisition, late_answer_to_a_try_before_one_that_was_answered_is_confirmed_by_the_server) {
+    Contender contender = unanswered(plan(Wait::unlimited()));
+    const auto again = contender.machine.woken(Woken::in_time, std::nullopt, start + 1100ms);
+    static_cast<void>(as<SendScript>(again));
+    static_cast<void>(contender.machine.answered(not_ours(start + 1100ms), start + 1200ms));
+    static_cast<void>(as<SleepUntil>(contender.machine.fault_told(start + 1200ms)));
+    const auto woken = granted(contender.machine, late_answer(1, start), start + 2s);
+    EXPECT_TRUE(holds_alternative<SendScript>(woken));
+}
+
 TEST(Acquisition, plain_try_without_an_answer_is_told_to_the_table) {
     Contender contender;
     static_cast<void>(as<SendSet>(contender.first));

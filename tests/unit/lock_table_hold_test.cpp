@@ -660,10 +660,24 @@ TEST_F(Handoff, asks_whether_others_wait_where_the_lock_shall_not_pass_them) {
     EXPECT_EQ(locks.resume(next), Outcome::handed);
 }
 
+/// As somebody writes them whose locks cannot be told from `Simple` ones here.
+struct OwnScripts : Simple {
+    static const LockScripts& scripts() {
+        static const LockScripts all = Simple::scripts();
+        return all;
+    }
+};
+
 TEST_F(Handoff, takes_nobody_with_other_terms) {
     const std::vector<std::function<void(Wish&)>> others{
-        [](Wish& one) { one.lease = 2h; }, [](Wish& one) { one.replicas = Replicas::all(); },
+        [](Wish& one) { one.lease = 2h; },
+        [](Wish& one) { one.replicas = Replicas::all(); },
         [](Wish& one) { one.traits = traits_of<Fenced<Simple>>(); },
+        [](Wish& one) { one.traits.scripts = &OwnScripts::scripts(); },
+        [](Wish& one) { one.drift.factor = 0.02; },
+        [](Wish& one) { one.drift.floor = 3ms; },
+        [](Wish& one) { one.lock_delay = 1s; },
+        [](Wish& one) { one.claim.weight = 2; },
         [](Wish& one) { one.local_handoffs = 0, one.others_poll = true; }};
     for (const auto& change : others) {
         locks.take(hold_with({}));

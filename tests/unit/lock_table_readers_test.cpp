@@ -207,6 +207,20 @@ TEST_F(ReadersAtLockTable, go_past_no_writer_of_their_process_that_holds_the_loc
     EXPECT_NE(join(4).hold, nullptr);
 }
 
+TEST_F(ReadersAtLockTable, that_wrote_before_would_wait_for_themselves_to_write_again) {
+    const Wish wish = writing(2);
+    auto hold = std::make_shared<Hold>(wish.terms(), detail::Token{"writer"}, wish.owner);
+    hold->taken(locks_.now);
+    locks_.take(hold, wish);
+    EXPECT_EQ(locks_.enter(wish).said.outcome, Locks::Outcome::nested);
+    locks_.table.end_acquisition(*hold, wish.id);
+    ASSERT_TRUE(locks_.table.downgrade(*hold, locks_.now));
+    EXPECT_FALSE(locks_.table.downgrade(*hold, locks_.now)) << "it reads already";
+    EXPECT_EQ(locks_.enter(wish).said.outcome, Locks::Outcome::deadlock);
+    locks_.lose(hold);
+    EXPECT_FALSE(locks_.table.downgrade(*hold, locks_.now)) << "it is over";
+}
+
 // `unlock_shared()` ends what was locked for writing and lost, where what was locked after it has been downgraded.
 TEST_F(ReadersAtLockTable, end_their_lost_writing_as_well) {
     const Wish wish = writing(2);

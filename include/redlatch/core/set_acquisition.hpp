@@ -94,11 +94,9 @@ public:
     }
 
 private:
-    bool is_over(TimePoint now) const noexcept { return plan_.wait.is_none() || now >= deadline_; }
+    bool is_over(TimePoint now) const noexcept { return now >= deadline_; }
 
     Action take(TimePoint now) {
-        const Wait wait = plan_.wait;
-        if (wait.is_none() || wait.is_unlimited()) return Take{taken_, wait, answer_by_};
         // Behind the deadline one is tried once: its answer tells whether somebody has it, or the server was slow.
         const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());
         return Take{taken_, left, answer_by_};

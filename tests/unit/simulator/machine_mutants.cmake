@@ -183,7 +183,7 @@ mutate(lost_member_refreshed core/set_acquisition.hpp
     "if (all_held) return Done{};" "all_held" "true")
 mutate(whole_wait_for_each core/set_acquisition.hpp
     "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
-    "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "wait.duration()")
+    "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "plan_.wait.duration()")
 mutate(given_back_unheard core/set_acquisition.hpp
     "return GiveBack{stopped ? TimePoint::min() : answer_by_};" "stopped" "true")
 
