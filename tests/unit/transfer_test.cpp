@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 
 namespace {
 
@@ -81,6 +82,23 @@ TEST(Detaching, sends_again_what_got_no_answer_and_believes_the_repetition) {
     EXPECT_EQ(retry.time, start + retry_pause);
     as<Machine::SendMove>(machine.pause_over(retry.time));
     EXPECT_TRUE(as<Machine::Moved>(machine.answered({.moved = true}, retry.time)).unclear);
+}
+
+TEST(Detaching, of_which_an_earlier_sending_may_be_carried_out_too_is_unclear) {
+    Machine machine{detaching};
+    static_cast<void>(machine.begin(start));
+    const auto moved = machine.answered({.moved = true, .repeated = true}, start + 1ms);
+    EXPECT_TRUE(as<Machine::Moved>(moved).unclear);
+}
+
+TEST(Detaching, and_adopting_tell_apart_why_the_lock_is_gone) {
+    for (const Machine::Plan& plan : {detaching, adopting}) {
+        Machine machine{plan};
+        static_cast<void>(machine.begin(start));
+        const auto failed = as<Machine::Failed>(machine.answered({.moved = false}, start));
+        const bool speaks_of_ticket = failed.error.message.find("ticket") != std::string::npos;
+        EXPECT_EQ(speaks_of_ticket, plan.kind == Machine::Kind::adopt) << failed.error.message;
+    }
 }
 
 TEST(Detaching, that_nobody_answered_releases_both_tokens) {
