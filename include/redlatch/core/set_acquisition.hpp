@@ -103,7 +103,7 @@ private:
     }
 
     Action lost(TimePoint now) {
-        if (!is_over(now)) return GiveBack{answer_by_};
+        if (!is_over(now)) return GiveBack{TimePoint::min()};
         constexpr bool stopped = false;
         return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}},
                        stopped);
@@ -112,6 +112,8 @@ private:
     Action give_up(Error why, bool stopped) {
         over_ = true;
         error_ = std::move(why);
+        // Behind a deadline too little time is left to wait for releases.
+        stopped = stopped || !(plan_.wait.is_none() || plan_.wait.is_unlimited());
         return GiveBack{stopped ? TimePoint::min() : answer_by_};
     }
 

@@ -158,7 +158,7 @@ private:
 
     /// Whether the last releases had the time that they may take, by what a set promises.
     bool gives_back_in_time() const {
-        if (is_asynchronous() || stopped()) return false;
+        if (is_asynchronous() || stopped() || !wanted_->wait.is_none()) return false;
         const TimePoint end = detail::saturating_add(
             deadline_, wanted_->wait.is_none() ? Clock::duration{client_->command_timeout()}
                                                : detail::last_answer_slack);
