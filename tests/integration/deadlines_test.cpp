@@ -11,12 +11,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace redlatch::test {
 namespace {
@@ -291,6 +294,34 @@ TEST_F(FrozenUnderAHold, a_set_is_extended_and_given_back_within_one_command_tim
     EXPECT_FALSE(within(timeout, [&] { return held.extend(50s); }).has_value());
     EXPECT_TRUE(held.held());
     EXPECT_FALSE(within(timeout, [&] { return held.release(); }).has_value());
+}
+
+/// What its waiters are granted while it closes comes from the proxy, and the server says nothing any more.
+TEST_F(FrozenUnderAHold, the_end_of_a_client_takes_no_time_for_each_grant_that_comes_meanwhile) {
+    constexpr std::size_t names =
+        40;  // as many command timeouts are far more than `client_bound` and `slack`
+    Proxy proxy{server.uri()};
+    RawRedis redis{server};
+    auto closing = std::make_unique<Client>(options_for(proxy.uri()));
+    std::vector<Held> held;
+    std::vector<std::unique_ptr<Lock<Simple>>> locks;
+    std::vector<std::future<Errc>> waiting;
+    for (std::size_t i = 0; i < names; ++i) {
+        const std::string name = "job" + std::to_string(i);
+        held.push_back(Lock<Simple>{*client, name}.acquire({.owner = Owner::hold}).value());
+        locks.push_back(std::make_unique<Lock<Simple>>(*closing, name));
+        waiting.push_back(
+            in_background([&lock = *locks.back()] { return code_of(lock.acquire()); }));
+    }
+    for (std::size_t i = 0; i < names; ++i) {
+        const std::string queue = "redlatch:queue:{job" + std::to_string(i) + "}";
+        ASSERT_TRUE(eventually([&] { return redis.exists(queue); }));
+    }
+    proxy.delay_replies(100ms);
+    for (Held& one : held) EXPECT_TRUE(one.release());
+    server.freeze();
+    within(client_bound, [&] { closing.reset(); });
+    for (auto& one : waiting) ASSERT_TRUE(finishes(one));
 }
 
 TEST_F(FrozenUnderAHold, a_nested_try_gives_up_and_the_outer_hold_goes_on) {

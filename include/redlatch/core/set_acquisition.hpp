@@ -32,8 +32,8 @@ public:
         TimePoint since;
         TimePoint answer_by;
     };
-    /// Give back all that were taken, so that whoever tries next finds them free. Then `given_back()`, when that is known
-    /// or that time has come. Where it has come already, nobody waits for it.
+    /// Give back all that were taken. Then `given_back()`, when the server has answered that or that time has come: whoever
+    /// tries next finds them free. A time that is over says that nobody waits for it.
     struct GiveBack {
         TimePoint answer_by;
     };
@@ -77,12 +77,12 @@ public:
     Action refused(Error why, bool all_held, bool stopped, TimePoint now) {
         const bool cut_short_by_loss = why.code == Errc::cancelled && !all_held && !stopped;
         if (cut_short_by_loss) return lost(now);
-        return give_up(std::move(why), stopped);
+        return give_up(std::move(why), !stopped);
     }
 
     /// As `refused`.
     Action refreshed(bool all_held, bool stopped, TimePoint now) {
-        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, stopped);
+        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, !stopped);
         if (all_held) return Done{};
         return lost(now);
     }
@@ -103,18 +103,22 @@ private:
     }
 
     Action lost(TimePoint now) {
-        if (!is_over(now)) return GiveBack{TimePoint::min()};
-        constexpr bool stopped = false;
-        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}},
-                       stopped);
+        constexpr bool waits = false;  // a set that begins anew still hears a stop
+        if (!is_over(now)) return give_back(waits);
+        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}});
     }
 
-    Action give_up(Error why, bool stopped) {
+    /// `somebody_waits`: else it was stopped.
+    Action give_up(Error why, bool somebody_waits = true) {
         over_ = true;
         error_ = std::move(why);
-        // Behind a deadline too little time is left to wait for releases.
-        stopped = stopped || !(plan_.wait.is_none() || plan_.wait.is_unlimited());
-        return GiveBack{stopped ? TimePoint::min() : answer_by_};
+        // A deadline leaves next to no time for releases.
+        const bool has_deadline = !plan_.wait.is_none() && !plan_.wait.is_unlimited();
+        return give_back(somebody_waits && !has_deadline);
+    }
+
+    GiveBack give_back(bool waits) const noexcept {
+        return {waits ? answer_by_ : TimePoint::min()};
     }
 
     Plan plan_;

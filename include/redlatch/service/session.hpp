@@ -281,8 +281,8 @@ private:
     /// command of its was carried out late: the token is released. In a Cluster every node passes messages on, so a
     /// client hears a grant from each node that it listens to: only that from the lock's master counts.
     void hear(const Node& node, const Grant& grant) {
-        if (closed_)
-            return;  // each place is released anyway, within the time that the end may take
+        // The end of the client releases each place anyway, and has one time limit for all of them.
+        if (closed_) return;
         if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
         const HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
                               .traits = traits_of(grant),

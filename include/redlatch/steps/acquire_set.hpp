@@ -79,6 +79,10 @@ protected:
         }
     }
 
+    bool is_stopped(const std::stop_token& stop) const {
+        return stop.stop_requested() || session_->is_closed();
+    }
+
     void end_watch() {
         for (const HoldRef& ref : std::exchange(enlisted_, {})) {
             session_->renewal().dismiss_one(*ref.hold, ref.id);
@@ -104,10 +108,6 @@ private:
         ref.hold->renewed_by_watchdog = true;
         // Without a thread to be had it is not renewed, and its validity ends.
         return session_->renewal().enlist(*ref.hold).has_value();
-    }
-
-    bool is_stopped(const std::stop_token& stop) const {
-        return stop.stop_requested() || session_->is_closed();
     }
 
     bool all_held(TimePoint now) const {
@@ -197,7 +197,7 @@ private:
             const auto& [hold, id, process] = refs_.back();
             Releasing releasing{*session_, answer_by};
             const auto ending = session_->locks().end_acquisition(*hold, id);
-            if (Clock::now() < answer_by) {
+            if (Clock::now() < answer_by && !is_stopped(options_->stop)) {
                 releasing.end(ending, ReleaseMode::confirmed);
             } else {
                 releasing.give_back(ending);

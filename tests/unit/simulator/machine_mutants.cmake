@@ -185,7 +185,7 @@ mutate(whole_wait_for_each core/set_acquisition.hpp
     "const auto left = std::max(saturating_sub(deadline_, now), Clock::duration::zero());"
     "std::max(saturating_sub(deadline_, now), Clock::duration::zero())" "plan_.wait.duration()")
 mutate(given_back_unheard core/set_acquisition.hpp
-    "return GiveBack{stopped ? TimePoint::min() : answer_by_};" "stopped" "true")
+    "return {waits ? answer_by_ : TimePoint::min()};" "waits" "false")
 
 # ---- From process to process
 

@@ -109,7 +109,6 @@ private:
     /// A thread waits for one after the other; an operation for none, and what it posts is a release like others.
     void carry_out(const Machine::GiveBack& back) {
         end_watch();
-        gives_back_at_ = now();
         give_back_by_ = std::min(back.answer_by, now() + client_->command_timeout());
         give_back_next();
     }
@@ -120,7 +119,7 @@ private:
             taken_.pop_back();
             const auto ending = client_->end_at_table(
                 [&last](LockTable& table) { return table.end_acquisition(*last.hold, last.id); });
-            const bool waits = !is_asynchronous() && now() < give_back_by_;
+            const bool waits = !is_asynchronous() && now() < give_back_by_ && !stopped();
             auto& releasing = releasings_.emplace_back(std::make_unique<Releasing>(
                 *client_, waits ? Releasing::Done{[this] { give_back_next(); }} : [] {}));
             if (waits) return releasing->start(ending, ReleaseMode::confirmed, give_back_by_);
@@ -156,13 +155,10 @@ private:
         end({});
     }
 
-    /// Whether the last releases had the time that they may take, by what a set promises.
+    /// Whether its releases were waited for, and had the time for that.
     bool gives_back_in_time() const {
-        if (is_asynchronous() || stopped() || !wanted_->wait.is_none()) return false;
-        const TimePoint end = detail::saturating_add(
-            deadline_, wanted_->wait.is_none() ? Clock::duration{client_->command_timeout()}
-                                               : detail::last_answer_slack);
-        return now() < std::min(end, gives_back_at_ + client_->command_timeout());
+        const bool waits = wanted_->wait.is_none() && !is_asynchronous() && !stopped();
+        return waits && now() < deadline_ + client_->command_timeout();
     }
 
     void end(const std::vector<Got>& all) {
@@ -229,7 +225,6 @@ private:
     bool stop_ = false;
     TimePoint since_{};
     TimePoint refresh_by_{};
-    TimePoint gives_back_at_{};
     TimePoint give_back_by_{};
     std::deque<AcquisitionPlan> plans_;  // each acquisition refers to its own
     Acquiring* current_ = nullptr;
