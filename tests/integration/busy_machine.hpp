@@ -32,6 +32,15 @@ template <class Try>
            code == Errc::timed_out;
 }
 
+/// Whether a timed wait has ended without the lock, where it can't be made again: without its last answer, too.
+template <class T>
+[[nodiscard]] testing::AssertionResult was_in_vain(const Result<T>& wait) {
+    const Errc code = code_of(wait);
+    if (code == Errc::timed_out || code == Errc::unavailable) return testing::AssertionSuccess();
+    if (wait) return testing::AssertionFailure() << "it succeeded";
+    return testing::AssertionFailure() << wait.error().describe();
+}
+
 /// Whether a watchdog renews it: there is more left of its validity than there was. Waits for that; a lease
 /// should be long enough for a renewal that comes some seconds late.
 template <class Hold>

@@ -3,24 +3,33 @@
 #include "claim_walk.hpp"
 
 #include <cstdlib>
+#include <deque>
+#include <stdexcept>
+#include <string>
 
 namespace redlatch::test {
 namespace {
 
 constexpr int steps = 600;
 
-/// The first violation in some seeds; empty for none.
-std::string walk(ClaimKind kind, unsigned first_seed, unsigned seeds,
-                 const ScriptBug* bug = nullptr) {
-    ClaimWalk walk{kind, bug};
-    for (unsigned seed = first_seed; seed < first_seed + seeds; ++seed) {
-        try {
-            walk.run(seed, steps);
-        } catch (const ClaimWalk::Violation& violation) {
-            return violation.what() + (" with seed " + std::to_string(seed)) + "\n" + walk.story();
-        }
+/// The violation in the walk of that seed; empty for none.
+std::string violation_in(ClaimWalk& walk, unsigned seed) {
+    try {
+        walk.run(seed, steps);
+    } catch (const ClaimWalk::Violation& violation) {
+        return violation.what() + (" with seed " + std::to_string(seed)) + "\n" + walk.story();
     }
     return {};
+}
+
+/// The first violation in some seeds; empty for none.
+std::string walk(ClaimKind kind, unsigned first_seed, unsigned seeds) {
+    ClaimWalk walk{kind};
+    std::string violation;
+    for (unsigned seed = first_seed; violation.empty() && seed < first_seed + seeds; ++seed) {
+        violation = violation_in(walk, seed);
+    }
+    return violation;
 }
 
 unsigned seeds() {
@@ -109,13 +118,20 @@ INSTANTIATE_TEST_SUITE_P(Bug, ClaimBugs, ::testing::ValuesIn(bugs),
 
 TEST_P(ClaimBugs, is_found) {
     const ScriptBug bug = GetParam();
+    std::deque<ClaimWalk> walks;
     for (const ClaimKind kind : {ClaimKind::shared, ClaimKind::permits}) {
         try {
-            const std::string found = walk(kind, 0, 60, &bug);
-            if (found.empty()) continue;
-            RecordProperty("found", found.substr(0, found.find('\n')));
-            return;
+            walks.emplace_back(kind, &bug);
         } catch (const std::logic_error&) {  // that kind has no such line
+        }
+    }
+    // In turn: most bugs are one kind's, which finds them soon.
+    for (unsigned seed = 0; seed < 60; ++seed) {
+        for (ClaimWalk& walk : walks) {
+            const std::string violation = violation_in(walk, seed);
+            if (violation.empty()) continue;
+            RecordProperty("found", violation.substr(0, violation.find('\n')));
+            return;
         }
     }
     ADD_FAILURE() << "not found";

@@ -454,7 +454,7 @@ TEST_F(GaugesTest, count_who_has_permits) {
     EXPECT_TRUE(are(2, 1));
     Outcome<Held> outcome;
     permits.async_take({.wait = 1s}, {}, outcome.callback());
-    EXPECT_EQ(code_of(outcome.get()), Errc::timed_out);
+    EXPECT_TRUE(was_in_vain(outcome.get()));
     EXPECT_TRUE(numbers_become(2, 0, 2, 1)) << "not how many permits";
     EXPECT_EQ(permits.release().value(), Release::released);
     two.reset();

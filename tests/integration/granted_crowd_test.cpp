@@ -53,6 +53,16 @@ std::string crowd_list(RawRedis& redis) {
     return list;
 }
 
+/// Whether the crowd has no more connections than `most`. One that was given up, as its answer came too late on a busy
+/// machine, is there until the server has noticed.
+testing::AssertionResult has_at_most(RawRedis& redis, std::size_t most) {
+    const auto wanted = static_cast<long long>(most);
+    if (eventually([&] { return connections_of_crowd(redis) <= wanted; })) {
+        return testing::AssertionSuccess();
+    }
+    return testing::AssertionFailure() << crowd_list(redis);
+}
+
 /// Threads, as many as the machine grants of those that are wanted.
 template <class Body>
 std::vector<std::jthread> start_crowd(Body body) {
@@ -98,14 +108,14 @@ TYPED_TEST(Crowd, on_one_name_needs_few_connections_and_one_place) {
     EXPECT_EQ(waiters(this->redis_), 1);
     // One for messages, one for the waiters' commands, and one more where the first of them asked while
     // a message was sent to see whether it arrives.
-    EXPECT_LE(connections_of_crowd(this->redis_), 3) << crowd_list(this->redis_);
+    EXPECT_TRUE(has_at_most(this->redis_, 3));
     EXPECT_EQ(had, 0);
     let_go(held);
     threads.clear();
     EXPECT_EQ(had, count);
     EXPECT_EQ(overlaps, 0);
     // While one is being served, the next one may be asking.
-    EXPECT_LE(connections_of_crowd(this->redis_), 4);
+    EXPECT_TRUE(has_at_most(this->redis_, 4));
     EXPECT_TRUE(eventually([&] { return this->redis_.keys().empty(); }));
 }
 
@@ -126,7 +136,7 @@ TYPED_TEST(Crowd, on_as_many_names_needs_no_more_connections_than_a_few) {
     const auto count = static_cast<int>(threads.size());
     const auto keys = [this] { return this->redis_.command({"DBSIZE"}).integer; };
     EXPECT_TRUE(eventually([&] { return keys() == crowd + 2 * count; }, patience));
-    EXPECT_LE(connections_of_crowd(this->redis_), static_cast<long long>(at_most) + 1);
+    EXPECT_TRUE(has_at_most(this->redis_, at_most + 1));
     EXPECT_EQ(this->redis_.command({"PUBSUB", "CHANNELS"}).elements.size(), 1U);
     EXPECT_EQ(had, 0);
     for (Held& held : holds) let_go(held);
@@ -134,7 +144,7 @@ TYPED_TEST(Crowd, on_as_many_names_needs_no_more_connections_than_a_few) {
     EXPECT_EQ(had, count);
     EXPECT_TRUE(eventually([&] { return keys() == 0; }));
     // Renewal has one of its own, to end what was unclear.
-    EXPECT_LE(connections_of_crowd(this->redis_), static_cast<long long>(at_most) + 2);
+    EXPECT_TRUE(has_at_most(this->redis_, at_most + 2));
 }
 
 // ------------------------------------------------------------------------- no lost wake-up

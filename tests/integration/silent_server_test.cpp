@@ -90,6 +90,41 @@ Outcome outcome_of_throwing(Function&& call) {
     return error ? Outcome{error->code} : Outcome{};
 }
 
+/// What has to be there before the call could not be had.
+struct Unprepared : std::runtime_error {
+    using runtime_error::runtime_error;
+};
+
+template <class Function>
+void prepared(Function&& prepare) {
+    try {
+        prepare();
+    } catch (const std::exception& error) {
+        throw Unprepared{error.what()};
+    }
+}
+
+/// What `attempt` complains of, called with a name for its locks. A busy machine may need longer for what has to be
+/// there before than a client's patience: then all begins anew.
+template <class Function>
+std::string complaints_of(Function&& attempt, const std::string& job) {
+    std::string words;
+    int tries = 0;
+    const auto is_made = [&] {
+        try {
+            words = attempt(job + " of attempt " + std::to_string(++tries));
+        } catch (const Unprepared& error) {
+            words = error.what();
+            return false;
+        } catch (const std::exception& error) {
+            words = error.what();
+        }
+        return true;
+    };
+    static_cast<void>(eventually(is_made, 3 * generous_limit));
+    return words;
+}
+
 /// How calls are made, by name. A hold is there as the call wants it: `prepare` saw to that.
 template <class Policy>
 Outcome make(const std::string& name, Place<Policy>& at) {
@@ -244,7 +279,7 @@ public:
     std::string run() {
         auto done = in_background([this] {
             try {
-                prepare();
+                prepared([this] { prepare(); });
             } catch (...) {
                 ready_.set_exception(std::current_exception());
                 throw;
@@ -280,13 +315,12 @@ private:
 
     void prepare() {
         const std::string name = call_.name;
-        // A busy machine may need longer than a client's patience.
         if (silence_.known && !eventually([this] { return at_.client->ping().has_value(); })) {
             throw std::runtime_error{"no server"};
         }
         if (call_.scene == Scene::theirs) theirs_hold_ = theirs_.acquire().value();
         if (call_.scene == Scene::local) {
-            std::thread{[this] { local_hold_ = at_.lock->acquire().value(); }}.join();
+            in_background([this] { local_hold_ = at_.lock->acquire().value(); }).get();
         }
         if (call_.scene == Scene::nested) at_.lock->lock();
         const bool mine = call_.scene == Scene::mine || call_.scene == Scene::with_heir ||
@@ -407,12 +441,10 @@ protected:
         for (const Silence& silence : silences_of(GetParam())) {
             const std::string name = "job " + std::to_string(tasks_.size());
             tasks_.push_back([this, policy, silence, name] {
-                std::string words;
-                try {
-                    words = Attempt<Policy>{server_, GetParam(), silence, name}.run();
-                } catch (const std::exception& error) {
-                    words = error.what();
-                }
+                const auto attempt = [&](const std::string& job) {
+                    return Attempt<Policy>{server_, GetParam(), silence, job}.run();
+                };
+                const std::string words = complaints_of(attempt, name);
                 if (words.empty()) return;
                 const std::lock_guard lock{mutex_};
                 ADD_FAILURE() << policy << '\n' << words;
@@ -565,7 +597,7 @@ std::vector<FamilyCall> calls_on_shared_locks() {
         at.others_held = at.others_config.acquire().value();
     };
     const auto another_thread_reads = [](Family& at) {
-        std::thread{[&at] { at.inner = at.config.acquire_shared().value(); }}.join();
+        in_background([&at] { at.inner = at.config.acquire_shared().value(); }).get();
     };
     const auto reads = [](Family& at) { at.config.lock_shared(); };
     const auto writes = [](Family& at) { at.config.lock(); };
@@ -697,11 +729,12 @@ std::string attempt(const std::string& uri, const FamilyCall& call, const Silenc
     std::promise<void> ready;
     auto done = in_background([&] {
         try {
-            // A busy machine may need longer than a client's patience.
-            if (!eventually([&] { return at.client->ping().has_value(); })) {
-                throw std::runtime_error{"no server"};
-            }
-            call.prepare(at);
+            prepared([&] {
+                if (!eventually([&] { return at.client->ping().has_value(); })) {
+                    throw std::runtime_error{"no server"};
+                }
+                call.prepare(at);
+            });
         } catch (...) {
             ready.set_exception(std::current_exception());
             throw;
@@ -762,12 +795,10 @@ TEST_P(SilentServerForFamily, every_call_ends_by_its_deadline) {
                 const Silence silence{answers, way, true};
                 const std::string name = "job " + std::to_string(tasks.size());
                 tasks.emplace_back([&, call, silence, name] {
-                    std::string words;
-                    try {
-                        words = attempt(server.uri(), call, silence, name);
-                    } catch (const std::exception& error) {
-                        words = error.what();
-                    }
+                    const auto once = [&](const std::string& job) {
+                        return attempt(server.uri(), call, silence, job);
+                    };
+                    const std::string words = complaints_of(once, name);
                     if (words.empty()) return;
                     const std::lock_guard lock{mutex};
                     ADD_FAILURE() << call.name << '\n' << words;
