@@ -34,14 +34,23 @@ RunPlan of_the_library(FaultClass faults, std::uint64_t seed) {
     return common_plan(faults, seed_or(seed));
 }
 
-void expect_no_violation(const RunPlan& plan) {
+/// Whether somebody got somewhere, so that no violation says something.
+bool shows_something(const RunPlan& plan, RunReport& report) {
+    const bool writes = plan.client.habits.mixes == 0 && plan.client.subject != "permits";
+    return report.counts["acquire ok"] > 0 && (!writes || report.counts["write accepted"] > 0);
+}
+
+/// On a busy machine nobody may get anywhere: then it goes on for longer, once more.
+void expect_no_violation(RunPlan plan) {
     std::cout << "seed " << plan.seed << std::endl;
-    RunReport report = run(plan);
-    std::cout << report;
-    EXPECT_TRUE(report.violations.empty());
-    EXPECT_GT(report.counts["acquire ok"], 0);
-    if (plan.client.habits.mixes == 0 && plan.client.subject != "permits") {
-        EXPECT_GT(report.counts["write accepted"], 0);
+    constexpr int most_runs = 4;
+    for (int runs = 1;; ++runs) {
+        RunReport report = run(plan);
+        std::cout << report;
+        EXPECT_TRUE(report.violations.empty());
+        if (shows_something(plan, report) || testing::Test::HasFailure()) return;
+        ASSERT_LT(runs, most_runs) << "nobody got anywhere";
+        plan.calm = 2 * plan.calm + 2s;
     }
 }
 

@@ -906,6 +906,8 @@ TEST_F(AsyncSet, hears_a_stop_while_the_first_are_given_a_full_lease) {
     Outcome<HeldSet> outcome;
     set.async_acquire({}, stop.get_token(), outcome.callback());
     ASSERT_TRUE(are_queued("redlatch:queue:{b}", 1));
+    const auto hears = [&] { return !redis_.command({"PUBSUB", "CHANNELS"}).elements.empty(); };
+    ASSERT_TRUE(eventually(hears));
     std::this_thread::sleep_for(100ms);  // until a is to be given a full lease
     proxy.black_hole(Way::requests);
     static_cast<void>(other->release());

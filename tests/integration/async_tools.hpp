@@ -68,31 +68,34 @@ public:
     }
 };
 
-/// The outcome of a call that completes by a callback.
+/// The outcome of a call that completes by a callback. A test that fails may end before the call does.
 template <class T>
 class Outcome {
 public:
     auto callback() {
-        return [this](Result<T> result) {
-            result_.emplace(std::move(result));
-            thread_ = std::this_thread::get_id();
-            ++calls_;
+        return [state = state_](Result<T> result) {
+            state->result.emplace(std::move(result));
+            state->thread = std::this_thread::get_id();
+            ++state->calls;
         };
     }
-    bool is_there() const { return calls_ > 0; }
-    int calls() const { return calls_; }
-    std::thread::id thread() const { return thread_; }
+    bool is_there() const { return calls() > 0; }
+    int calls() const { return state_->calls; }
+    std::thread::id thread() const { return state_->thread; }
 
     /// Waits for it.
     Result<T> get() {
         EXPECT_TRUE(eventually([this] { return is_there(); }));
-        return *std::exchange(result_, std::nullopt);
+        return *std::exchange(state_->result, std::nullopt);
     }
 
 private:
-    std::atomic<int> calls_{0};
-    std::thread::id thread_{};
-    std::optional<Result<T>> result_{};
+    struct State {
+        std::atomic<int> calls{0};
+        std::thread::id thread{};
+        std::optional<Result<T>> result{};
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 /// The `Held` of an asynchronous acquisition that succeeds.

@@ -403,6 +403,14 @@ TEST(IdleLocks, expects_nothing_during_a_fault_and_shortly_after) {
     EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
 }
 
+TEST(IdleLocks, a_short_lease_may_be_over_when_its_answer_comes) {
+    Story story;
+    story.waits(2, 10, 1000, 1000).failed("unavailable").watched(2, 50);
+    EXPECT_TRUE(clean(check_idle_locks(story.history(), idle_limits)));
+    story.watched(2, 500);
+    EXPECT_TRUE(finds(check_idle_locks(story.history(), idle_limits), "lay free for 990 ms"));
+}
+
 TEST(IdleLocks, the_dead_do_not_wait) {
     Story story;
     story.waits(2, 10, 0, 1000).fault_at("kill client", 50, 2).snapshot(1, "end", 900, {});

@@ -55,6 +55,14 @@ std::vector<Span> without(Span whole, const std::vector<Span>& spans) {
     return merged(std::move(result));
 }
 
+/// Whether the call may have had the lock for a lease that was over when its answer came, on a busy machine.
+bool may_have_been_over(const Call& call) {
+    constexpr long long short_lease_ms = 200;
+    const long long lease_ms = count_of(call.invoke, "lease_ms");
+    const bool is_short = lease_ms > 0 && lease_ms < short_lease_ms;
+    return is_short && call.completion && call.completion->outcome == "unavailable";
+}
+
 /// From the moment at which somebody takes a lock to the one at which it is certainly free. A hold that
 /// is over is no excuse, however late its holder comes to release it; but what a watchdog was told
 /// last is not known.
@@ -116,6 +124,7 @@ Violations check_idle_locks(const History& history, const IdleLimits& limits) {
             busy[invoke.lock].push_back({invoke.at, end});
             continue;
         }
+        if (may_have_been_over(call)) busy[invoke.lock].push_back({invoke.at, end});
         if (!invoke.limit || *invoke.limit - invoke.at <= limits.longest) continue;
         waiting[invoke.lock].push_back({invoke.at, std::min(end, *invoke.limit)});
     }

@@ -75,6 +75,11 @@ public:
         events_.push_back(event);
         return *this;
     }
+    /// The last call failed for another reason.
+    Story& failed(std::string outcome) {
+        events_.back().outcome = std::move(outcome);
+        return *this;
+    }
     /// A nested call without limit that should have ended by `limit`, with its outer hold, and took the lock anew.
     Story& waits_anew(int process, int from, int to, int limit) {
         waits(process, from, to, limit);
