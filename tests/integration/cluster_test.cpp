@@ -159,6 +159,20 @@ TEST_F(Cluster, waits_while_the_keys_of_a_lock_are_in_two_places) {
     ASSERT_TRUE(succeeds(waiter.get()));
 }
 
+TEST_F(Cluster, the_end_of_a_client_releases_a_lock_whose_slot_is_moving) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    auto client = std::make_unique<Client>(options_for(group_.uri(0), 20s));
+    Held held = Lock<Simple>{*client, name, {.lease = 10min}}.acquire().value();
+    group_.begin_to_move(slot, 0, 1);
+    auto end = in_background([&] { client.reset(); });
+    EXPECT_FALSE(finishes(end, 300ms)) << "TRYAGAIN";
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    EXPECT_TRUE(finishes(end));
+    EXPECT_FALSE(look_at(1).exists(name));
+}
+
 TEST_F(Cluster, goes_on_after_a_master_died) {
     const std::string name = name_on(2);
     const std::string elsewhere = name_on(0);

@@ -1216,6 +1216,43 @@ TEST_F(ClosingRenewal, tries_twice_also_what_got_no_answer_before) {
     EXPECT_TRUE(machine_.is_closed(now_));
 }
 
+TEST_F(ClosingRenewal, tries_until_its_time_is_over_where_a_refusal_may_pass) {
+    machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true, .once_more = true}, now_);
+    machine_.close(now_);
+    for (int i = 0; i < 19; ++i) {
+        refuse(command(), fault_of(Errc::unavailable, true));
+        EXPECT_TRUE(nothing_to_send()) << "not in a hot loop";
+        EXPECT_EQ(machine_.next_due(), now_ + 50ms);
+        now_ += 50ms;
+        EXPECT_FALSE(machine_.is_closed(now_));
+    }
+    refuse(command(), fault_of(Errc::unavailable, true));
+    EXPECT_EQ(machine_.next_due(), start_ + 1s);
+    now_ = start_ + 1s;
+    EXPECT_TRUE(machine_.is_closed(now_));
+}
+
+TEST_F(ClosingRenewal, ends_with_the_answer_that_comes_behind_a_refusal) {
+    machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true}, now_);
+    refuse(command(), fault_of(Errc::unavailable, true));
+    machine_.close(now_);
+    EXPECT_LE(machine_.next_due(), now_) << "whose pause is over";
+    refuse(command(), fault_of(Errc::unavailable, true));
+    now_ += 50ms;
+    answer(command(), 1);
+    EXPECT_TRUE(machine_.is_closed(now_));
+}
+
+TEST_F(ClosingRenewal, tries_once_more_after_a_refusal_that_may_pass_and_no_answer) {
+    machine_.clean_up(asked_hold({.lease = 3s}), {.at_once = true}, now_);
+    machine_.close(now_);
+    refuse(command(), fault_of(Errc::unavailable, true));
+    now_ += 50ms;
+    cut_off(command());
+    cut_off(command());
+    EXPECT_TRUE(machine_.is_closed(now_));
+}
+
 TEST_F(ClosingRenewal, takes_no_longer_than_one_command) {
     machine_.clean_up(asked_hold({.lease = 10ms}), {.at_once = true}, now_);
     machine_.close(now_);

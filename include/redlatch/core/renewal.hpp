@@ -136,6 +136,7 @@ public:
         int redirections_ = 0;
         bool lock_alone_ = false;
         bool decided_ = false;
+        bool refused_for_now_ = false;  // by a master, which has done nothing
         bool over_ = false;
     };
 
@@ -208,7 +209,7 @@ public:
         const auto gone_after = saturating_cast<Clock::duration>(hold->longest_ttl());
         const TimePoint last_end = std::max(saturating_add(now, gone_after), hold->valid_until());
         const TimePoint give_up_at = saturating_add(last_end, gone_after);
-        const TimePoint due = what.at_once ? now : later(now, *hold, what);
+        const TimePoint due = what.at_once || closes_at_ ? now : later(now, *hold, what);
         ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
         put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
     }
@@ -219,11 +220,17 @@ public:
         return found == cleaned_.end() ? nullptr : found->second.hold;
     }
 
-    /// Renews nothing any more, and sends every clean-up that is left, whether due or not: one try each, and
-    /// one more where that gets no answer, for as long as one command may take all together.
+    /// Renews nothing any more, and sends every clean-up that is left, whether due or not, for as long as one command
+    /// may take all together: one try each, one more where that gets no answer, and more where a master has refused it
+    /// for now.
     void close(TimePoint now) {
         if (closes_at_) return;
         closes_at_ = saturating_add(now, terms_.command_timeout);
+        for (auto all = std::exchange(clean_ups_, {}); !all.empty();) {
+            auto next = all.extract(all.begin());
+            next.key() = std::min(next.key(), now);
+            clean_ups_.insert(std::move(next));
+        }
     }
 
     /// Whether nothing is left to do after `close`, or the time for it is over.
@@ -236,7 +243,7 @@ public:
     TimePoint next_due() const {
         const TimePoint clean_up =
             clean_ups_.empty() ? TimePoint::max() : clean_ups_.begin()->first;
-        if (closes_at_) return clean_ups_.empty() ? *closes_at_ : TimePoint::min();
+        if (closes_at_) return std::min(*closes_at_, clean_up);
         const TimePoint overdue = under_way_.empty() ? TimePoint::max() : under_way_.begin()->first;
         return std::min({watched_.next_due(), clean_up, overdue});
     }
@@ -254,9 +261,8 @@ public:
                 due.push_back(std::make_shared<RenewalTry>(hold, begin_shared(*hold)));
             }
         }
-        const TimePoint until = closes_at_ ? TimePoint::max() : now;
         while (due.size() < largest_batch && !clean_ups_.empty() &&
-               clean_ups_.begin()->first <= until) {
+               clean_ups_.begin()->first <= now) {
             due.push_back(std::move(clean_ups_.extract(clean_ups_.begin()).mapped()));
             if (closes_at_) due.back()->make_last();
             ++cleaning_;
@@ -306,6 +312,7 @@ public:
     /// A master's error. Somebody's data where our key was: it is gone. Anything else may yet pass.
     void refused(Try& attempt, MasterIndex master, const Fault& fault, TimePoint now) {
         if (is_between_servers(fault)) attempt.keys_are_apart();
+        if (fault.transient) attempt.refused_for_now_ = true;
         const Vote vote = fault.error.code == Errc::wrong_type ? Vote::no : Vote::none;
         cast(attempt, master, vote, fault.transient ? Again::yes : Again::no, now);
     }
@@ -538,19 +545,24 @@ private:
             CleanUpJob next = job_;
             const bool closing = renewal.closes_at_.has_value();
             const bool again = !silent_.empty() && now < job_.give_up_at;
-            if (again && (more_to_serve_ || !closing || !job_.repeated_at_close)) {
-                if (closing && !more_to_serve_) next.repeated_at_close = true;
+            const bool goes_on = more_to_serve_ || refused_for_now_;
+            if (again && (goes_on || !closing || !job_.repeated_at_close)) {
+                if (closing && !goes_on) next.repeated_at_close = true;
                 if (renewal.terms_.several_masters) next.left = silent_;
                 return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
             }
             if (!job_.once_more) return renewal.end_clean_up(*hold_);
             next.once_more = false;
             next.left.clear();
-            renewal.put(saturating_add(now, renewal.terms_.late_window), std::move(next));
+            const auto wait = closing ? Clock::duration::zero() : renewal.terms_.late_window;
+            renewal.put(saturating_add(now, wait), std::move(next));
         }
 
         Clock::duration pause(const Renewal& renewal) const {
             if (more_to_serve_) return Clock::duration::zero();
+            if (renewal.closes_at_) {
+                return refused_for_now_ ? closing_retry_pause : Clock::duration::zero();
+            }
             // Of several masters, one that is out of reach is connected to by another thread.
             return renewal.terms_.several_masters ? quick_retry_pause : clean_up_retry_pause;
         }
@@ -562,6 +574,7 @@ private:
     static constexpr std::size_t largest_batch = 1000;
     static constexpr std::chrono::milliseconds clean_up_retry_pause{500};
     static constexpr std::chrono::milliseconds quick_retry_pause{100};
+    static constexpr Clock::duration closing_retry_pause = std::chrono::milliseconds{50};
     static constexpr int most_redirections = 8;
 
     void put(TimePoint due, std::shared_ptr<Hold> hold) {

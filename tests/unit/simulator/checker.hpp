@@ -278,7 +278,8 @@ public:
 
     /// A client that held it has closed, and had a connection at its second try at least.
     void has_closed(const detail::Hold& hold, int lock) const {
-        if (!plan_->loses_connections_only() || several() || plan_->has_nodes()) return;
+        const bool is_alone = plan_->loses_connections_only() && !several() && !plan_->has_nodes();
+        if (!is_alone && !plan_->moves_shortly_only()) return;
         const Server::Owner its = Server::find(server(0).owners(lock), hold.token().bytes);
         if (!its.token.empty()) fail("left behind by a client that has closed: " + its.token);
     }

@@ -129,6 +129,8 @@ mutate(closing_without_limit core/renewal.hpp
     "return now >= *closes_at_ || (clean_ups_" "now >= *closes_at_" "false")
 mutate(closing_tries_once core/renewal.hpp
     "|| !closing || !job_.repeated_at_close" "!job_.repeated_at_close" "false")
+mutate(refusal_at_close_is_silence core/renewal.hpp
+    "more_to_serve_ || refused_for_now_;" "more_to_serve_ || refused_for_now_" "more_to_serve_")
 mutate(one_late_answer_ends_all core/renewal.hpp
     "while (!under_way_.empty() && under_way_.begin()->first <= now)"
     "under_way_.begin()->first <= now" "!told.empty() || under_way_.begin()->first <= now")

@@ -222,6 +222,17 @@ struct Plan {
         const auto closes = [](const Trouble& t) { return t.kind == Trouble::Kind::close; };
         return others.none() && std::ranges::all_of(troubles, closes) && !denies_any();
     }
+    /// Nothing goes wrong but that a slot moves, for less than one command may take.
+    bool moves_shortly_only() const {
+        const auto is_short = [this](const Trouble& t) {
+            const bool moves = t.kind == Trouble::Kind::migration;
+            return moves ? t.length <= Moment{command_timeout} / 4 : t.kind == Trouble::Kind::close;
+        };
+        const auto heard_at_once = [](Moment lag) { return lag == Moment{0}; };
+        return is_cluster() && rates.none() && nodes.hand_over <= 1ms &&
+               std::ranges::all_of(nodes.node_lags, heard_at_once) &&
+               std::ranges::all_of(troubles, is_short) && !denies_any();
+    }
     bool denies_any() const {
         return std::ranges::any_of(processes, [](const auto& p) { return !p.denied.empty(); });
     }
@@ -716,6 +727,23 @@ inline void draw_closings(Dice dice, Plan& plan) {
     for (ProcessPlan& process : plan.processes) process.denied = {};
 }
 
+/// Some schedules in which a client closes while the slot of its locks moves, for less than one command may take. Nothing
+/// else goes wrong. Likewise.
+inline void draw_closings_in_a_move(Dice dice, Plan& plan) {
+    using Kind = Trouble::Kind;
+    if (!plan.is_cluster() || plan.replicas > 0 || !dice.one_in(6)) return;
+    plan.rates = {};
+    plan.faults_until = dice.span(20ms, 500ms);
+    plan.nodes.node_lags = {};
+    plan.nodes.hand_over = dice.pick<Moment>({0ms, 1ms});
+    const Moment length = dice.span(1ms, Moment{plan.command_timeout} / 4);
+    const Moment when = dice.span(0ns, plan.faults_until);
+    const auto whom = dice.between(0, static_cast<std::int64_t>(plan.processes.size()));
+    plan.troubles = {{Kind::migration, when, dice.pick({0, 1}), length},
+                     {Kind::close, when + dice.span(0ns, length), static_cast<int>(whom)}};
+    for (ProcessPlan& process : plan.processes) process.denied = {};
+}
+
 /// Some schedules in which threads of one process read together for long, and all of them are watched. Likewise.
 inline void draw_watched_crowds(Dice dice, Plan& plan) {
     if (plan.claims != Claims::shared || plan.has_several_masters() || !dice.one_in(2)) return;
@@ -866,6 +894,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (mutant == Mutant::none) draw_delayed_readers(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_closings(Dice{dice.seed()}, plan);
     if (has_nodes(mutant)) draw_long_moves(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_closings_in_a_move(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }
