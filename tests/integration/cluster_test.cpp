@@ -173,6 +173,31 @@ TEST_F(Cluster, the_end_of_a_client_releases_a_lock_whose_slot_is_moving) {
     EXPECT_FALSE(look_at(1).exists(name));
 }
 
+TEST_F(Cluster, a_release_that_is_only_sent_follows_its_slot) {
+    const std::string name = name_on(0);
+    const unsigned slot = slot_of(name);
+    const auto journal = std::make_shared<Journal>();
+    ClientOptions options = options_for(group_.uri(0), 20s);
+    options.observer = journal;
+    Client client{options};
+    Lock<Simple> lock{client, name, {.lease = 10min, .release_mode = ReleaseMode::sent}};
+    lock.lock();
+    lock.unlock();  // from now on the connection knows the script
+    ASSERT_TRUE(eventually([&] { return journal->releases().size() == 1; }));
+    lock.lock();
+    group_.begin_to_move(slot, 0, 1);
+    group_.move_keys(slot, 0, 1);
+    group_.finish_move(slot, 0, 1);
+    lock.unlock();
+    EXPECT_TRUE(eventually([&] { return !look_at(1).exists(name); })) << "by a clean-up";
+    ASSERT_TRUE(eventually([&] { return journal->releases().size() == 2; }));
+    EXPECT_TRUE(fails_with(journal->releases().back(), Errc::unclear));
+    const std::vector<Error> errors = journal->errors();
+    ASSERT_EQ(errors.size(), 1U) << "the clean-up finds it at once";
+    EXPECT_EQ(errors.front().code, Errc::unavailable) << errors.front().describe();
+    EXPECT_TRUE(speaks_of(errors.front(), "MOVED")) << errors.front().describe();
+}
+
 TEST_F(Cluster, goes_on_after_a_master_died) {
     const std::string name = name_on(2);
     const std::string elsewhere = name_on(0);

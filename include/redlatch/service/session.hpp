@@ -3,6 +3,7 @@
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/loss.hpp>
+#include <redlatch/core/redirection.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/awaited_order.hpp>
@@ -87,6 +88,14 @@ public:
     Expected<Reply, Fault> run(const Call& call, const Limit& limit) {
         QuorumProgress progress;
         return run(call, call, limit, progress);
+    }
+
+    /// A command for whose answer nobody waits has failed at `node`. Where another server has its key, the next command
+    /// goes there. Does not block.
+    void note_failure(Node& node, Fault& fault) {
+        if (!topology_->redirects() || !redirection_of(fault)) return;
+        topology_->failed(node, fault, Limit{TimePoint::min()});
+        disagree(fault);
     }
 
     /// Whether blocking calls go over the links that asynchronous ones go over.

@@ -90,13 +90,16 @@ private:
 
     Action carry_out(const Machine::PostRelease& post) {
         if (session_->shares_links()) return machine_.posted(false);
-        auto awaiting = [session = session_, hold = hold_, valid = post.valid,
+        Node& node = session_->master_of(hold_->key());
+        auto awaiting = [session = session_, node = &node, hold = hold_, valid = post.valid,
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
-            sent_release_ended(*session, hold, reply, valid, ended);
+            if (reply) return sent_release_answered(*session, hold, *reply, valid, ended);
+            Fault fault = reply.error();
+            session->note_failure(*node, fault);
+            sent_release_failed(*session, hold, std::move(fault).error, valid, ended);
         };
-        return machine_.posted(
-            session_->reply_drainer().post(session_->master_of(hold_->key()), release_call(*hold_),
-                                           std::move(awaiting), {post.answer_by}));
+        return machine_.posted(session_->reply_drainer().post(
+            node, release_call(*hold_), std::move(awaiting), {post.answer_by}));
     }
 
     Action carry_out(const Machine::RetryAt& retry) {
@@ -118,17 +121,17 @@ private:
         return reply;
     }
 
-    /// The answer to a release that was only sent has come, or never will.
-    static void sent_release_ended(Session& session, const std::shared_ptr<Hold>& hold,
-                                   const Expected<Reply, Fault>& reply, bool valid,
-                                   TimePoint ended) {
-        if (reply) {
-            const auto value = reply->view().integer().value_or(0);
-            conclude(session, hold, SentRelease::answered(value, hold->unanswered().acquire, valid),
-                     ended);
-            return;
-        }
-        Error cause = reply.error().error;
+    /// The answer to a release that was only sent has come.
+    static void sent_release_answered(Session& session, const std::shared_ptr<Hold>& hold,
+                                      const Reply& reply, bool valid, TimePoint ended) {
+        const auto value = reply.view().integer().value_or(0);
+        conclude(session, hold, SentRelease::answered(value, hold->unanswered().acquire, valid),
+                 ended);
+    }
+
+    /// It was an error, or will never come.
+    static void sent_release_failed(Session& session, const std::shared_ptr<Hold>& hold,
+                                    Error cause, bool valid, TimePoint ended) {
         cause.key = hold->key();
         session.events().error(cause);
         conclude(session, hold, SentRelease::failed(std::move(cause), valid), ended);
