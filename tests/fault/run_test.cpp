@@ -40,7 +40,7 @@ bool shows_something(const RunPlan& plan, RunReport& report) {
     return report.counts["acquire ok"] > 0 && (!writes || report.counts["write accepted"] > 0);
 }
 
-/// On a busy machine nobody may get anywhere: then it goes on for longer, once more.
+/// On a busy machine nobody may get anywhere: then it is run again, for longer, three times at most.
 void expect_no_violation(RunPlan plan) {
     std::cout << "seed " << plan.seed << std::endl;
     constexpr int most_runs = 4;

@@ -177,9 +177,7 @@ TEST_F(Cluster, a_release_that_is_only_sent_follows_its_slot) {
     const std::string name = name_on(0);
     const unsigned slot = slot_of(name);
     const auto journal = std::make_shared<Journal>();
-    ClientOptions options = options_for(group_.uri(0), 20s);
-    options.observer = journal;
-    Client client{options};
+    Client client{options_for(group_.uri(0), 20s, journal)};
     Lock<Simple> lock{client, name, {.lease = 10min, .release_mode = ReleaseMode::sent}};
     lock.lock();
     lock.unlock();  // from now on the connection knows the script
@@ -265,9 +263,7 @@ TEST_F(Cluster, a_node_without_slots_is_listened_to_no_more) {
 
 TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
     const auto journal = std::make_shared<Journal>();
-    ClientOptions options = options_for(group_.uri(0), 3s);
-    options.observer = journal;
-    Client client{options};
+    Client client{options_for(group_.uri(0), 3s, journal)};
     const auto take = [&client](const std::string& name, Lease lease) {
         return Lock<Watchdog<Simple>>{client, name, {.lease = lease}}.acquire().value();
     };
@@ -353,9 +349,7 @@ TEST_F(Cluster, keys_that_are_in_two_places_are_waited_for) {
     const std::string name = name_on(0);
     const unsigned slot = slot_of(name);
     const auto journal = std::make_shared<Journal>();
-    ClientOptions options = options_for(group_.uri(2), 10s);
-    options.observer = journal;
-    Client newcomer{options};
+    Client newcomer{options_for(group_.uri(2), 10s, journal)};
     Held held = Lock<Watchdog<Reentrant>>{client_, name, {.lease = 20s}}.acquire().value();
     const auto has_its_turn = [&name](Client& client) {
         return in_background([&client, &name] {
@@ -679,9 +673,7 @@ TEST(HostNames, from_a_server_are_shown_as_printable_text_or_refused) {
         for (const std::string& uri : {"redis+cluster://" + server.place(),
                                        "redis+sentinel://" + server.place() + "/service"}) {
             const auto journal = std::make_shared<Journal>();
-            ClientOptions options = options_for(uri);
-            options.observer = journal;
-            Client client{options};
+            Client client{options_for(uri, command_timeout, journal)};
             const auto pinged = client.ping();
             ASSERT_FALSE(pinged.has_value());
             EXPECT_TRUE(is_printable(pinged.error().describe()));

@@ -28,11 +28,13 @@ inline constexpr std::chrono::seconds slack{5};
 inline constexpr std::chrono::milliseconds command_timeout{400};
 
 inline ClientOptions options_for(const std::string& uri,
-                                 std::chrono::milliseconds timeout = command_timeout) {
+                                 std::chrono::milliseconds timeout = command_timeout,
+                                 std::shared_ptr<Observer> observer = nullptr) {
     ClientOptions options;
     options.uris = {Uri{uri}};
     options.connect_timeout = timeout;
     options.command_timeout = timeout;
+    options.observer = std::move(observer);
     return options;
 }
 

@@ -162,12 +162,7 @@ protected:
 
     Bench bench;
     std::shared_ptr<Journal> journal = std::make_shared<Journal>();
-    ClientOptions options() {
-        ClientOptions result = options_for(bench.server.uri(), 2s);
-        result.observer = journal;
-        return result;
-    }
-    Client client{options()};
+    Client client{options_for(bench.server.uri(), 2s, journal)};
 };
 
 INSTANTIATE_TEST_SUITE_P(Server, PassingState, testing::ValuesIn(passing_states()),
@@ -219,6 +214,21 @@ TEST_P(PassingState, does_not_end_a_watched_hold) {
     EXPECT_TRUE(eventually([&] { return journal->renewals() > before; }));
     EXPECT_FALSE(lost.stop_requested());
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
+}
+
+TEST(Loading, is_waited_out_by_the_end_of_a_client) {
+    if (redis_server_version() < redis_6_2) {
+        GTEST_SKIP() << "the server answers nobody while it loads so little";
+    }
+    Bench bench;
+    auto client = std::make_unique<Client>(options_for(bench.server.uri(), 20s));
+    const Held held = Lock<Simple>{*client, "job", {.lease = 10min}}.acquire().value();
+    begin_loading(bench);
+    auto end = in_background([&] { client.reset(); });
+    EXPECT_FALSE(finishes(end, 300ms));
+    end_loading(bench);
+    ASSERT_TRUE(finishes(end));
+    EXPECT_FALSE(bench.raw.exists("job"));
 }
 
 // --------------------------------------------------------------------- what will not pass

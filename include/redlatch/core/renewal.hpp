@@ -574,7 +574,7 @@ private:
     static constexpr std::size_t largest_batch = 1000;
     static constexpr std::chrono::milliseconds clean_up_retry_pause{500};
     static constexpr std::chrono::milliseconds quick_retry_pause{100};
-    static constexpr Clock::duration closing_retry_pause = std::chrono::milliseconds{50};
+    static constexpr std::chrono::milliseconds closing_retry_pause{50};
     static constexpr int most_redirections = 8;
 
     void put(TimePoint due, std::shared_ptr<Hold> hold) {

@@ -90,9 +90,9 @@ public:
         return run(call, call, limit, progress);
     }
 
-    /// A command for whose answer nobody waits has failed at `node`. Where another server has its key, the next command
-    /// goes there. Does not block.
-    void note_failure(Node& node, Fault& fault) {
+    /// A command for whose answer nobody waits has failed at `node`. Where that says that another server has its key, the
+    /// fault becomes one that passes, and the next command goes there. Does not block.
+    void note_redirection(Node& node, Fault& fault) {
         if (!topology_->redirects() || !redirection_of(fault)) return;
         topology_->failed(node, fault, Limit{TimePoint::min()});
         disagree(fault);

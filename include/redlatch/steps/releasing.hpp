@@ -95,7 +95,7 @@ private:
                          ended = Clock::now()](const Expected<Reply, Fault>& reply) {
             if (reply) return sent_release_answered(*session, hold, *reply, valid, ended);
             Fault fault = reply.error();
-            session->note_failure(*node, fault);
+            session->note_redirection(*node, fault);
             sent_release_failed(*session, hold, std::move(fault).error, valid, ended);
         };
         return machine_.posted(session_->reply_drainer().post(
