@@ -625,7 +625,7 @@ TEST(ClusterMap, of_as_many_masters_as_slots_holds_nobody_up) {
         return told(ranges);
     }};
     port = server.port();
-    Client client{options_for("redis+cluster://" + server.place(), 10s)};
+    Client client{options_for("redis+cluster://" + server.place(), 60s)};
     ASSERT_TRUE(succeeds(client.ping()));
     EXPECT_GT(asked, 0);
     int name = 0;
