@@ -107,23 +107,17 @@ protected:
     Client counted_{patient(server_.uri(), waits_)};
 };
 
+// `AllPolicies` is each policy, for what all of them have to do alike. `EveryPolicy` has those with scripts or fields of
+// their own, too. Sanitizers look at the C++: as few as have all its parts are enough for them.
 #ifdef REDLATCH_TEST_SANITIZED
-
-// Sanitizers look at the C++, of which two policies have all parts; they would take twice as long with the others.
 using AllPolicies = ::testing::Types<Simple, Watchdog<Reentrant>>;
 using EveryPolicy =
     ::testing::Types<Simple, Watchdog<Reentrant>, Fenced<Reentrant>, RedissonReentrant>;
-
 #else
-
-/// Each policy, for what all of them have to do alike.
 using AllPolicies = ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>>;
-
-/// The same, and those with scripts or fields of their own.
 using EveryPolicy =
     ::testing::Types<Simple, Reentrant, Watchdog<Simple>, Watchdog<Reentrant>, Fenced<Simple>,
                      Fenced<Reentrant>, RedissonReentrant, Watchdog<RedissonReentrant>>;
-
 #endif
 
 /// What went wrong; `Errc{}` where nothing did.
