@@ -360,13 +360,10 @@ private:
     /// Where a wait without limit has failed, it did so for the reason that ended it.
     void judge(const Outcome& outcome) {
         if (!outcome) return;
-        // A lock that was had is lost with its validity. It is lost with its client, too: a busy machine may make a
-        // call that nests only after that.
-        const bool is_lost = call_.end == End::validity;
-        const bool may_be_lost = is_lost || (call_.end == End::close && call_.scene == Scene::mine);
-        const bool is_expected =
-            *outcome == Errc::cancelled ? !is_lost : *outcome == Errc::lost && may_be_lost;
-        if (call_.end != End::none && !is_expected) {
+        // A lock that was had is lost with its validity, and a client that is closed may have been
+        // asked by then.
+        const Errc expected = call_.end == End::validity ? Errc::lost : Errc::cancelled;
+        if (call_.end != End::none && *outcome != expected) {
             complain("failed with: " + make_error_code(*outcome).message());
         }
     }
