@@ -344,6 +344,32 @@ TEST_P(ClosedClient, sends_nothing_any_more) {
     EXPECT_TRUE(Lock<Simple>(other_client_, "job").adopt(ticket)) << "it can still be used";
 }
 
+TEST_P(ClosedClient, tells_a_nested_call_of_its_end_and_of_no_loss) {
+    Proxy proxy{server_.uri()};
+    std::optional<Client> client{ClientOptions{
+        .uris = {proxy.uri()}, .command_timeout = generous_limit, .connections = GetParam()}};
+    Lock<Reentrant> lock{*client, "job"};
+    std::promise<std::stop_token> outer;
+    auto nested = in_background([&] {
+        lock.lock();
+        lock.lock();  // from now on the server knows the script
+        lock.unlock();
+        proxy.hold_replies();
+        outer.set_value(lock.lost());
+        return code_of(lock.acquire());
+    });
+    const std::stop_token lost = outer.get_future().get();
+    ASSERT_TRUE(eventually([&] {
+        const auto fields = redis_.hgetall("job");
+        return fields.size() == 1 && fields.begin()->second == "2";
+    }));
+    auto end = in_background([&] { client.reset(); });
+    ASSERT_TRUE(eventually([&] { return lost.stop_requested(); }));
+    proxy.pass();
+    EXPECT_EQ(nested.get(), Errc::cancelled);
+    end.get();
+}
+
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,
                          ::testing::Values(Connections::pooled, Connections::shared));
 

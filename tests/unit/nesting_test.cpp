@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr TimePoint start{1000s};
 constexpr TimePoint valid_until = start + 20s;
+constexpr bool open = false;  // the client is not closed
+constexpr bool closed = true;
 
 AcquirePlan plan(Wait wait = 10s) {
     return {.wait = wait,
@@ -47,10 +49,10 @@ TEST(Nesting, is_one_command_and_confirms_the_outer_hold) {
     EXPECT_EQ(send.lease, Lease{30s});
     const TimePoint sent = start + 1us;
     const auto confirm =
-        as<ConfirmOuter>(nested.machine.answered(NestAnswer::done, sent, start + 1ms));
+        as<ConfirmOuter>(nested.machine.answered(NestAnswer::done, open, sent, start + 1ms));
     EXPECT_EQ(confirm.sent, sent);
     EXPECT_EQ(confirm.lease, Lease{30s});
-    EXPECT_EQ(as<NestDone>(nested.machine.confirmed(true)).sent, sent);
+    EXPECT_EQ(as<NestDone>(nested.machine.confirmed(true, open)).sent, sent);
     EXPECT_EQ(nested.attempts.tries(), 1U);
 }
 
@@ -64,22 +66,22 @@ TEST(Nesting, asks_for_no_longer_than_the_outer_hold_may_last) {
     Nested nested{10s, start + 5s};
     EXPECT_EQ(as<SendNest>(nested.begin()).lease, Lease{5s});
     const auto confirm =
-        as<ConfirmOuter>(nested.machine.answered(NestAnswer::done, start + 1s, start + 1s));
+        as<ConfirmOuter>(nested.machine.answered(NestAnswer::done, open, start + 1s, start + 1s));
     EXPECT_EQ(confirm.lease, Lease{4s}) << "from when it was sent";
 }
 
 TEST(Nesting, fails_where_the_outer_hold_was_over_before_the_answer_counted) {
     Nested nested;
     static_cast<void>(nested.begin());
-    static_cast<void>(nested.machine.answered(NestAnswer::done, start, start + 1ms));
-    EXPECT_TRUE(failed(nested.machine, nested.machine.confirmed(false), Errc::lost));
+    static_cast<void>(nested.machine.answered(NestAnswer::done, open, start, start + 1ms));
+    EXPECT_TRUE(failed(nested.machine, nested.machine.confirmed(false, open), Errc::lost));
     EXPECT_EQ(nested.machine.error().message, "the outer hold is gone");
 }
 
 TEST(Nesting, fails_where_the_lock_is_gone) {
     Nested nested;
     static_cast<void>(nested.begin());
-    const auto end = nested.machine.answered(NestAnswer::gone, start, start + 1ms);
+    const auto end = nested.machine.answered(NestAnswer::gone, open, start, start + 1ms);
     EXPECT_TRUE(failed(nested.machine, end, Errc::lost));
 }
 
@@ -88,6 +90,30 @@ TEST(Nesting, fails_where_the_outer_hold_ends_in_a_pause) {
     static_cast<void>(nested.begin());
     EXPECT_TRUE(
         failed(nested.machine, nested.machine.woken(Woken::lost, start, valid_until), Errc::lost));
+}
+
+TEST(Nesting, is_cancelled_where_the_client_has_ended_the_outer_hold) {
+    const auto is_cancelled = [](const Nested& nested, const NestAction& end) {
+        EXPECT_EQ(nested.machine.error().message, "the client was closed");
+        return !failed(nested.machine, end, Errc::cancelled);
+    };
+    Nested released;
+    static_cast<void>(released.begin());
+    EXPECT_TRUE(is_cancelled(
+        released, released.machine.answered(NestAnswer::gone, closed, start, start + 1ms)));
+    Nested late;
+    static_cast<void>(late.begin());
+    static_cast<void>(late.machine.answered(NestAnswer::done, closed, start, start + 1ms));
+    EXPECT_TRUE(is_cancelled(late, late.machine.confirmed(false, closed)));
+    Nested unsent;
+    EXPECT_TRUE(is_cancelled(unsent, unsent.machine.begin_unsent(false, closed, start)));
+}
+
+TEST(Nesting, of_a_claim_sends_nothing) {
+    Nested valid;
+    EXPECT_EQ(as<NestDone>(valid.machine.begin_unsent(true, open, start - 1s)).sent, start - 1s);
+    Nested over;
+    EXPECT_TRUE(failed(over.machine, over.machine.begin_unsent(false, open, start), Errc::lost));
 }
 
 TEST(Nesting, without_a_renewal_leaves_the_outer_hold_alone) {
@@ -120,7 +146,7 @@ TEST(Nesting, try_without_an_answer_may_have_prolonged_the_lock) {
     Nested garbled;
     static_cast<void>(garbled.begin());
     const auto note =
-        as<NoteNestFault>(garbled.machine.answered(NestAnswer::unusable, start, start));
+        as<NoteNestFault>(garbled.machine.answered(NestAnswer::unusable, open, start, start));
     EXPECT_TRUE(note.prolonged);
     EXPECT_EQ(garbled.machine.fault().code, Errc::protocol);
     EXPECT_FALSE(
@@ -151,7 +177,7 @@ TEST(Nesting, cancellation_of_a_command_is_told_nobody_but_may_have_prolonged_th
 TEST(Nesting, answer_that_took_longer_than_the_lease_is_none) {
     Nested nested;
     static_cast<void>(nested.begin());
-    const auto action = nested.machine.answered(NestAnswer::done, start - 1h, start + 1ms);
+    const auto action = nested.machine.answered(NestAnswer::done, open, start - 1h, start + 1ms);
     EXPECT_TRUE(holds_alternative<NestSleep>(action));
 }
 

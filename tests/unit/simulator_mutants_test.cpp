@@ -93,6 +93,7 @@ constexpr std::array controls{
     Control{"hand_off_wakes_nobody", Mutant::hand_off_wakes_nobody},
     Control{"loss_told_late", Mutant::loss_told_late},
     Control{"nesting_goes_on", Mutant::nesting_goes_on},
+    Control{"close_told_as_loss", Mutant::close_told_as_loss},
     Control{"moved_token_left", Mutant::moved_token_left},
     Control{"nested_end_stops_renewal", Mutant::nested_end_stops_renewal},
     Control{"hand_off_without_limit", Mutant::hand_off_without_limit},

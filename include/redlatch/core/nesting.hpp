@@ -58,7 +58,8 @@ struct NestFailed {
 using NestAction = OneOf<SendNest, NoteNestFault, NestSleep, ConfirmOuter, NestDone, NestFailed>;
 
 /// Another acquisition of a hold that the caller has: nobody is waited for, only the server. Each event comes
-/// with the end of the outer hold's validity as of now.
+/// with the end of the outer hold's validity as of now. `closed`: the client was closed, which ends every hold of
+/// its; so the outer hold is no loss then.
 class Nesting {
 public:
     /// Borrows the attempts of the acquisition that turned out to be a nested one.
@@ -74,10 +75,17 @@ public:
     /// The outer hold can't be renewed, which this acquisition wants.
     NestAction unreserved(Error why) { return fail(std::move(why)); }
 
-    NestAction answered(NestAnswer answer, TimePoint sent, TimePoint now) {
+    /// The server does not count the nested holds of a claim: nothing is sent. `valid`: the outer hold is, and was
+    /// asked for at `refreshed`.
+    NestAction begin_unsent(bool valid, bool closed, TimePoint refreshed) {
+        if (!valid) return outer_is_gone(closed);
+        return NestDone{refreshed};
+    }
+
+    NestAction answered(NestAnswer answer, bool closed, TimePoint sent, TimePoint now) {
         switch (answer) {
             case NestAnswer::done: return done(sent, now);
-            case NestAnswer::gone: return outer_is_gone();
+            case NestAnswer::gone: return outer_is_gone(closed);
             case NestAnswer::unusable: break;
         }
         return failed(unexpected_reply(), now);
@@ -100,7 +108,7 @@ public:
         switch (why) {
             case Woken::cancelled: return fail_for(attempts_->cancelled(cancelled_by_caller));
             case Woken::closed: return fail_for(attempts_->cancelled(cancelled_by_close));
-            case Woken::lost: return outer_is_gone();
+            case Woken::lost: return outer_is_gone(false);
             case Woken::granted:
             case Woken::in_time:
             case Woken::recheck: break;
@@ -109,13 +117,16 @@ public:
     }
 
     /// `in_time`: the outer hold was not over before. A hold that was over once stays over.
-    NestAction confirmed(bool in_time) {
-        if (!in_time) return outer_is_gone();
+    NestAction confirmed(bool in_time, bool closed) {
+        if (!in_time) return outer_is_gone(closed);
         return NestDone{sent_};
     }
 
 private:
-    NestAction outer_is_gone() { return fail({Errc::lost, {}, {}, "the outer hold is gone", {}}); }
+    NestAction outer_is_gone(bool closed) {
+        if (closed) return fail_for(attempts_->cancelled(cancelled_by_close));
+        return fail({Errc::lost, {}, {}, "the outer hold is gone", {}});
+    }
 
     NestAction go_on(AttemptAction next, TimePoint now, TimePoint valid_until) {
         if (const auto* over = get_if<GiveUp>(&next)) return fail(over->error);

@@ -295,7 +295,10 @@ protected:
                                              OuterHold{hold_->key(), hold_->last_end()}, lease_);
         auto unreserved = request_.renewed_later ? std::nullopt : reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
-        if (hold_->weight() != 0) return nest_claim();
+        if (hold_->weight() != 0) {
+            return nesting_->begin_unsent(hold_->valid(Clock::now()), session_->is_closed(),
+                                          hold_->refreshed_at());
+        }
         return nesting_->begin(Clock::now(), hold_->valid_until());
     }
 
@@ -304,7 +307,8 @@ protected:
         if (!reply) return nesting_->failed(reply.error(), now);
         const auto done = reply->view().integer();
         const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
-        return nesting_->answered(done == 1 ? NestAnswer::done : other, sent, now);
+        return nesting_->answered(done == 1 ? NestAnswer::done : other, session_->is_closed(), sent,
+                                  now);
     }
 
     NextNest carry_out(const NoteNestFault& note) {
@@ -314,8 +318,8 @@ protected:
     }
 
     NextNest carry_out(const ConfirmOuter& confirm) {
-        return nesting_->confirmed(
-            hold_->confirm_in_time(Clock::now(), confirm.sent, confirm.lease));
+        const bool in_time = hold_->confirm_in_time(Clock::now(), confirm.sent, confirm.lease);
+        return nesting_->confirmed(in_time, session_->is_closed());
     }
 
     NextNest carry_out(const NestDone& done) {
@@ -394,12 +398,6 @@ protected:
         }
         answer.will_be_told =
             answer.will_be_told && session_->subscription(spec_->key()).is_listening();
-    }
-
-    /// The server does not count the nested holds of a claim: nothing is sent.
-    NestAction nest_claim() {
-        if (hold_->valid(Clock::now())) return NestDone{hold_->refreshed_at()};
-        return nesting_->unreserved({Errc::lost, {}, {}, "the outer hold is gone", {}});
     }
 
     // ---- The observer

@@ -828,14 +828,14 @@ private:
         nesting_.emplace(machine_.attempts(), detail::OuterHold{hold_->key(), hold_->last_end()},
                          wanted_->lease);
         reserve_renewal();
-        act("begin",
-            hold_->weight() == 0 ? nesting_->begin(now(), hold_->valid_until()) : nest_claim());
+        const bool counted_here = hold_->weight() != 0;
+        act("begin", counted_here ? nesting_->begin_unsent(hold_->valid(now()), is_told_of_close(),
+                                                           hold_->refreshed_at())
+                                  : nesting_->begin(now(), hold_->valid_until()));
     }
 
-    /// As `AcquisitionSteps` has it: nobody but this process counts the holds of a claim.
-    detail::NestAction nest_claim() {
-        if (hold_->valid(now())) return detail::NestDone{hold_->refreshed_at()};
-        return nesting_->unreserved({Errc::lost, {}, {}, "the outer hold is gone", {}});
+    bool is_told_of_close() const {
+        return client_->closed() && !world_->has(Mutant::close_told_as_loss);
     }
 
     void act(const char* event, detail::NestAction action) {
@@ -858,8 +858,8 @@ private:
         server_ = reply->server;
         using detail::NestAnswer;
         const NestAnswer other = done == 0 ? NestAnswer::gone : NestAnswer::unusable;
-        act(done == 1 ? "done" : "gone",
-            nesting_->answered(done == 1 ? NestAnswer::done : other, sent_, now()));
+        act(done == 1 ? "done" : "gone", nesting_->answered(done == 1 ? NestAnswer::done : other,
+                                                            is_told_of_close(), sent_, now()));
     }
 
     void carry_out(const detail::NoteNestFault& note) {
@@ -891,7 +891,8 @@ private:
     void carry_out(const detail::ConfirmOuter& confirm) {
         const bool in_time = hold_->confirm_in_time(now(), confirm.sent, confirm.lease);
         if (in_time) world_->checker->prolonged(*hold_, wanted_->lock, server_, 0);
-        act(in_time ? "confirmed" : "confirmed too late", nesting_->confirmed(in_time));
+        act(in_time ? "confirmed" : "confirmed too late",
+            nesting_->confirmed(in_time, is_told_of_close()));
     }
 
     void carry_out(const detail::NestDone& done) {
@@ -999,6 +1000,9 @@ private:
 
     void fail(const Error& error) {
         (*world_->trace)("fails: ", error.message);
+        if (client_->closed() && error.code == Errc::lost) {
+            world_->checker->fail("a call of a client that has closed is told of a loss");
+        }
         if (!nesting_ && !wanted_->wait.is_none()) {
             world_->checker->gives_up(client_->number(), machine_.deadline(), error.code);
         }
