@@ -957,7 +957,7 @@ TEST_F(AsyncTest, client_ends_though_a_completion_hangs_on_its_own_thread) {
         ended.wait();
     });
     EXPECT_TRUE(eventually([&] { return hangs.load(); }));
-    auto ended = std::async(std::launch::async, [&] { client.reset(); });
+    auto ended = in_background([&] { client.reset(); });
     EXPECT_EQ(ended.wait_for(generous_limit), std::future_status::ready);
     end.set_value();
 }

@@ -161,9 +161,8 @@ TYPED_TEST(Cancel, tells_the_key_and_the_fault_on_the_way) {
     Client client{options};
     Lock<TypeParam> lock{client, "job"};
     this->server_.stop();
-    auto waiter = std::async(std::launch::async, [&] {
-        return lock.acquire({.stop = this->stop_.get_token()}).error();
-    });
+    auto waiter =
+        in_background([&] { return lock.acquire({.stop = this->stop_.get_token()}).error(); });
     EXPECT_TRUE(eventually([&] { return !journal->errors().empty(); }));
     this->stop_.request_stop();
     const Error error = waiter.get();
@@ -312,8 +311,7 @@ TEST_F(CancelByThread, a_lost_lock_can_cancel_the_wait_for_the_next) {
     const std::lock_guard guard{elsewhere};
     Lock<> inner{client_, "inner"};
     const Held held = outer.acquire().value();
-    auto waiter = std::async(std::launch::async,
-                             [&] { return code_of(inner.acquire({.stop = held.lost()})); });
+    auto waiter = in_background([&] { return code_of(inner.acquire({.stop = held.lost()})); });
     redis_.del("outer");
     EXPECT_EQ(waiter.get(), Errc::cancelled);
 }

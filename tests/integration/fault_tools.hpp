@@ -1,5 +1,6 @@
 #pragma once
 
+#include "support/in_background.hpp"
 #include "support/resources.hpp"
 #include "support/wait.hpp"
 #include <redlatch/redlatch.hpp>
@@ -125,12 +126,6 @@ inline bool speaks_of(const Error& error, std::string_view words) {
         if (speaks_of(cause, words)) return true;
     }
     return false;
-}
-
-/// Runs a blocking call on a thread of its own.
-template <class Function>
-auto in_background(Function&& function) {
-    return std::async(std::launch::async, std::forward<Function>(function));
 }
 
 template <class T>

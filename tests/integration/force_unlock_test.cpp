@@ -37,8 +37,7 @@ TYPED_TEST(ForceUnlockOfOwner, gives_the_lock_to_the_next_waiter) {
     const auto held = this->theirs_.acquire();
     Client third{patient(this->server_.uri())};
     Lock<TypeParam> waits{third, "job"};
-    auto next =
-        std::async(std::launch::async, [&] { return waits.acquire({.wait = 30s}).has_value(); });
+    auto next = in_background([&] { return waits.acquire({.wait = 30s}).has_value(); });
     ASSERT_TRUE(eventually([&] { return this->operators_.inspect().value().waiters == 1; }));
     EXPECT_EQ(this->operators_.force_unlock(held->token()).value(), Forced::removed);
     EXPECT_TRUE(next.get());
@@ -90,8 +89,7 @@ TEST_F(ForceUnlock, of_a_waiter_removes_nothing) {
     ASSERT_TRUE(foreign_set(redis_, "job"));
     Lock<Simple> waits{other_client_, "job"};
     std::stop_source stop;
-    auto waiter = std::async(std::launch::async,
-                             [&] { return code_of(waits.acquire({.stop = stop.get_token()})); });
+    auto waiter = in_background([&] { return code_of(waits.acquire({.stop = stop.get_token()})); });
     ASSERT_TRUE(eventually([&] { return redis_.exists("redlatch:queue:{job}"); }));
     const std::string token =
         redis_.command({"ZRANGE", "redlatch:queue:{job}", "0", "0"}).elements.at(0).text;

@@ -69,7 +69,7 @@ TEST_F(KeySpace, is_what_all_companions_begin_with) {
     Lock<Fenced<Simple>> next{second_, "job"};
     auto held = lock.acquire();
     ASSERT_TRUE(held);
-    auto waiting = std::async(std::launch::async, [&] { return next.acquire(); });
+    auto waiting = in_background([&] { return next.acquire(); });
     const auto waiter = waiters(1, space);
     ASSERT_TRUE(waiter);
     EXPECT_EQ(redis_.keys(),
@@ -93,7 +93,7 @@ TEST_F(KeySpace, is_found_by_the_scripts_whatever_the_names_are) {
         Lock<Reentrant> next{second_, name};
         auto held = lock.acquire();
         ASSERT_TRUE(held);
-        auto waiting = std::async(std::launch::async, [&] { return next.acquire(); });
+        auto waiting = in_background([&] { return next.acquire(); });
         std::string id;
         ASSERT_TRUE(eventually([&] {
             const auto channels = redis_.command({"PUBSUB", "CHANNELS", space + "client:*"});
@@ -120,7 +120,7 @@ TEST_F(KeySpace, serves_a_service_whose_acl_has_one_prefix) {
     Lock<Fenced<Simple>> next{two, "svc:job"};
     auto held = lock.acquire();
     ASSERT_TRUE(held) << held.error().describe();
-    auto waiting = std::async(std::launch::async, [&] { return next.acquire(); });
+    auto waiting = in_background([&] { return next.acquire(); });
     ASSERT_TRUE(waiters(1, space, "svc:job"));
     EXPECT_TRUE(held->release());
     EXPECT_TRUE(waiting.get());
@@ -159,7 +159,7 @@ protected:
         auto held = lock.acquire();
         ASSERT_TRUE(held);
         EXPECT_FALSE(next.try_lock());
-        auto waiting = std::async(std::launch::async, [&] { return next.acquire(); });
+        auto waiting = in_background([&] { return next.acquire(); });
         EXPECT_TRUE(waiters(1, space_of_waiter)) << "it has a place in its own queue";
         EXPECT_TRUE(somebody_polls());
         EXPECT_TRUE(held->held());
@@ -210,7 +210,7 @@ TEST_F(KeySpace, of_one_reader_among_others_is_waited_for) {
     ASSERT_TRUE(reads);
     ASSERT_TRUE(also) << "readers of two key spaces read together";
     Lock<Shared> writer{second_, "job"};
-    auto waiting = std::async(std::launch::async, [&] { return writer.acquire(); });
+    auto waiting = in_background([&] { return writer.acquire(); });
     ASSERT_TRUE(waiters(1, space));
     EXPECT_TRUE(somebody_polls());
     EXPECT_TRUE(reads->release());
@@ -235,8 +235,8 @@ TEST_F(KeySpace, counts_permits_of_all_but_settings_of_its_own) {
 TEST_F(KeySpace, is_told_of_the_end_of_a_min_hold) {
     Lock<Simple> lock{first_, "job", {.lease = 60s, .min_hold = 60s}};
     auto held = lock.acquire();
-    auto waiting = std::async(std::launch::async,
-                              [&] { return Lock<Simple>(second_, "job").acquire({.wait = 60s}); });
+    auto waiting =
+        in_background([&] { return Lock<Simple>(second_, "job").acquire({.wait = 60s}); });
     const auto waiter = waiters(1, space);
     ASSERT_TRUE(waiter);
     RawRedis listens{server_};
@@ -249,8 +249,7 @@ TEST_F(KeySpace, is_told_of_the_end_of_a_min_hold) {
 
 TEST_F(KeySpace, is_where_a_lock_that_came_too_late_is_passed_on) {
     auto held = Lock<Simple>(second_, "other").acquire();
-    auto listening =
-        std::async(std::launch::async, [&] { return Lock<Simple>(first_, "other").acquire(); });
+    auto listening = in_background([&] { return Lock<Simple>(first_, "other").acquire(); });
     const auto listener = waiters(1, space, "other");
     ASSERT_TRUE(listener);
 
@@ -258,8 +257,7 @@ TEST_F(KeySpace, is_where_a_lock_that_came_too_late_is_passed_on) {
     const std::string id = listener->front().substr(0, 32);
     const std::string late = id + ":client:1:999" + detail::mark_of(space);
     ASSERT_TRUE(foreign_set(redis_, "job", late));
-    auto waiting =
-        std::async(std::launch::async, [&] { return Lock<Simple>(second_, "job").acquire(); });
+    auto waiting = in_background([&] { return Lock<Simple>(second_, "job").acquire(); });
     const auto waiter = waiters(1, space);
     ASSERT_TRUE(waiter);
     RawRedis listens{server_};
@@ -284,7 +282,7 @@ TEST_F(KeySpace, stays_after_all_connections_were_cut) {
     Lock<Simple> lock{first_, "job", {.lease = 60s}};
     Lock<Simple> next{second_, "job", {.lease = 60s}};
     auto held = lock.acquire();
-    auto waiting = std::async(std::launch::async, [&] { return next.acquire(); });
+    auto waiting = in_background([&] { return next.acquire(); });
     ASSERT_TRUE(waiters(1, space));
     for (const char* const type : {"pubsub", "normal"}) {
         redis_.command({"CLIENT", "KILL", "TYPE", type, "SKIPME", "yes"});
@@ -317,7 +315,7 @@ void expect_used_by(const ClientOptions& options, const std::vector<RedisServer*
     Lock<Fenced<Simple>> next{two, "job", {.lease = 20s}};
     auto held = lock.acquire({.wait = 20s});
     ASSERT_TRUE(held) << held.error().describe();
-    auto waiting = std::async(std::launch::async, [&] { return next.acquire({.wait = 60s}); });
+    auto waiting = in_background([&] { return next.acquire({.wait = 60s}); });
     const auto number_of = [&](const std::string& pattern) {
         std::size_t number = 0;
         for (RedisServer* server : looks) {

@@ -96,7 +96,7 @@ TYPED_TEST(SetOf, works_with_the_standard_guards) {
 
 TYPED_TEST(SetOf, waits_for_each_of_them) {
     auto other = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return this->set_.acquire(); });
+    auto held = in_background([&] { return this->set_.acquire(); });
     ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
     EXPECT_TRUE(this->redis_.exists("a")) << "taken in the order of their bytes";
     static_cast<void>(other->release());
@@ -106,7 +106,7 @@ TYPED_TEST(SetOf, waits_for_each_of_them) {
 TYPED_TEST(SetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
     LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 8s}};
     auto other = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return set.acquire(); });
+    auto held = in_background([&] { return set.acquire(); });
     ASSERT_TRUE(eventually([&] {
         const auto ttl = this->redis_.pttl("a");
         return ttl > 0 && ttl < 7000;
@@ -121,7 +121,7 @@ TYPED_TEST(SetOf, renews_those_before_while_it_waits_and_has_whole_leases_in_the
 TYPED_TEST(SetOf, begins_anew_where_one_is_lost_while_another_is_waited_for) {
     LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 6s}};
     auto other = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return set.acquire(); });
+    auto held = in_background([&] { return set.acquire(); });
     ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
     const std::string first = this->a_.inspect().value().owner;
     this->redis_.del("a");
@@ -156,8 +156,8 @@ TYPED_TEST(SetOf, lasts_longer_where_all_do) {
 TYPED_TEST(SetOf, is_cancelled_by_a_stop) {
     const auto other = this->b_.acquire();
     std::stop_source stop;
-    auto held = std::async(std::launch::async,
-                           [&] { return code_of(this->set_.acquire({.stop = stop.get_token()})); });
+    auto held =
+        in_background([&] { return code_of(this->set_.acquire({.stop = stop.get_token()})); });
     ASSERT_TRUE(eventually([&] { return this->b_.inspect().value().waiters == 1; }));
     stop.request_stop();
     EXPECT_EQ(held.get(), Errc::cancelled);
@@ -349,7 +349,7 @@ TEST_F(LocksAsOne, leave_no_tombstone_where_their_client_is_closed_meanwhile) {
                                          "a8", "a9", "aa", "ab", "ac", "ad", "ae", "af"};
     std::vector<std::future<Errc>> waiting;
     for (const std::string& name : names) {
-        waiting.push_back(std::async(std::launch::async, [&client, &name] {
+        waiting.push_back(in_background([&client, &name] {
             LockSet<Simple> set{*client, std::vector{name, std::string{"b"}}, {.min_hold = 1h}};
             return code_of(set.acquire());
         }));
@@ -374,7 +374,7 @@ protected:
 
     template <class Call>
     void expect_end_of(Call call) {
-        const auto done = std::async(std::launch::async, std::move(call));
+        const auto done = in_background(std::move(call));
         EXPECT_EQ(done.wait_for(20s), std::future_status::ready);
         go_on_.set_value();
     }
@@ -420,8 +420,7 @@ TEST_F(LocksAsOne, hear_a_stop_while_the_first_are_given_a_full_lease) {
     LockSet<Simple> set{far, {"a", "b"}, {.lease = 5min}};
     auto other = Lock<Simple>{client_, "b"}.acquire();
     std::stop_source stop;
-    auto held = std::async(std::launch::async,
-                           [&] { return code_of(set.acquire({.stop = stop.get_token()})); });
+    auto held = in_background([&] { return code_of(set.acquire({.stop = stop.get_token()})); });
     ASSERT_TRUE(are_queued("redlatch:queue:{b}", 1));
     std::this_thread::sleep_for(100ms);  // until a is to be given a full lease
     proxy.black_hole(Way::requests);

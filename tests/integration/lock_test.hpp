@@ -2,6 +2,7 @@
 
 // What the integration tests of locks have in common.
 
+#include "support/in_background.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
 #include "support/wait.hpp"
@@ -14,7 +15,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <future>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -129,7 +129,7 @@ Errc code_of(const Result<T>& result) {
 /// Runs `action` on a thread of its own and returns what it returns.
 template <class Action>
 auto on_another_thread(Action action) {
-    return std::async(std::launch::async, std::move(action)).get();
+    return in_background(std::move(action)).get();
 }
 
 /// Whether `condition` holds all the time for so long.

@@ -54,7 +54,7 @@ TEST_F(LostLock, fires_when_a_fixed_lease_runs_out) {
 TEST_F(LostLock, is_free_for_the_next_one_though_the_server_would_keep_it_for_longer) {
     ASSERT_TRUE(foreign_set(redis_, "job"));
     Lock<Simple> lock{client_, "job", {.lease = 500ms}};
-    auto waiter = std::async(std::launch::async, [&] { return lock.acquire(); });
+    auto waiter = in_background([&] { return lock.acquire(); });
     const std::string queue = "redlatch:queue:{job}";
     ASSERT_TRUE(eventually([&] { return redis_.command({"ZCARD", queue}).integer == 1; }));
     const std::string token = redis_.command({"ZRANGE", queue, "0", "0"}).elements.at(0).text;
@@ -336,8 +336,7 @@ TEST_F(LateAnswer, to_an_extension_revives_nothing_and_leaves_no_key) {
     Held held = lock.acquire().value();
     const std::stop_token lost = held.lost();
     proxy_.hold_replies();
-    auto extension =
-        std::async(std::launch::async, [&] { return code_of(held.extend(std::chrono::hours{1})); });
+    auto extension = in_background([&] { return code_of(held.extend(std::chrono::hours{1})); });
     EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 60'000; }));
     EXPECT_TRUE(fires(lost));
     proxy_.pass();
@@ -352,7 +351,7 @@ TEST_F(LateAnswer, to_an_extension_of_a_hold_that_was_passed_on_leaves_the_next_
     Lock<Simple> lock{*client, "job", {.lease = 20s}};
     Held held = lock.acquire().value();
     proxy_.hold_replies();
-    auto extension = std::async(std::launch::async, [&] { return code_of(held.extend(40s)); });
+    auto extension = in_background([&] { return code_of(held.extend(40s)); });
     EXPECT_TRUE(eventually([&] { return redis_.pttl("job") > 20'000; }));
     // As another thread passes it on in memory, under its token; to force that takes luck with times.
     ASSERT_TRUE(end_in_memory(*client, "job"));
@@ -378,7 +377,7 @@ TEST_F(LateAnswer, to_an_extension_that_was_given_up_leaves_no_key_behind) {
 TEST_F(LateAnswer, to_a_nested_acquire_revives_nothing_and_leaves_no_key) {
     Lock<Reentrant> lock{slow_client_, "job", {.lease = 4s}};
     std::promise<std::stop_token> outer_lost;
-    auto nested = std::async(std::launch::async, [&] {
+    auto nested = in_background([&] {
         const Held outer = lock.acquire().value();
         outer_lost.set_value(outer.lost());
         proxy_.hold_replies();

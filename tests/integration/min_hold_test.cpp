@@ -1,6 +1,7 @@
 // `LockOptions::min_hold`: after a release nobody gets the lock until that long after it was taken.
 
 #include "queue_tools.hpp"
+#include "support/in_background.hpp"
 
 #include <mutex>
 #include <thread>
@@ -60,9 +61,9 @@ TYPED_TEST(MinHold, hands_nothing_on_in_memory_before) {
     auto lock = this->lock(this->counted_, 300ms);
     auto held = first.acquire({.owner = Owner::hold});
     // It gives the lock back so soon that the next one could have it in memory, were it not for `min_hold`.
-    auto brief = std::async(std::launch::async, [&] { return lock.acquire().value().release(); });
+    auto brief = in_background([&] { return lock.acquire().value().release(); });
     ASSERT_TRUE(this->waits_->become(1));
-    auto next = std::async(std::launch::async, [&] {
+    auto next = in_background([&] {
         auto second = lock.acquire();
         return second ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point{};
     });
@@ -81,7 +82,7 @@ TYPED_TEST(MinHold, tells_who_waits_at_the_server_when_to_look) {
         auto lock = this->lock(this->client_, kept);
         const auto before = std::chrono::steady_clock::now();
         auto held = lock.acquire();
-        auto next = std::async(std::launch::async, [&] {
+        auto next = in_background([&] {
             auto second = waits.acquire();
             return second ? std::chrono::steady_clock::now() - before : 0ms;
         });
@@ -139,7 +140,7 @@ TYPED_TEST(MinHold, outlasts_a_grant_that_is_heard_after_the_release_has_failed)
     Client brief{{.uris = {this->server_.uri()}, .command_timeout = 2s}};
     auto lock = this->lock(brief, 1h);
     auto other = Lock<TypeParam>{this->other_client_, "job"}.acquire();
-    auto waiter = std::async(std::launch::async, [&] { return lock.acquire(); });
+    auto waiter = in_background([&] { return lock.acquire(); });
     ASSERT_TRUE(this->are_queued("redlatch:queue:{job}", 1));
     EXPECT_EQ(other->release().value(), Release::released);
     auto held = waiter.get();

@@ -243,7 +243,7 @@ TEST_F(ObserverHears, how_long_and_how_often_was_tried) {
     EXPECT_GE(often.waited, 200ms);
     EXPECT_LT(often.waited, 10s);
 
-    auto waiter = std::async(std::launch::async, [&] { return lock.try_lock_for(generous_limit); });
+    auto waiter = in_background([&] { return lock.try_lock_for(generous_limit); });
     EXPECT_TRUE(eventually([&] { return redis_.exists("redlatch:queue:{job}"); }));
     EXPECT_EQ(waiter.wait_for(100ms), std::future_status::timeout);
     redis_.del("job");

@@ -248,7 +248,7 @@ TEST_F(ClientOption, command_timeout_bounds_a_call) {
     EXPECT_EQ(code_of(hasty.ping()), Errc::unavailable);
     EXPECT_GE(watch.elapsed(), 100ms);
     EXPECT_LT(watch.elapsed(), 15s);
-    auto answer = std::async(std::launch::async, [&] { return code_of(patient.ping()); });
+    auto answer = in_background([&] { return code_of(patient.ping()); });
     EXPECT_EQ(answer.wait_for(300ms), std::future_status::timeout);
     server.thaw();
     EXPECT_EQ(answer.get(), Errc{});

@@ -62,9 +62,9 @@ TEST_F(SemaphoreTest, all_that_are_asked_for_are_taken_or_none) {
 
 TEST_F(SemaphoreTest, who_wants_several_is_served_before_those_behind) {
     auto first = semaphore_.take({.permits = 2});
-    auto second = std::async(std::launch::async, [&] { return other_.take({.permits = 2}); });
+    auto second = in_background([&] { return other_.take({.permits = 2}); });
     ASSERT_TRUE(waits(1));
-    auto third = std::async(std::launch::async, [&] { return semaphore_.take(); });
+    auto third = in_background([&] { return semaphore_.take(); });
     ASSERT_TRUE(waits(2)) << "there is one left, and it stands behind";
     first->release().value();
     EXPECT_TRUE(second.get());
@@ -74,11 +74,10 @@ TEST_F(SemaphoreTest, who_wants_several_is_served_before_those_behind) {
 TEST_F(SemaphoreTest, who_gives_up_lets_those_behind_it_in) {
     auto two = semaphore_.take({.permits = 2});
     std::stop_source enough;
-    auto greedy = std::async(std::launch::async, [&] {
-        return other_.take({.permits = 2, .stop = enough.get_token()});
-    });
+    auto greedy =
+        in_background([&] { return other_.take({.permits = 2, .stop = enough.get_token()}); });
     ASSERT_TRUE(waits(1));
-    auto modest = std::async(std::launch::async, [&] { return semaphore_.take(); });
+    auto modest = in_background([&] { return semaphore_.take(); });
     ASSERT_TRUE(waits(2));
     enough.request_stop();
     EXPECT_EQ(code_of(greedy.get()), Errc::cancelled);
@@ -89,10 +88,9 @@ TEST_F(SemaphoreTest, every_form_of_waiting_gets_what_comes_back) {
     auto all = semaphore_.take({.permits = 3});
     const auto soon = std::chrono::steady_clock::now() + 60s;
     std::vector<std::future<bool>> waiters;
-    waiters.push_back(std::async(std::launch::async, [&] { return other_.acquire(), true; }));
-    waiters.push_back(std::async(std::launch::async, [&] { return other_.try_acquire_for(60s); }));
-    waiters.push_back(
-        std::async(std::launch::async, [&] { return other_.try_acquire_until(soon); }));
+    waiters.push_back(in_background([&] { return other_.acquire(), true; }));
+    waiters.push_back(in_background([&] { return other_.try_acquire_for(60s); }));
+    waiters.push_back(in_background([&] { return other_.try_acquire_until(soon); }));
     ASSERT_TRUE(waits(3));
     EXPECT_TRUE(times_out([&] { return semaphore_.try_acquire_for(20ms); }));
     all->release().value();
@@ -105,7 +103,7 @@ TEST_F(SemaphoreTest, every_form_of_waiting_gets_what_comes_back) {
 TEST_F(SemaphoreTest, a_waiter_is_told_by_whoever_gives_back) {
     std::vector<Result<Held>> all;
     for (int i = 0; i < 3; ++i) all.push_back(semaphore_.take());
-    auto waiter = std::async(std::launch::async, [&] { return other_.take({.wait = 60s}); });
+    auto waiter = in_background([&] { return other_.take({.wait = 60s}); });
     ASSERT_TRUE(waits(1));
     EXPECT_EQ(all[1]->release().value(), Release::released);
     EXPECT_TRUE(waiter.get());
@@ -245,7 +243,7 @@ TEST_F(SemaphoreTest, what_needs_a_lock_of_its_own_is_refused) {
 
 TEST_F(SemaphoreTest, more_permits_wake_those_who_wait) {
     auto all = semaphore_.take({.permits = 3});
-    auto waiter = std::async(std::launch::async, [&] { return other_.take({.wait = 60s}); });
+    auto waiter = in_background([&] { return other_.take({.wait = 60s}); });
     ASSERT_TRUE(waits(1));
     ASSERT_TRUE(semaphore_.set_permits(4));
     EXPECT_TRUE(waiter.get());
@@ -265,7 +263,7 @@ TEST_F(SemaphoreTest, fewer_permits_take_none_away_and_let_nobody_in) {
 TEST_F(SemaphoreTest, none_closes_it_until_there_are_some_again) {
     ASSERT_TRUE(semaphore_.set_permits(0));
     EXPECT_FALSE(other_.try_acquire());
-    auto waiter = std::async(std::launch::async, [&] { return other_.take({.wait = 60s}); });
+    auto waiter = in_background([&] { return other_.take({.wait = 60s}); });
     ASSERT_TRUE(waits(1));
     ASSERT_TRUE(semaphore_.set_permits(1));
     EXPECT_TRUE(waiter.get());
@@ -281,9 +279,8 @@ TEST_F(SemaphoreTest, a_setting_that_lets_nobody_in_lasts_while_somebody_asks) {
 TEST_F(SemaphoreTest, who_wants_more_than_are_left_stands_in_nobodys_way) {
     ASSERT_TRUE(semaphore_.set_permits(2));
     std::stop_source enough;
-    auto greedy = std::async(std::launch::async, [&] {
-        return other_.take({.permits = 3, .stop = enough.get_token()});
-    });
+    auto greedy =
+        in_background([&] { return other_.take({.permits = 3, .stop = enough.get_token()}); });
     ASSERT_TRUE(waits(1));
     EXPECT_TRUE(semaphore_.try_acquire());
     EXPECT_TRUE(semaphore_.take({.wait = 60s}));
@@ -322,7 +319,7 @@ TEST_F(SemaphoreTest, an_operator_takes_back_what_one_owner_has) {
     auto two = semaphore_.take({.permits = 2});
     auto one = semaphore_.take();
     ASSERT_TRUE(two && one);
-    auto waiting = std::async(std::launch::async, [&] { return other_.take({.permits = 2}); });
+    auto waiting = in_background([&] { return other_.take({.permits = 2}); });
     ASSERT_TRUE(waits(1));
     EXPECT_EQ(other_.force_release(two->token()).value(), Forced::removed);
     EXPECT_TRUE(waiting.get());

@@ -110,7 +110,7 @@ TYPED_TEST(SetOfShared, ends_at_its_end_what_any_thread_reads) {
     std::optional<LockSet<TypeParam>> forgetful{std::in_place, this->client_,
                                                 std::vector<std::string>{"a", "b"}};
     forgetful->lock_shared();
-    std::async(std::launch::async, [&] {
+    in_background([&] {
         forgetful->lock_shared();
         forgetful->lock_shared();
     }).get();
@@ -121,7 +121,7 @@ TYPED_TEST(SetOfShared, ends_at_its_end_what_any_thread_reads) {
 
 TYPED_TEST(SetOfShared, waits_for_each_of_them_in_order) {
     auto writer = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return this->set_.acquire_shared(); });
+    auto held = in_background([&] { return this->set_.acquire_shared(); });
     ASSERT_TRUE(this->waits(this->b_));
     EXPECT_EQ(this->readers("a"), 1U) << "taken in the order of their bytes";
     static_cast<void>(writer->release());
@@ -131,7 +131,7 @@ TYPED_TEST(SetOfShared, waits_for_each_of_them_in_order) {
 TYPED_TEST(SetOfShared, renews_those_before_while_it_waits_and_has_whole_leases_in_the_end) {
     LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 8s}};
     auto writer = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return set.acquire_shared(); });
+    auto held = in_background([&] { return set.acquire_shared(); });
     const auto ttl_of_a = [&] { return this->a_.inspect().value().ttl.value_or(0ms); };
     ASSERT_TRUE(eventually([&] { return ttl_of_a() > 0ms && ttl_of_a() < 7000ms; }));
     ASSERT_TRUE(eventually([&] { return ttl_of_a() > 7200ms; })) << "renewed";
@@ -144,7 +144,7 @@ TYPED_TEST(SetOfShared, renews_those_before_while_it_waits_and_has_whole_leases_
 TYPED_TEST(SetOfShared, begins_anew_where_one_is_lost_while_another_is_waited_for) {
     LockSet<TypeParam> set{this->client_, {"a", "b"}, {.lease = 6s}};
     auto writer = this->b_.acquire();
-    auto held = std::async(std::launch::async, [&] { return set.acquire_shared(); });
+    auto held = in_background([&] { return set.acquire_shared(); });
     ASSERT_TRUE(this->waits(this->b_));
     const auto first = this->a_.inspect().value().holders.at(0).owner;
     this->redis_.del("a");
@@ -169,9 +169,8 @@ TYPED_TEST(SetOfShared, is_lost_with_the_first_that_is_read) {
 TYPED_TEST(SetOfShared, is_cancelled_by_a_stop) {
     const auto writer = this->b_.acquire();
     std::stop_source stop;
-    auto held = std::async(std::launch::async, [&] {
-        return code_of(this->set_.acquire_shared({.stop = stop.get_token()}));
-    });
+    auto held = in_background(
+        [&] { return code_of(this->set_.acquire_shared({.stop = stop.get_token()})); });
     ASSERT_TRUE(this->waits(this->b_));
     stop.request_stop();
     EXPECT_EQ(held.get(), Errc::cancelled);
@@ -241,7 +240,7 @@ using SetsOfShared = LockTest;
 TEST_F(SetsOfShared, of_one_process_read_with_one_claim_of_each) {
     LockSet<Shared> set{client_, {"a", "b"}, {.lease = 60s}};
     const std::shared_lock reading{set};
-    std::async(std::launch::async, [&] {
+    in_background([&] {
         const std::shared_lock also{set};
         for (const char* const name : {"a", "b"}) {
             EXPECT_EQ((Lock<Shared>{client_, name}.inspect().value().holders.size()), 1U);

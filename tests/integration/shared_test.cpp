@@ -84,9 +84,8 @@ TEST_F(SharedTest, writers_of_all_threads_and_clients_exclude_each_other) {
 
 TEST_F(SharedTest, tries_take_what_becomes_free_in_time) {
     auto held = other_.acquire_shared();
-    auto writing = std::async(std::launch::async, [&] {
-        return lock_.try_lock_for(60s) && lock_.release().value() == Release::released;
-    });
+    auto writing = in_background(
+        [&] { return lock_.try_lock_for(60s) && lock_.release().value() == Release::released; });
     ASSERT_TRUE(waits(1));
     EXPECT_FALSE(lock_.try_lock_for(20ms));
     EXPECT_FALSE(lock_.try_lock_until(std::chrono::steady_clock::now() + 20ms));
@@ -94,7 +93,7 @@ TEST_F(SharedTest, tries_take_what_becomes_free_in_time) {
     held->release().value();
     EXPECT_TRUE(writing.get());
     held = other_.acquire();
-    auto reading = std::async(std::launch::async, [&] {
+    auto reading = in_background([&] {
         return lock_.try_lock_shared_for(60s) &&
                lock_.release_shared().value() == Release::released;
     });
@@ -110,11 +109,11 @@ TEST_F(SharedTest, tries_take_what_becomes_free_in_time) {
 
 TEST_F(SharedTest, a_reader_that_comes_behind_a_waiting_writer_waits) {
     std::shared_lock reading{lock_};
-    auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
+    auto writer = in_background([&] { return other_.acquire(); });
     ASSERT_TRUE(waits(1));
     // For some moments the process does not know of the writer.
     EXPECT_TRUE(eventually([&] { return !others_can_read(lock_); }));
-    auto reader = std::async(std::launch::async, [&] { return lock_.acquire_shared(); });
+    auto reader = in_background([&] { return lock_.acquire_shared(); });
     ASSERT_TRUE(waits(2));
     reading.unlock();
     auto wrote = writer.get();
@@ -128,8 +127,7 @@ TEST_F(SharedTest, readers_in_a_row_get_in_together) {
     std::unique_lock writing{lock_};
     std::vector<std::future<Result<Held>>> readers;
     for (Config* lock : {&lock_, &other_}) {
-        readers.push_back(
-            std::async(std::launch::async, [lock] { return lock->acquire_shared(); }));
+        readers.push_back(in_background([lock] { return lock->acquire_shared(); }));
     }
     ASSERT_TRUE(waits(2));
     writing.unlock();
@@ -141,9 +139,8 @@ TEST_F(SharedTest, readers_in_a_row_get_in_together) {
 TEST_F(SharedTest, writers_and_rows_of_readers_get_in_in_the_order_of_their_coming) {
     auto first = lock_.acquire();
     const auto wait = [this](std::size_t place, Config& lock, bool reads) {
-        auto waiter = std::async(std::launch::async, [&lock, reads] {
-            return reads ? lock.acquire_shared() : lock.acquire();
-        });
+        auto waiter = in_background(
+            [&lock, reads] { return reads ? lock.acquire_shared() : lock.acquire(); });
         EXPECT_TRUE(waits(place));
         return waiter;
     };
@@ -171,13 +168,12 @@ TEST_F(SharedTest, writers_and_rows_of_readers_get_in_in_the_order_of_their_comi
 TEST_F(SharedTest, a_writer_that_gives_up_lets_those_behind_it_in) {
     const std::shared_lock reading{lock_};
     std::stop_source enough;
-    auto writer = std::async(std::launch::async,
-                             [&] { return code_of(other_.acquire({.stop = enough.get_token()})); });
+    auto writer =
+        in_background([&] { return code_of(other_.acquire({.stop = enough.get_token()})); });
     ASSERT_TRUE(waits(1));
-    auto brief = std::async(std::launch::async, [&] {
-        return times_out([&] { return lock_.acquire({.wait = 300ms}); });
-    });
-    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    auto brief =
+        in_background([&] { return times_out([&] { return lock_.acquire({.wait = 300ms}); }); });
+    auto reader = in_background([&] { return other_.acquire_shared(); });
     enough.request_stop();
     EXPECT_EQ(writer.get(), Errc::cancelled);
     EXPECT_TRUE(brief.get());
@@ -186,7 +182,7 @@ TEST_F(SharedTest, a_writer_that_gives_up_lets_those_behind_it_in) {
 
 TEST_F(SharedTest, a_nested_read_passes_the_queue_and_costs_no_command) {
     lock_.lock_shared();
-    auto writer = std::async(std::launch::async, [&] { return other_.acquire(); });
+    auto writer = in_background([&] { return other_.acquire(); });
     ASSERT_TRUE(waits(1));
     const auto scripts = [this] {
         return redis_.command_calls("eval") + redis_.command_calls("evalsha");
@@ -245,7 +241,7 @@ TEST_F(SharedTest, who_ends_its_writing_and_still_reads_is_a_reader) {
 
 TEST_F(SharedTest, downgrade_lets_readers_in_and_writers_not) {
     lock_.lock();
-    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    auto reader = in_background([&] { return other_.acquire_shared(); });
     ASSERT_TRUE(waits(1));
     ASSERT_TRUE(lock_.downgrade());
     EXPECT_TRUE(reader.get());
@@ -258,7 +254,7 @@ TEST_F(SharedTest, downgrade_lets_readers_in_and_writers_not) {
 TEST_F(SharedTest, downgrade_leaves_no_gap_for_a_writer_in_the_queue) {
     lock_.lock();
     std::atomic<bool> writes{false};
-    auto writer = std::async(std::launch::async, [&] {
+    auto writer = in_background([&] {
         auto held = other_.acquire();
         writes = true;
         return held;
@@ -355,7 +351,7 @@ TEST_F(SharedTest, each_reader_ends_with_its_own_lease) {
 TEST_F(SharedTest, a_writer_whose_lease_is_over_blocks_nobody_and_becomes_no_reader) {
     Lock<Shared> brief{client_, "config", {.lease = 300ms}};
     auto ended = brief.acquire();
-    auto reader = std::async(std::launch::async, [&] { return other_.acquire_shared(); });
+    auto reader = in_background([&] { return other_.acquire_shared(); });
     auto reading = reader.get();
     ASSERT_TRUE(reading);
     EXPECT_EQ(code_of(ended->downgrade()), Errc::lost);

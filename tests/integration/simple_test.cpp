@@ -61,7 +61,7 @@ TEST_F(SimpleLock, is_excluded_by_a_foreign_client) {
     EXPECT_FALSE(lock.try_lock());
     EXPECT_TRUE(times_out([&] { return lock.try_lock_for(30ms); }));
     EXPECT_EQ(redis_.get("job"), "foreign");
-    auto waiter = std::async(std::launch::async, [&] { return lock.try_lock_for(generous_limit); });
+    auto waiter = in_background([&] { return lock.try_lock_for(generous_limit); });
     redis_.del("job");
     EXPECT_TRUE(waiter.get());
 }

@@ -1,5 +1,6 @@
 // The tests' own tools, shown to do what the other tests rely on.
 
+#include "support/in_background.hpp"
 #include "support/overlap_detector.hpp"
 #include "support/process.hpp"
 #include "support/proxy.hpp"
@@ -456,7 +457,7 @@ TEST_P(ProxyTest, PassesAndCounts) {
 TEST_P(ProxyTest, HoldsRepliesUntilPass) {
     RawRedis redis = through();
     proxy_.hold_replies();
-    auto answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    auto answer = in_background([&] { return redis.command({"INCR", "n"}); });
     EXPECT_TRUE(eventually([&] { return direct_.exists("n"); }));
     EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
     proxy_.pass();
@@ -641,7 +642,7 @@ TEST_P(ProxyTest, StallReadsNothingUntilPass) {
     RawRedis redis = through();
     redis.ping();
     proxy_.stall(Way::requests);
-    auto answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    auto answer = in_background([&] { return redis.command({"INCR", "n"}); });
     EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
     EXPECT_FALSE(direct_.exists("n"));
     EXPECT_EQ(proxy_.counts().open, 1);
@@ -649,7 +650,7 @@ TEST_P(ProxyTest, StallReadsNothingUntilPass) {
     EXPECT_EQ(answer.get().integer, 1);
 
     proxy_.stall(Way::replies);
-    answer = std::async(std::launch::async, [&] { return redis.command({"INCR", "n"}); });
+    answer = in_background([&] { return redis.command({"INCR", "n"}); });
     EXPECT_TRUE(eventually([&] { return direct_.get("n") == "2"; }));
     EXPECT_EQ(answer.wait_for(50ms), std::future_status::timeout);
     proxy_.pass();

@@ -57,7 +57,7 @@ public:
         socket_ = UniqueFd{ends[1]};
         ssl_.reset(::SSL_new(context_.get()));
         ::SSL_set_fd(ssl_.get(), socket_.get());
-        auto greeted = std::async(std::launch::async, [this] {
+        auto greeted = in_background([this] {
             if (::SSL_accept(ssl_.get()) != 1) return false;
             answer("$0\r\n\r\n$0\r\n\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
             return true;

@@ -93,7 +93,7 @@ TYPED_TEST(HandedOver, of_another_name_is_lost) {
 TYPED_TEST(HandedOver, gives_way_to_who_waits_only_when_it_is_released) {
     Lock<TypeParam> lock{this->counted_, "job", {.lease = 20s}};
     auto held = lock.acquire({.owner = Owner::hold});
-    auto next = std::async(std::launch::async, [&] { return lock.acquire(); });
+    auto next = in_background([&] { return lock.acquire(); });
     ASSERT_TRUE(this->waits_->become(1));
     const auto ticket = held->detach();
     ASSERT_TRUE(ticket.has_value());

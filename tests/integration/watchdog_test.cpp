@@ -336,8 +336,8 @@ TEST_F(WatchdogLock, waits_of_others_go_on_while_it_is_renewed) {
     Lock<> elsewhere{other_client_, "job"};
     Held held = lock.acquire().value();
     EXPECT_TRUE(times_out([&] { return elsewhere.acquire({.wait = lease + 1s}); }));
-    auto waiter = std::async(std::launch::async,
-                             [&] { return code_of(elsewhere.acquire({.wait = generous_limit})); });
+    auto waiter =
+        in_background([&] { return code_of(elsewhere.acquire({.wait = generous_limit})); });
     EXPECT_EQ(held.release().value(), Release::released);
     EXPECT_EQ(waiter.get(), Errc{});
 }

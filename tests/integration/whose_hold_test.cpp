@@ -136,8 +136,7 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_ends_all_waits) {
     const Held held = ours.acquire().value();
     std::vector<std::future<Errc>> waiters;
     const auto wait_for = [&](Lock<TypeParam>& lock) {
-        waiters.push_back(
-            std::async(std::launch::async, [&lock] { return code_of(lock.acquire()); }));
+        waiters.push_back(in_background([&lock] { return code_of(lock.acquire()); }));
     };
     if constexpr (TypeParam::key_type == KeyType::string) {
         wait_for(foreign);
@@ -161,7 +160,7 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_is_bounded_with_a_frozen_server) {
     const Held held = lock.acquire().value();
     const std::stop_token lost = held.lost();
     this->server_.freeze();
-    auto waiter = std::async(std::launch::async, [&] {
+    auto waiter = in_background([&] {
         return code_of(lock.acquire());  // waits behind `held`
     });
     EXPECT_EQ(waiter.wait_for(50ms), std::future_status::timeout);
@@ -200,7 +199,7 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_gives_back_what_a_thread_is_just_acqui
     ASSERT_TRUE(client->ping());
     Lock<TypeParam> lock{*client, "job"};
     proxy.delay_replies(300ms);
-    auto acquired = std::async(std::launch::async, [&] { return code_of(lock.acquire()); });
+    auto acquired = in_background([&] { return code_of(lock.acquire()); });
     ASSERT_TRUE(eventually([&] { return this->redis_.exists("job"); }));
     client.reset();
     EXPECT_FALSE(this->redis_.exists("job"));
@@ -218,7 +217,7 @@ TYPED_TEST(WhoseHold, the_end_of_a_client_waits_for_a_hold_that_is_just_ended) {
         Held held = lock.acquire().value();
         const std::string token = held.token();
         proxy.delay_requests(300ms);
-        auto ended = std::async(std::launch::async, [&] { end(held); });
+        auto ended = in_background([&] { end(held); });
         ASSERT_TRUE(eventually([&] { return !lock.held(); }));
         client.reset();
         EXPECT_NE(this->lock_.inspect().value().owner, token);

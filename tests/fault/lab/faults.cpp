@@ -1,6 +1,7 @@
 #include "faults.hpp"
 
 #include "laboratory.hpp"
+#include "support/in_background.hpp"
 #include "support/raw_redis.hpp"
 
 #include <array>
@@ -173,7 +174,7 @@ Fault restart(const char* name, FaultClass of_class, Stop stop) {
 End begin_long_script(Laboratory& laboratory, const Attack& attack, Dice&) {
     auto killer = std::make_shared<RawRedis>(laboratory.server_side(attack.server));
     auto caller = std::make_shared<RawRedis>(laboratory.server_side(attack.server));
-    auto script = std::make_shared<std::future<RawReply>>(std::async(std::launch::async, [caller] {
+    auto script = std::make_shared<std::future<RawReply>>(in_background([caller] {
         return caller->command({"EVAL", "while true do end", "0"});
     }));
     return [killer, script] {

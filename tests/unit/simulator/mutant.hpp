@@ -30,8 +30,8 @@ enum class Mutant {
     hand_off_wakes_nobody,  ///< who waits behind a hand-off sleeps past the end of the new hold
     loss_told_late,         ///< the loss waits behind other events
     nesting_goes_on,        ///< neither a close nor the end of the outer hold ends a nested wait
-    close_told_as_loss,     ///< a nested call whose client closes is told that its outer hold is lost
-    moved_token_left,       ///< a token that nobody takes over after a move is not released
+    close_told_as_loss,  ///< a nested call whose client closes is told that its outer hold is lost
+    moved_token_left,    ///< a token that nobody takes over after a move is not released
     nested_end_stops_renewal,       ///< the end of one watched acquisition ends the renewal for all
     hand_off_without_limit,         ///< a lock passes on inside a process for ever
     own_hold_nested_in,             ///< `Owner::hold` counts for nothing
