@@ -16,6 +16,7 @@ struct Fault {
     bool transient = true;        ///< the same command may well succeed later
     bool maybe_executed = false;  ///< it may have run, or may still run
     bool disconnected = false;    ///< the other end closed the connection, or it broke
+    bool from_server = false;     ///< it is what the server said
 };
 
 /// Why a call was cancelled.

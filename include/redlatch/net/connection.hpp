@@ -396,6 +396,7 @@ private:
         if (auto said = checked(Reply{raw}); !said) {
             fault.transient = said.error().transient;
             fault.error = std::move(said).error().error;
+            fault.from_server = true;
         }
         return fault;
     }
@@ -419,8 +420,9 @@ private:
         if (handshake_ == "AUTH" && code == Errc::protocol) code = Errc::denied;
         std::string message =
             handshake_.empty() ? printable(plain_words(text)) : without_quotation(text, handshake_);
-        return Unexpected{
-            Fault{.error = {code, {}, node_, std::move(message), {}}, .transient = transient}};
+        return Unexpected{Fault{.error = {code, {}, node_, std::move(message), {}},
+                                .transient = transient,
+                                .from_server = true}};
     }
 
     std::unique_ptr<redisContext, FreeBoundedContext> context_;

@@ -126,6 +126,7 @@ private:
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply || (*reply)->view().line("role:") != "slave") return {};
         Fault fault = io_fault("READONLY the server is a replica");
+        fault.from_server = true;
         fault.error.node = connection_->node();
         return Unexpected{std::move(fault)};
     }

@@ -306,8 +306,14 @@ private:
             for (Order& order : waiting) write(link, std::move(order));
         } else if (!waiting.empty()) {
             tell(link, connected.error(), waiting.size(), waiting.front());
-            for (const Order& order : waiting) unanswered(link, order);
+            for (const Order& order : waiting) not_sent(link, order, connected.error());
         }
+    }
+
+    /// A server that lets nobody in for now says so: a refusal, as if it had read the command.
+    void not_sent(const Link& link, const Order& order, const Fault& fault) {
+        if (!fault.from_server || !fault.transient) return unanswered(link, order);
+        renewal()->refused(*order.attempt, link.index, fault, Clock::now());
     }
 
     /// Ends the connection. Its commands, but for ASKING.
