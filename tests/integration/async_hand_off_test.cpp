@@ -274,7 +274,7 @@ TEST_F(AsyncHandOff, ends_each_acquisition_once_whatever_meets_it) {
                 if (i % 3 == 0) std::this_thread::yield();
                 if (i % 4 == 1) mine.stop.request_stop();
                 if (i % 7 != 0) continue;
-                // A busy machine may not answer in time, which fails.
+                // A busy machine may not answer in time: that is an error, and no lock.
                 if (const Result<Held> held = lock_.acquire({.wait = 1ms})) {
                     EXPECT_EQ(++inside, 1);
                     --inside;

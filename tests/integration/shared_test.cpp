@@ -4,6 +4,7 @@
 #include "lock_test.hpp"
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>

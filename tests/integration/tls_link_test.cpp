@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -58,8 +58,8 @@ struct NestFailed {
 using NestAction = OneOf<SendNest, NoteNestFault, NestSleep, ConfirmOuter, NestDone, NestFailed>;
 
 /// Another acquisition of a hold that the caller has: nobody is waited for, only the server. Each event comes
-/// with the end of the outer hold's validity as of now. `closed`: the client was closed, which ends every hold of
-/// its; so the outer hold is no loss then.
+/// with the end of the outer hold's validity as of now. `closed`: the client was closed. That has ended the outer
+/// hold, so the acquisition is cancelled, and nothing is lost.
 class Nesting {
 public:
     /// Borrows the attempts of the acquisition that turned out to be a nested one.
@@ -75,8 +75,8 @@ public:
     /// The outer hold can't be renewed, which this acquisition wants.
     NestAction unreserved(Error why) { return fail(std::move(why)); }
 
-    /// The server does not count the nested holds of a claim: nothing is sent. `valid`: the outer hold is, and was
-    /// asked for at `refreshed`.
+    /// Begins where the server counts no nested holds, as of a claim: nothing is sent. `valid`: whether the outer hold
+    /// is. `refreshed`: when the command went out that it lasts by.
     NestAction begin_unsent(bool valid, bool closed, TimePoint refreshed) {
         if (!valid) return outer_is_gone(closed);
         return NestDone{refreshed};
