@@ -461,7 +461,7 @@ TEST(IdleLocks, what_a_watchdog_does_is_not_known) {
 
 // ---- Renewal
 
-constexpr RenewalLimits renewal_limits{.shortest = 50ms, .settle = 20ms};
+constexpr RenewalLimits renewal_limits{.shortest = 50ms, .settle = 20ms, .slow = 30ms};
 
 /// A watched hold, and when it was seen to be over.
 Story story_of_a_watched_hold(int over) {
@@ -497,7 +497,25 @@ TEST(Renewal, a_fault_within_the_lease_before_is_an_excuse) {
 
 TEST(Renewal, asks_nothing_of_leases_that_are_too_short) {
     EXPECT_TRUE(clean(check_renewal(story_of_a_watched_hold(400).history(),
-                                    {.shortest = 200ms, .settle = 20ms})));
+                                    {.shortest = 200ms, .settle = 20ms, .slow = 30ms})));
+}
+
+TEST(Renewal, a_slow_call_of_the_process_within_the_lease_before_is_an_excuse) {
+    const auto told = [](const auto& add_call) {
+        Story story = story_of_a_watched_hold(400);
+        add_call(story);
+        return check_renewal(story.history(), renewal_limits);
+    };
+    const auto quick = [](Story& story) { story.nests(1, 2, 310, 335, 500); };
+    const auto slow = [](Story& story) { story.nests(1, 2, 310, 345, 500); };
+    const auto slow_before = [](Story& story) { story.extends(1, 2, 250, 290, 500); };
+    const auto slow_elsewhere = [](Story& story) { story.releases(2, 2, 310, 390); };
+    const auto waiting = [](Story& story) { story.waits(1, 310, 390, 390, "b"); };
+    EXPECT_TRUE(clean(told(slow)));
+    EXPECT_TRUE(finds(told(quick), "is over"));
+    EXPECT_TRUE(finds(told(slow_before), "is over"));
+    EXPECT_TRUE(finds(told(slow_elsewhere), "is over"));
+    EXPECT_TRUE(finds(told(waiting), "is over"));
 }
 
 TEST(Renewal, lasts_as_long_as_one_acquisition_is_watched) {

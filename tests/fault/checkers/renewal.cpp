@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace redlatch::test::fault {
 namespace {
@@ -36,10 +37,28 @@ private:
     bool over_ = false;
 };
 
+/// A call that asks the server about a lock of its own caller.
+bool waits_for_nobody(const Call& call) {
+    const Op op = call.invoke.op;
+    return op == Op::nest || op == Op::extend || op == Op::release;
+}
+
+/// By process, while its calls were slow.
+std::map<int, std::vector<Span>> slow_spans(const History& history, Time slow) {
+    std::map<int, std::vector<Span>> spans;
+    for (const Call& call : calls_of(history)) {
+        const Time end = call.completion ? call.completion->at : Time::max();
+        if (!waits_for_nobody(call) || end - call.invoke.at <= slow) continue;
+        spans[call.invoke.process].push_back({call.invoke.at, end});
+    }
+    return spans;
+}
+
 }  // namespace
 
 Violations check_renewal(const History& history, const RenewalLimits& limits) {
     const std::vector<Span> disturbed = disturbances(history, limits.settle);
+    std::map<int, std::vector<Span>> slow = slow_spans(history, limits.slow);
     std::map<std::pair<int, std::uint64_t>, Watch> watches;
     Violations found;
     for (const Event& event : history) {
@@ -48,6 +67,7 @@ Violations check_renewal(const History& history, const RenewalLimits& limits) {
         const Time lease = std::chrono::milliseconds{count_of(event, "lease_ms")};
         const Span renewable{event.at - lease, event.at};
         if (lease < limits.shortest || covered(renewable, disturbed) > Time{0}) continue;
+        if (covered(renewable, slow[event.process]) > Time{0}) continue;
         found.push_back({"renewal",
                          event.lock + " of " + std::to_string(event.process) + "/" +
                              std::to_string(event.hold) + " (" + event.policy +

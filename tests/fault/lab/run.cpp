@@ -84,7 +84,9 @@ IdleLimits idle_limits(const RunPlan& plan) {
 /// them.
 RenewalLimits renewal_limits(const RunPlan& plan) {
     constexpr milliseconds shortest{1500};
-    return {.shortest = shortest, .settle = plan.client.command_timeout.most + slack};
+    return {.shortest = shortest,
+            .settle = plan.client.command_timeout.most + slack,
+            .slow = plan.client.command_timeout.least / 2};
 }
 
 void check(const RunPlan& plan, const History& whole, RunReport& report) {
