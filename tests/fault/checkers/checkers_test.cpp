@@ -503,6 +503,8 @@ TEST(Renewal, asks_nothing_of_leases_that_are_too_short) {
 TEST(Renewal, a_slow_call_of_the_process_within_the_lease_before_is_an_excuse) {
     const auto told = [](const auto& add_call) {
         Story story = story_of_a_watched_hold(400);
+        story.takes({.process = 1, .hold = 2, .lock = "b"});
+        story.takes({.process = 2, .hold = 2, .lock = "c"});
         add_call(story);
         return check_renewal(story.history(), renewal_limits);
     };
