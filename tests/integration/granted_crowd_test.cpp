@@ -25,7 +25,11 @@
 namespace redlatch::test {
 namespace {
 
+#if defined(REDLATCH_TEST_ASAN) || defined(REDLATCH_TEST_TSAN)
+constexpr int crowd = 250;  // which takes a sanitizer as long
+#else
 constexpr int crowd = 1000;
+#endif
 
 ClientOptions crowd_options(const RedisServer& server, std::size_t max_connections = 64) {
     ClientOptions options = options_for(server.uri(), 10s);
