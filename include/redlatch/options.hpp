@@ -256,7 +256,8 @@ struct ClientOptions {
     /// In place of URIs, or beside them: make the connections to one server each.
     std::vector<ConnectionFactory> factories{};
 
-    /// The time for one connection, name resolution included; positive, and 24 days at most count. Default: 1 s.
+    /// The time for one connection, name resolution included; positive. No more than `command_timeout` counts: calls,
+    /// and renewal too, connect in the time of their command. Default: 1 s.
     std::chrono::milliseconds connect_timeout{1000};
 
     /// The time for one command and its answer; calls that don't wait for a lock take no longer
