@@ -34,7 +34,7 @@ std::string walk(ClaimKind kind, unsigned first_seed, unsigned seeds) {
 
 unsigned seeds() {
     const char* const wanted = std::getenv("REDLATCH_CLAIM_WALKS");
-    return wanted == nullptr ? 20 : static_cast<unsigned>(std::atoi(wanted));
+    return wanted == nullptr ? 10 : static_cast<unsigned>(std::atoi(wanted));
 }
 
 class ClaimWalks : public ::testing::TestWithParam<unsigned> {};

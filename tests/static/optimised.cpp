@@ -1,4 +1,6 @@
-// A user's file, compiled with -O2: g++ finds some of its warnings only then. Nobody runs it.
+// A user's file, and the library with it, compiled with -O2: g++ finds some of its warnings only then. Nobody runs it.
+
+#include <redlatch/source.hpp>  // before the others
 
 #include <redlatch/log_observer.hpp>
 #include <redlatch/metrics.hpp>
