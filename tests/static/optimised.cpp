@@ -1,6 +1,4 @@
-// A user's file, and the library with it, compiled with -O2: g++ finds some of its warnings only then. Nobody runs it.
-
-#include <redlatch/source.hpp>  // before the others
+// A user's file, compiled with -O2 behind the library: g++ finds some of its warnings only then. Nobody runs it.
 
 #include <redlatch/log_observer.hpp>
 #include <redlatch/metrics.hpp>
