@@ -26,7 +26,7 @@ namespace redlatch::test {
 namespace {
 
 #if defined(REDLATCH_TEST_ASAN) || defined(REDLATCH_TEST_TSAN)
-constexpr int crowd = 250;  // which takes a sanitizer as long
+constexpr int crowd = 250;  // each thread costs a sanitizer several times as much
 #else
 constexpr int crowd = 1000;
 #endif

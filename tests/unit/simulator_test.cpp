@@ -30,7 +30,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 
 constexpr std::uint64_t full_count = 20'000;
 #if defined(REDLATCH_TEST_ASAN) || defined(REDLATCH_TEST_TSAN)
-constexpr std::uint64_t usual_count = 1'000;  // a tenth of the speed
+constexpr std::uint64_t usual_count = 1'000;  // each takes ten times as long
 #else
 constexpr std::uint64_t usual_count = full_count;
 #endif
