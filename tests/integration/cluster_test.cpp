@@ -261,6 +261,34 @@ TEST_F(Cluster, a_node_without_slots_is_listened_to_no_more) {
     }));
 }
 
+TEST_F(Cluster, a_node_without_slots_keeps_no_connection) {
+    ClientOptions options = options_for(group_.uri(0), 10s);
+    options.client_name = "leaves";
+    Client leaving{std::move(options)};
+    const auto connections = [&](std::size_t server) {
+        const std::string all = look_at(server).command({"CLIENT", "LIST"}).text;
+        std::size_t count = 0;
+        for (std::size_t at = 0; (at = all.find("name=leaves", at)) != all.npos; ++at) ++count;
+        return count;
+    };
+    const std::string name = name_on(0);
+    Lock<> lock{leaving, name, {.lease = renewed_lease}};
+    Held renewed = lock.acquire({.wait = 30s}).value();
+    EXPECT_TRUE(is_renewed(renewed));
+    EXPECT_TRUE(is_outcome(renewed.release(), Release::released));
+    EXPECT_TRUE(is_outcome(take(lock, {.wait = 30s}).release(), Release::released));
+    EXPECT_GE(connections(0), 3U);  // one of the pool, the renewal's, the engine's
+    group_.ask(3, {"CLUSTER", "FAILOVER"});
+    ASSERT_TRUE(group_.becomes_master(3));
+    int others = 0;
+    EXPECT_TRUE(eventually([&] {  // the node that is asked for the map may have an old one at first
+        const std::string another = name_on(0, "other" + std::to_string(++others) + "-");
+        static_cast<void>(Lock<Simple>{leaving, another}.acquire({.wait = 0s}));
+        return connections(0) == 0;
+    }));
+    EXPECT_TRUE(succeeds(lock.acquire({.wait = 30s})));
+}
+
 TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
     const auto journal = std::make_shared<Journal>();
     Client client{options_for(group_.uri(0), 3s, journal)};

@@ -74,6 +74,11 @@ public:
     unsigned number() const noexcept { return number_; }
     bool has_unwritten() const noexcept { return queue_.has_unwritten(); }
 
+    /// Nothing is under way.
+    bool is_idle() const noexcept {
+        return !queue_.has_unwritten() && !queue_.has_written() && !queue_.has_held();
+    }
+
     /// What `poll` waits for before there is something to read, or room to write. Connected only.
     pollfd awaits() const noexcept { return connection_->more_to_come(written_ < out_.size()); }
 
@@ -176,6 +181,13 @@ public:
         end_failed(fault);
     }
 
+    /// Closes the connection where nothing is under way. The next command makes a new one.
+    void disconnect_if_idle() {
+        if (!is_idle()) return;
+        drop_connection();
+        queue_.disconnected({});
+    }
+
     /// Whether there will be a connection, where there is none.
     ConnectStatus status() const {
         if (trouble_) return {ConnectStatus::Kind::doubtful, *trouble_};
@@ -193,14 +205,18 @@ public:
 private:
     /// The fault, with the server's name.
     Fault forget_connection(Fault fault) {
-        connection_.reset();
-        out_.clear();
-        written_ = 0;
-        scripts_written_.clear();
+        drop_connection();
         if (fault.error.node.empty()) fault.error.node = node_->name();
         node_->note(Expected<void, Fault>{Unexpected{fault}});
         fault_ = trouble_ = fault;
         return fault;
+    }
+
+    void drop_connection() {
+        connection_.reset();
+        out_.clear();
+        written_ = 0;
+        scripts_written_.clear();
     }
 
     /// A command of the link's own. Destroys itself, with its answer.

@@ -91,6 +91,12 @@ public:
         if (running_) wake_.ring();
     }
 
+    /// Any thread. Has it close what leads to servers that are no masters any more.
+    void map_changed() noexcept {
+        map_changed_ = true;
+        master_moved();
+    }
+
     /// What is posted before still runs; then every order fails with `Errc::cancelled`, and each timer that
     /// is set expires. Blocks until the thread has ended, which waits for nobody.
     void close() {
@@ -279,6 +285,13 @@ private:
         }
     }
 
+    /// Where something is under way, the next map closes the connection.
+    void leave_former_masters() {
+        for (Way& way : ways_) {
+            if (!topology_->is_master(way.link.node())) way.link.disconnect_if_idle();
+        }
+    }
+
     /// Stands for the list of posted tasks at the end.
     static EngineTask* end_of_posts() noexcept {
         static constexpr char mark{};
@@ -312,6 +325,7 @@ private:
                 static_cast<EngineTimer&>(timer).expired(now);
             });
             refresh_map();
+            if (map_changed_.exchange(false)) leave_former_masters();
             completions.hand_over();  // what goes on here may have more to write
             write();
             completions.hand_over();
@@ -415,6 +429,7 @@ private:
     std::atomic<bool> running_{false};
     std::atomic<bool> closing_{false};
     std::atomic<bool> asleep_{false};
+    std::atomic<bool> map_changed_{false};
     std::atomic<EngineTask*> posted_{nullptr};  // the newest first
     ServiceThread thread_{"redlatch engine", [this] { run(); }};
     // Of the thread:

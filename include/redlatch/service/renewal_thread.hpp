@@ -88,6 +88,14 @@ public:
         return renewal()->cleaned_up(token);
     }
 
+    /// Any thread. Has it close what leads to servers that are no masters any more.
+    void map_changed() {
+        const auto lock = thread_.lock();
+        if (!thread_.is_running()) return;
+        map_changed_ = true;
+        wake_.ring();
+    }
+
     /// Cleans up what is left, and ends the thread. Takes at most the time for one command, however
     /// much there is.
     void close() {
@@ -156,6 +164,7 @@ private:
 
     void run() {
         while (!is_closed()) {
+            if (map_changes()) leave_former_masters();
             begin_due();
             exchange();
             renewal()->pass_time(Clock::now());
@@ -170,6 +179,20 @@ private:
         const bool closed = renewal_.is_closed(Clock::now());
         if (closed) thread_.end();
         return closed;
+    }
+
+    bool map_changes() {
+        const auto lock = thread_.lock();
+        return std::exchange(map_changed_, false);
+    }
+
+    /// Where something is under way, the next map closes the connection.
+    void leave_former_masters() {
+        for (Link& link : links_) {
+            if (!link.pipe || !link.pipe->idle() || topology_->is_master(*link.node)) continue;
+            link.pipe.reset();
+            link.silence.disconnected();
+        }
     }
 
     void begin_due() {
@@ -465,6 +488,7 @@ private:
     // Guarded by the mutex:
     Renewal renewal_;
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
+    bool map_changed_ = false;               // since the thread looked
     // Of the thread:
     std::deque<Link> links_;
 };

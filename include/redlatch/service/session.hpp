@@ -278,7 +278,12 @@ private:
                      subscriptions_.reconnect();
                      engine_.master_moved();
                  },
-             .node_left = [this](Node& node) { subscriptions_.reconnect(node); },
+             .node_left =
+                 [this](Node& node) {
+                     subscriptions_.reconnect(node);
+                     renewal_.map_changed();
+                     engine_.map_changed();
+                 },
              .owes_answer = [this](Node& node) { reply_drainer_.watch(node); },
              .sentinels_found = [this] { sentinel_watch_->start(); }}};
         auto topology = builder.build();
