@@ -171,6 +171,15 @@ protected:
         });
     }
 
+    /// The command, or what becomes it, and the watcher.
+    [[nodiscard]] static std::vector<pid_t> children_of(ToolRun& tool) {
+        const std::string id = std::to_string(tool.process().pid());
+        std::istringstream children{content("/proc/" + id + "/task/" + id + "/children")};
+        std::vector<pid_t> all;
+        for (pid_t child = 0; children >> child;) all.push_back(child);
+        return all;
+    }
+
     RedisServer server{{.tcp = true}};
     RawRedis raw{server};
     TempFolder folder;
@@ -355,6 +364,19 @@ TEST_F(Tool, says_once_that_it_waits_for_a_server) {
     EXPECT_EQ(tool.code(), 0);
     EXPECT_TRUE(exists(file("ran")));
     EXPECT_EQ(std::ranges::count(said(), '\n'), 1) << said();
+}
+
+TEST_F(Tool, says_what_is_wrong_with_how_the_server_is_set_up) {
+    raw.command({"CONFIG", "SET", "maxmemory", "100mb"});
+    raw.command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
+    ToolRun tool = run_script("true");
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_TRUE(is_one_line(tool.errors())) << tool.errors();
+    EXPECT_NE(tool.errors().find("warning: "), std::string::npos) << tool.errors();
+    EXPECT_NE(tool.errors().find("allkeys-lru"), std::string::npos) << tool.errors();
+    ToolRun quiet = run_script("true", {"--quiet"});
+    EXPECT_EQ(quiet.code(), 0);
+    EXPECT_EQ(quiet.errors(), "");
 }
 
 TEST_F(Tool, says_that_it_waits_for_a_quorum) {
@@ -941,12 +963,9 @@ TEST_F(Tool, notices_that_its_command_was_killed_while_it_waited) {
     raw.set("job", "somebody");
     ToolRun tool = run_script("exit 0", {"--at-least", "1000"});
     ASSERT_TRUE(waits());
-    const std::string of = "/proc/" + std::to_string(tool.process().pid()) + "/task/" +
-                           std::to_string(tool.process().pid()) + "/children";
-    std::istringstream children{content(of)};
-    pid_t command = 0;
-    ASSERT_TRUE(children >> command) << "there is none in " << of;
-    ::kill(command, SIGKILL);
+    const std::vector<pid_t> children = children_of(tool);
+    ASSERT_FALSE(children.empty());
+    ::kill(children.front(), SIGKILL);
     raw.del("job");
     EXPECT_EQ(tool.code(), 128 + SIGKILL);
     EXPECT_FALSE(raw.exists("job")) << "it did not run, so --at-least does not count";
@@ -958,6 +977,44 @@ TEST_F(Tool, takes_the_whole_group_with_it_when_it_is_killed) {
     const pid_t outer = id_in("outer");
     tool.process().kill(SIGKILL);
     EXPECT_TRUE(eventually([&] { return !process_alive(inner) && !process_alive(outer); }));
+}
+
+TEST_F(Tool, takes_the_command_with_it_when_its_watcher_is_killed_too) {
+    for (const bool watcher_first : {false, true}) {
+        ToolRun tool = run({"run", "job", "--", "sleep", "1000"});
+        ASSERT_TRUE(eventually([&] { return children_of(tool).size() == 2; }));
+        const std::vector<pid_t> children = children_of(tool);
+        const auto file_of = [](pid_t id, const std::string& name) {
+            return content("/proc/" + std::to_string(id) + "/" + name);
+        };
+        const pid_t watcher = children.back();
+        ASSERT_TRUE(eventually([&] { return file_of(watcher, "comm") == "watcher\n"; }))
+            << "as long as it goes by the tool's name, killall finds it";
+        EXPECT_FALSE(file_of(watcher, "cmdline").starts_with(REDLATCH_TOOL)) << "pkill -f finds it";
+        const pid_t command = children.front();
+        ASSERT_TRUE(eventually([&] { return file_of(command, "comm") == "sleep\n"; }));
+        if (watcher_first) ::kill(watcher, SIGKILL);
+        tool.process().kill(SIGKILL);
+        ::kill(watcher, SIGKILL);
+        EXPECT_TRUE(eventually([&] { return !process_alive(command); }));
+        if (process_alive(command)) ::kill(command, SIGKILL);
+        raw.del("job");
+    }
+}
+
+TEST_F(Tool, reaps_the_orphans_that_a_container_leaves_to_it) {
+    const std::string adopt_orphans =
+        "import ctypes, os, sys\n"
+        "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"  // PR_SET_CHILD_SUBREAPER
+        "os.execv(sys.argv[1], sys.argv[1:])";
+    ToolRun tool = run_script("(sh -c 'echo $$ >$F/orphan' &); touch $F/up; exec sleep 1000", {},
+                              {"python3", "-c", adopt_orphans});
+    ASSERT_TRUE(made("up"));
+    const pid_t orphan = id_in("orphan");
+    const std::string its = "/proc/" + std::to_string(orphan);
+    EXPECT_TRUE(eventually([&] { return !exists(its); })) << content(its + "/status");
+    tool.process().kill(SIGTERM);
+    EXPECT_EQ(tool.code(), 128 + SIGTERM);
 }
 
 TEST_F(Tool, never_starts_the_command_when_it_is_killed_while_it_waits) {
@@ -1875,12 +1932,14 @@ TEST_F(Tool, does_not_take_a_lock_away_unasked) {
     ToolRun tool = run({"break", "job"});
     EXPECT_EQ(tool.code(), 64);
     EXPECT_TRUE(raw.exists("job"));
-    for (const std::string_view answer : {"\n", "n\n", "yes\n"}) {
+    for (const std::string_view answer : {"\n", "n\n", "yet\n", "yes\n", "Y\n"}) {
         const Terminal terminal;
+        raw.set("job", "data");
         ToolRun asked = run({"break", "job"}, with_terminal, terminal.input());
         terminal.type(answer);
-        EXPECT_EQ(asked.code(), answer == "yes\n" ? 0 : 75);
-        EXPECT_EQ(raw.exists("job"), answer != "yes\n");
+        const bool agrees = answer == "yes\n" || answer == "Y\n";
+        EXPECT_EQ(asked.code(), agrees ? 0 : 75) << answer;
+        EXPECT_EQ(raw.exists("job"), !agrees) << answer;
         EXPECT_NE(asked.errors().find("no lock. Take it away?"), std::string::npos);
     }
     raw.command({"SET", "job", "somebody", "PX", "60000"});

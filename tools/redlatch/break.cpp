@@ -2,6 +2,7 @@
 #include "text.hpp"
 #include "verbs.hpp"
 
+#include <strings.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -20,7 +21,7 @@ bool user_agrees(const std::string& name, const std::string& owner, bool has_end
                  has_end ? "" : ", without an end: it may be data, and no lock");
     std::string answer;
     std::getline(std::cin, answer);
-    return answer == "y" || answer == "yes";
+    return ::strcasecmp(answer.c_str(), "y") == 0 || ::strcasecmp(answer.c_str(), "yes") == 0;
 }
 
 /// How much of what is held those have whom the server has named. It names two hundred at once.

@@ -5,6 +5,7 @@
 #include "variables.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,6 +64,14 @@ std::string read_all(int fd) {
     }
 }
 
+/// A watcher that goes by this program's name would be killed together with it by whoever kills by name, and the group
+/// would live on.
+void call_itself_watcher() {
+    constexpr const char* name = "watcher";
+    ::prctl(PR_SET_NAME, name);
+    ::strncpy(program_invocation_name, name, std::strlen(program_invocation_name));
+}
+
 /// From one process group to another. Returns whether that one had it.
 bool move_terminal(int terminal, ::pid_t from, ::pid_t to) {
     if (::tcgetpgrp(terminal) != from) return false;
@@ -87,9 +96,13 @@ Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_C
     Pipe report = make_pipe();
     Pipe alive = make_pipe();
     const ::pid_t starter = ::getpgrp();
+    const ::pid_t parent = ::getpid();
     pid_ = fork_or_throw();
     if (pid_ == 0) {
         ::setpgid(0, 0);
+        // The watcher may be killed together with this program. Kept by what it executes.
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(0);
         word.write.reset();
         alive.write.reset();
         become_command(options, std::move(word.read), std::move(report.write));
@@ -106,6 +119,7 @@ Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_C
     }
     if (watcher_ == 0) {
         ::setpgid(0, pid_);
+        call_itself_watcher();
         terminal_.reset();
         word_.reset();
         alive.write.reset();
@@ -199,6 +213,14 @@ void Child::start(const std::vector<std::string>& variables) {
 
 bool Child::never_ran() const {
     return read_all(report_.get()) != is_executed;
+}
+
+void Child::reap_orphans() const noexcept {
+    siginfo_t over{};
+    while (::waitid(P_ALL, 0, &over, WEXITED | WNOHANG | WNOWAIT) == 0 && over.si_pid != 0 &&
+           over.si_pid != pid_ && over.si_pid != watcher_) {
+        ::waitpid(over.si_pid, nullptr, WNOHANG);
+    }
 }
 
 void Child::send(int signal) const noexcept {

@@ -29,7 +29,7 @@ private:
 
 /// A command in a process group of its own. It is forked at once, and executed when it is told to
 /// start. The whole group dies when this process does, however it ends: a watcher, a further process of
-/// the group, sees the end of a pipe.
+/// the group, sees the end of a pipe. The command itself dies also where the watcher was killed first.
 class Child {
 public:
     struct Options {
@@ -56,6 +56,9 @@ public:
 
     /// Once it is over: whether it could not be executed, or died before it was told to start.
     bool never_ran() const;
+
+    /// Forgets what has ended of the processes that were left to this one, as to the init of a container.
+    void reap_orphans() const noexcept;
 
     /// To the whole group.
     void send(int signal) const noexcept;

@@ -44,4 +44,9 @@ void OutageNotice::reconnected(const Reconnected&) {
     began_.reset();
 }
 
+void OutageNotice::warning(const Warning& event) {
+    const std::string node = event.node.empty() ? "" : event.node + ": ";
+    complain(*settings_, "warning: " + node + event.message);
+}
+
 }  // namespace tool

@@ -10,7 +10,8 @@
 namespace tool {
 
 /// Says on standard error that no server answers while the lock is waited for, once. Else a wait without limit would be
-/// silent for as long as the server is down. While the lock is held it remembers what went wrong.
+/// silent for as long as the server is down. While the lock is held it remembers what went wrong. Passes on what is
+/// wrong with how a server is set up.
 class OutageNotice final : public redlatch::Observer {
 public:
     explicit OutageNotice(const Settings& settings) : settings_(&settings) {}
@@ -25,6 +26,7 @@ public:
     void renewed(const Renewed& event) override;
     void error(const redlatch::Error& event) override;
     void reconnected(const Reconnected& event) override;
+    void warning(const Warning& event) override;
 
 private:
     /// Shorter ones, such as a failover, are no news.

@@ -377,6 +377,7 @@ private:
     }
 
     std::optional<int> reap() {
+        child_.reap_orphans();
         int status = 0;
         const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid != child_.pid()) return std::nullopt;
