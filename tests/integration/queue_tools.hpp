@@ -99,6 +99,16 @@ public:
         return parse_grant(reply.elements.at(2).text);
     }
 
+    /// All that were published up to now and not read.
+    std::vector<Grant> pending_grants() {
+        std::vector<Grant> all;
+        RawReply reply = connection_.command({"PING"});
+        for (; reply.elements.at(0).text == "message"; reply = connection_.next()) {
+            if (auto grant = parse_grant(reply.elements.at(2).text)) all.push_back(*grant);
+        }
+        return all;
+    }
+
     /// Nothing was published up to now that was not read.
     bool silent() { return connection_.command({"PING"}).elements.at(0).text == "pong"; }
 

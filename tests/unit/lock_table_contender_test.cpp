@@ -33,6 +33,12 @@ Grant grant_for(std::string token, std::string key = "key") {
             .key = std::move(key)};
 }
 
+Grant notice(std::string token) {
+    Grant said = grant_for(std::move(token));
+    said.key_type = '-';
+    return said;
+}
+
 /// A table, and the one whose turn it is.
 class Contender : public testing::Test {
 protected:
@@ -117,11 +123,6 @@ TEST_F(Contender, is_woken_by_its_grant_only) {
 }
 
 TEST_F(Contender, asks_again_at_a_notice) {
-    const auto notice = [](const std::string& token) {
-        detail::Grant said = grant_for(token);
-        said.key_type = '-';
-        return said;
-    };
     EXPECT_TRUE(table.deliver(notice("mine"))) << "nobody has to give anything back";
     announce("mine");
     EXPECT_FALSE(pause().ended);
@@ -448,13 +449,16 @@ TEST(Claimants, of_one_key_have_turns_and_grants_of_their_own) {
         return told;
     };
     const Asker& first = locks.enter(claimant(1));
-    const Asker& second = locks.enter(claimant(2));
+    Asker& second = locks.enter(claimant(2));
     EXPECT_FALSE(locks.table.deliver(grant("a")));
     announce(first, 1, "a");
     announce(second, 2, "b");
     EXPECT_TRUE(locks.table.deliver(grant("b")));
     EXPECT_FALSE(locks.table.take_grant(first.turn()));
     EXPECT_EQ(locks.table.take_grant(second.turn())->token, "b");
+    EXPECT_TRUE(locks.table.deliver(notice("b")));
+    const auto pause = locks.table.pause(second.turn(), second, TimePoint::max(), locks.now, false);
+    EXPECT_EQ(pause.ended, Cause::recheck);
     announce(second, 2, "c");
     EXPECT_FALSE(locks.table.deliver(grant("b"))) << "it goes by another token now";
     locks.table.end_turn(first.turn());

@@ -670,12 +670,13 @@ private:
 
     /// The name that a grant may be for. A lock with claims may have several entries here.
     Named* find(const Grant& grant) {
-        if (grant.weight == 0) {
-            const auto name = entries_.find(grant.key);
-            return name == entries_.end() ? nullptr : &*name;
+        if (grant.weight != 0 || grant.is_notice()) {
+            const auto claimant = claimants_.find(grant.token);
+            if (claimant != claimants_.end()) return claimant->second;
         }
-        const auto claimant = claimants_.find(grant.token);
-        return claimant == claimants_.end() ? nullptr : claimant->second;
+        if (grant.weight != 0) return nullptr;
+        const auto name = entries_.find(grant.key);
+        return name == entries_.end() ? nullptr : &*name;
     }
 
     /// Whether others go by the token than the one that may contend with it: readers that go on with a claim of one

@@ -48,12 +48,12 @@ local function let_in(waiter, its_lease, is_fenced, its_weight)
   return its_ttl, its_number
 end
 
--- Lets in the first waiter, and those behind it, until one does not fit in. A waiter that does not
--- live any more leaves the queue. One that lives, and whose client is not subscribed just now, is
--- passed over for five seconds; one that wants more than there is of all, for as long as that
--- lasts. `caller` is let in without a message, and for the lease that it asks for now: its place
--- may be that of one before it. `dead` is not let in: a late command may have put a token there
--- that is released.
+-- Lets in the first waiter, and those behind it, until one does not fit in: some 300 at most. The
+-- next eight are told then that they should ask. A waiter that does not live any more leaves the
+-- queue. One that lives, and whose client is not subscribed just now, is passed over for five
+-- seconds; one that wants more than there is of all, for as long as that lasts. `caller` is let in
+-- without a message, and for the lease that it asks for now: its place may be that of one before
+-- it. `dead` is not let in: a late command may have put a token there that is released.
 --
 -- Returns the caller's lease and fencing token, nil if it was not let in; whether somebody stands
 -- in front who does not fit in; and whether there are more to be seen, and another run sees them.
@@ -84,6 +84,10 @@ local function grant(caller, dead, caller_lease)
       local absent = tells and not hears[channel]
       if absent or alive and its_weight < all and its_weight > most(its_limit) then
         kept = kept + 1
+        if set_limit == 0 then
+          blocked = true  -- as everybody is: nobody has to be looked at
+          break
+        end
         if absent and tonumber(alive_until) > now + 5000000 then
           redis.call('HSET', waiters, waiter,
             format_terms(its_lease, now + 5000000, is_subscribed, is_fenced, its_weight, its_limit))
@@ -111,6 +115,12 @@ local function grant(caller, dead, caller_lease)
     seen = seen + #batch
     batch = blocked and {} or redis.pcall('ZRANGE', queue, kept, kept + 99)
   end
-  return my_ttl, my_number, blocked, batch[1] ~= nil and kept < seen
+  local more = batch[1] ~= nil and kept < seen
+  -- Whoever called this may not run it again: those in front do, as they ask for their own.
+  for i = 1, more and math.min(#batch, 8) or 0 do
+    redis.pcall('PUBLISH', channel_of(batch[i]),
+      string.format('0 0 - - 0 %d ', #batch[i]) .. batch[i] .. lock)
+  end
+  return my_ttl, my_number, blocked, more
 end
 --)lua"_lua

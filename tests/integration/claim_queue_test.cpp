@@ -1,0 +1,93 @@
+// The queue of a lock with claims where very many wait, command by command, on a real server.
+
+#include "queue_tools.hpp"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace redlatch::test {
+namespace {
+
+/// A semaphore whose permits are all taken, and for which the operations of one client wait.
+class CrowdAtPermits : public ::testing::Test {
+protected:
+    static constexpr int crowd = 400;  // one command lets in some 300
+
+    CrowdAtPermits() {
+        EXPECT_EQ(acquire(holder, crowd).elements.at(0).integer, 1);
+        for (int i = 0; i < crowd; ++i) {
+            EXPECT_EQ(acquire(waiter(i), 1).elements.at(0).integer, 0);
+        }
+    }
+
+    static std::string waiter(int i) { return a + ":" + std::to_string(i); }
+
+    RawReply acquire(const std::string& token, int weight) {
+        return run(scripts_.acquire, {token, "60000", "30000", "1", run_id, "0", "0",
+                                      std::to_string(weight), std::to_string(crowd)});
+    }
+
+    /// As somebody sets them.
+    void set_permits(int number) {
+        const long long issued = setting(number, 0);
+        EXPECT_EQ(setting(number, issued), 1);
+    }
+
+    long long left() { return redis_.command({"ZCARD", keys_.queue}).integer; }
+
+    RedisServer server_;
+    RawRedis redis_{server_};
+    const LockKeys keys_{"job"};
+    Listener listener_{server_, a};
+
+private:
+    RawReply run(const Script& script, const std::vector<std::string>& arguments) {
+        RawRedis::Command command{
+            "EVAL",       std::string{script.source()}, "4", keys_.lock, keys_.queue, keys_.waiters,
+            keys_.permits};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return redis_.command(command);
+    }
+    long long setting(int number, long long issued) {
+        return run(scripts_.set_permits,
+                   {"", run_id, std::to_string(number), std::to_string(issued), "0"})
+            .integer;
+    }
+
+    const LockScripts& scripts_ = lua::on_permits();
+};
+
+TEST_F(CrowdAtPermits, is_told_to_ask_where_one_command_does_not_let_in_all) {
+    set_permits(3 * crowd);
+    std::vector<Grant> all = listener_.pending_grants();
+    const long long behind = left();
+    const auto let_in = static_cast<std::size_t>(crowd - behind);
+    ASSERT_GT(behind, 8) << "else the crowd is too small";
+    ASSERT_EQ(all.size(), let_in + 8) << "the next eight are told";
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(all[i].token, waiter(static_cast<int>(i)));
+        EXPECT_EQ(all[i].is_notice(), i >= let_in) << i;
+        EXPECT_EQ(all[i].key, keys_.lock);
+    }
+    const auto first = static_cast<int>(let_in);
+    EXPECT_EQ(acquire(waiter(first), 1).elements.at(0).integer, 1);
+    EXPECT_EQ(left(), 0) << "who asks lets in those behind it";
+    for (const Grant& grant : listener_.pending_grants())
+        EXPECT_FALSE(grant.is_notice()) << grant.token;
+}
+
+TEST_F(CrowdAtPermits, is_not_looked_at_while_there_are_none) {
+    set_permits(0);
+    const long long before = redis_.command_calls("hget");
+    EXPECT_EQ(acquire(waiter(crowd), 1).elements.at(0).integer, 0);
+    EXPECT_EQ(acquire(waiter(crowd - 1), 1).elements.at(0).integer, 0);
+    EXPECT_LE(redis_.command_calls("hget") - before, 8);
+    EXPECT_EQ(left(), crowd + 1);
+    EXPECT_TRUE(listener_.pending_grants().empty());
+    set_permits(2 * crowd);
+    EXPECT_FALSE(listener_.pending_grants().empty()) << "they wait in their order";
+}
+
+}  // namespace
+}  // namespace redlatch::test
