@@ -202,7 +202,7 @@ inline LockScripts compose_all_permits() {
     return scripts;
 }
 
-/// `release` or `force_unlock`, which then tells those who wait for the lock with Redisson.
+/// `release`, `tombstone` or `force_unlock`, which then tells those who wait for the lock with Redisson.
 inline Script notifying_redisson(const Script& script) {
     std::string source{files::notify_redisson};
     include(source, "script", script.source());
@@ -247,6 +247,7 @@ inline const LockScripts& on_permits() {
 inline LockScripts compose_all_for_redisson() {
     LockScripts scripts = on_hash();
     scripts.release = notifying_redisson(scripts.release);
+    scripts.tombstone = notifying_redisson(scripts.tombstone);
     scripts.force_unlock = notifying_redisson(scripts.force_unlock);
     return scripts;
 }
