@@ -86,6 +86,16 @@ TEST_F(RedissonReentrantLock, tells_nothing_where_one_of_ours_comes_next) {
     EXPECT_TRUE(theirs.hears_nothing());
 }
 
+TEST_F(RedissonReentrantLock, tells_when_it_is_released_that_it_is_kept_for_its_min_hold) {
+    RedissonWaiter waiter{server_, channel_};
+    Lock<RedissonReentrant> lock{client_, "job", {.lease = 10min, .min_hold = 1min}};
+    lock.lock();
+    lock.unlock();
+    EXPECT_EQ(waiter.hears(), "0") << "it would sleep for the lease";
+    EXPECT_LE(redis_.pttl("job"), 60'000) << "what the waiter sees when it looks again";
+    EXPECT_GT(redis_.pttl("job"), 0);
+}
+
 TEST_F(RedissonReentrantLock, tells_nothing_that_is_not_so) {
     RedissonWaiter waiter{server_, channel_};
     Held held = take<RedissonReentrant>(client_);

@@ -279,6 +279,16 @@ TEST(Acquisition, plain_set_that_is_refused_is_followed_by_the_script_at_once) {
     EXPECT_EQ(contender.machine.tries(), 1U);
 }
 
+TEST(Acquisition, plain_set_that_is_refused_counts_where_the_script_gets_no_answer) {
+    Contender contender{plan(Wait::none())};
+    static_cast<void>(as<SendScript>(contender.machine.answered({.kind = Kind::no}, start + 5ms)));
+    AcquisitionMachine& machine = contender.machine;
+    const auto failed = as<AcquisitionFailed>(
+        told(machine, machine.failed(silent(), {}, start + 1s), Errc::unavailable, start + 1s));
+    EXPECT_EQ(machine.error().code, Errc::timed_out);
+    EXPECT_TRUE(failed.clean_up.needed()) << "the script may have taken the lock";
+}
+
 TEST(Acquisition, script_comes_first_where_a_plain_set_is_of_no_use) {
     EXPECT_TRUE(holds_alternative<SendScript>(Contender(plan(), true).first)) << "contended";
     EXPECT_TRUE(holds_alternative<SendScript>(Contender(fenced()).first));

@@ -250,6 +250,26 @@ TEST(Attempts, silence_at_the_end_says_nothing_of_a_server_that_is_farther_away)
     EXPECT_EQ(error.causes[0].message, "silent");
 }
 
+TEST(Attempts, that_ask_who_has_the_lock_know_that_somebody_has_it) {
+    const auto end_of = [](Wait wait, Fault fault) {
+        Attempts core{plan(wait), start, 1};
+        static_cast<void>(core.begin(start));
+        core.refused_plainly(start + 1ms);
+        return as<GiveUp>(core.fault(start + 1050ms, std::move(fault))).error;
+    };
+    Fault broken = transient("broken");
+    broken.disconnected = true;
+    for (const Fault& fault : {transient("silent"), broken}) {
+        for (const Wait wait : {Wait::none(), Wait{1s}}) {
+            const Error error = end_of(wait, fault);
+            EXPECT_EQ(error.code, Errc::timed_out);
+            ASSERT_EQ(error.causes.size(), 1U);
+            EXPECT_EQ(error.causes[0].message, fault.error.message);
+        }
+    }
+    EXPECT_EQ(end_of(Wait::none(), permanent(Errc::wrong_type)).code, Errc::wrong_type);
+}
+
 TEST(Attempts, tell_of_a_key_without_an_end) {
     Attempts core{plan(0s), start, 1};
     static_cast<void>(core.begin(start));

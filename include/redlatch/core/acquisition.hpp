@@ -252,7 +252,10 @@ public:
         token_.attempted(answer.masters);
         token_.answered();
         if (answer.repeated) token_.repeated();
-        if (answer.kind == Kind::no && is_plain_) return send_script(now);
+        if (answer.kind == Kind::no && is_plain_) {
+            attempts_.refused_plainly(now);
+            return send_script(now);
+        }
         sent_ = answer.sent;
         others_wait_ = answer.others_wait;
         prolonged_ = answer.ttl > ttl();

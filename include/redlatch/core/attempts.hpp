@@ -100,6 +100,11 @@ public:
         return pause(now, recheck_pause(refusal.ttl, *refusal.place, random_));
     }
 
+    /// It answered so to the plain command, which tells no more. The same try goes on, and asks who it is.
+    void refused_plainly(TimePoint now) {
+        refused_ = Refused{saturating_sub(now, sent_), {}, false, true};
+    }
+
     /// How long the server may take a waiter for alive that it does not hear of, as of now: no longer
     /// than it waits.
     std::chrono::milliseconds presence_ttl(TimePoint now) const {
@@ -123,11 +128,11 @@ public:
     }
 
     /// What is sent at the end has little time. Where the answer before took longer, that one counts: the lock was taken.
+    /// So does one to the same try.
     AttemptAction fault(TimePoint now, Fault fault) {
         const auto refused = std::exchange(refused_, std::nullopt);
         const bool says_nothing = refused && is_over(now) && fault.transient &&
-                                  !fault.disconnected &&
-                                  refused->answered_in >= saturating_sub(answer_by_, sent_);
+                                  (refused->in_this_try || had_less_time(*refused, fault));
         last_fault_ = following(std::move(fault.error), last_fault_);
         if (says_nothing) return GiveUp{out_of_time(now, *refused)};
         if (!fault.transient || is_over(now)) return GiveUp{*last_fault_};
@@ -169,7 +174,13 @@ private:
         Clock::duration answered_in;
         std::string owner;  // one of those who have it; empty where nobody knows one
         bool is_endless;    // its key, which no client of this library makes
+        bool in_this_try = false;
     };
+
+    /// The command that has failed had less time than the answer before took.
+    bool had_less_time(const Refused& before, const Fault& fault) const noexcept {
+        return !fault.disconnected && before.answered_in >= saturating_sub(answer_by_, sent_);
+    }
 
     Error out_of_time(TimePoint now, const Refused& refused) const {
         const std::string held =
@@ -217,7 +228,7 @@ private:
     bool last_try_ = false;
     TimePoint sent_{};
     TimePoint answer_by_{};
-    std::optional<Refused> refused_{};  // by the answer to the try before
+    std::optional<Refused> refused_{};  // by the answer to the command before
     std::optional<Error> last_fault_;
 };
 
