@@ -72,10 +72,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -128,9 +131,10 @@ public:
         : net::execution_context::service(context) {}
     ~AsioCompletions() override = default;
 
-    /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`.
+    /// Where an operation completes that begins now; `executor`: of its context. Takes `pending`, until `end`. It stays
+    /// the caller's, who has no use for it, where the context goes. And where this throws.
     std::shared_ptr<Executor> begin(const net::any_io_executor& executor,
-                                    std::unique_ptr<AsioPending> pending) {
+                                    std::unique_ptr<AsioPending>& pending) {
         begin_anew_in_child();
         const std::lock_guard lock{mutex_};
         if (gone_) return gone_;  // nobody would run what is pending
@@ -262,14 +266,32 @@ public:
     explicit AsioContinuation(Handler handler)
         : own_(std::make_unique<Pending>(std::move(handler))), pending_(own_.get()) {}
 
-    /// To be called once, at last.
+    /// To be called once, at last. Where it throws, the handler can still be called.
     void begin(AsyncCall& call) {
         if constexpr (has_context) {
             const net::any_io_executor executor = pending_->executor;
             net::execution_context& context = net::query(executor, net::execution::context);
-            completions_ = &net::use_service<AsioCompletions>(context);
-            call.complete_on(completions_->begin(executor, std::move(own_)));
+            auto& completions = net::use_service<AsioCompletions>(context);
+            std::unique_ptr<AsioPending> pending = std::move(own_);
+            try {
+                call.complete_on(completions.begin(executor, pending));
+            } catch (...) {
+                own_.reset(static_cast<Pending*>(pending.release()));
+                throw;
+            }
+            completions_ = &completions;
         }
+    }
+
+    /// Calls the handler, where `begin` has thrown.
+    void refuse(const std::exception& why) {
+        post([error = Error{Errc::unavailable,
+                            {},
+                            {},
+                            std::string{"the completion cannot be waited for: "} + why.what(),
+                            {}}](auto&& handler) mutable {
+            std::move(handler)(Result<T>{Unexpected{std::move(error)}});
+        });
     }
 
     void cancel_by(std::stop_source stop) {
@@ -286,24 +308,34 @@ public:
             completions_->end(*pending_);
             own_.reset(pending_);
         }
-        const HandlersExecutor executor = pending_->executor;
-        net::post(executor, [call = call.shared_from_this(), work = std::move(pending_->work),
-                             handler = std::move(pending_->handler)]() mutable {
-            auto slot = net::get_associated_cancellation_slot(handler);
-            if (slot.is_connected()) slot.clear();
-            { [[maybe_unused]] const auto ends = std::move(work); }
-            if (!call->is_ours()) return;
-            std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
+        post([call = call.shared_from_this()](auto&& handler) {
+            if (call->is_ours()) {
+                std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
+            }
         });
     }
 
 private:
+    /// Has the handler's executor give it to `complete`.
+    template <class Complete>
+    void post(Complete complete) {
+        const HandlersExecutor executor = pending_->executor;
+        net::post(executor, [complete = std::move(complete), work = std::move(pending_->work),
+                             handler = std::move(pending_->handler)]() mutable {
+            auto slot = net::get_associated_cancellation_slot(handler);
+            if (slot.is_connected()) slot.clear();
+            { [[maybe_unused]] const auto ends = std::move(work); }
+            complete(std::move(handler));
+        });
+    }
+
     std::unique_ptr<Pending> own_;  // where the context has not got it
     Pending* pending_;
     AsioCompletions* completions_ = nullptr;
 };
 
-/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot.
+/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot: a coroutine has no
+/// other way to hear of that than by the outcome.
 template <class T, class Token>
 auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
     return net::async_initiate<Token, void(Result<T>)>(
@@ -311,7 +343,13 @@ auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& toke
             using Continuation = AsioContinuation<T, decltype(handler)>;
             auto continuation = std::make_unique<Continuation>(std::move(handler));
             continuation->cancel_by(std::move(stop));
-            continuation->begin(AsyncAccess::call_in(awaitable));
+            try {
+                continuation->begin(AsyncAccess::call_in(awaitable));
+            } catch (const std::bad_alloc&) {
+                throw;
+            } catch (const std::exception& why) {
+                return continuation->refuse(why);
+            }
             const auto call = AsyncAccess::call_of(std::move(awaitable));
             call->await(std::move(continuation));
             call->start();

@@ -18,7 +18,8 @@ struct AsyncAccess;
 /// What an asynchronous call returns, for `co_await`, which gives a `Result<T>`. A call begins there, but for
 /// `async_release()`, which has begun before. Each is awaited at most once. It resumes the coroutine on the executor
 /// given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and never inside
-/// `co_await` itself.
+/// `co_await` itself. Where there is no client, as of a `Held` that was made by its default constructor or moved from, the
+/// coroutine goes on at once.
 ///
 /// A coroutine may be destroyed while it waits, on the thread or strand where it would be resumed; a lock that
 /// was on its way is then released in the background.
@@ -41,7 +42,7 @@ public:
 
     /// @{
     /// What `co_await` calls.
-    bool await_ready() const noexcept { return false; }
+    bool await_ready() const noexcept { return call_->is_ready(); }
     void await_suspend(std::coroutine_handle<> waiting) {
         // The coroutine may have gone on elsewhere, and this be destroyed, before `start` returns.
         const auto call = call_;
@@ -50,7 +51,9 @@ public:
     }
     Result<T> await_resume() noexcept {
         const auto call = std::exchange(call_, nullptr);
-        return call->take();
+        Result<T> outcome = call->take();
+        if (call->is_ready()) call->abandon();  // nobody has completed it
+        return outcome;
     }
     /// @}
 

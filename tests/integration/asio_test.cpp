@@ -401,8 +401,12 @@ TEST_F(AsioTest, release_that_cannot_be_waited_for_leaves_nothing_behind) {
     KeptByClient kept{server_};
     asio::io_context io;
     const auto alive = std::make_shared<int>();
+    int told = 0;
     const auto handler = [&] {
-        return asio::bind_executor(io, [alive](const Result<Release>&) { FAIL(); });
+        return asio::bind_executor(io, [alive, &told](const Result<Release>& released) {
+            EXPECT_EQ(code_of(released), Errc::unavailable);
+            ++told;
+        });
     };
     {
         Lock<Simple> lock{*kept.client, "key"};
@@ -412,14 +416,43 @@ TEST_F(AsioTest, release_that_cannot_be_waited_for_leaves_nothing_behind) {
         set.async_acquire({}, {}, taken.callback());
         HeldSet both = std::move(taken.get()).value();
         const NoDescriptors none;
-        EXPECT_THROW(async_release(held, handler()), std::system_error);
-        EXPECT_THROW(async_release(both, handler()), std::system_error);
+        async_release(held, handler());
+        async_release(both, handler());
     }
     EXPECT_TRUE(eventually(
         [&] { return !redis_.exists("key") && !redis_.exists("a") && !redis_.exists("b"); }));
     EXPECT_TRUE(kept.end());
-    EXPECT_EQ(alive.use_count(), 1);
+    EXPECT_EQ(told, 0) << "on its executor only";
     io.run();
+    EXPECT_EQ(told, 2);
+    EXPECT_EQ(alive.use_count(), 1);
+}
+
+TEST_F(AsioTest, coroutine_hears_that_the_system_has_no_descriptor) {
+#if defined(REDLATCH_TEST_ASAN)
+    GTEST_SKIP() << "UBSan, which comes with ASan, looks at objects through a pipe of its own";
+#endif
+    Lock<Simple> lock{client_, "key"};
+    std::optional<Result<Held>> acquired;
+    std::optional<Result<Release>> released;
+    Held held = take(lock);
+    asio::io_context io;
+    const auto use = [&]() -> asio::awaitable<void> {
+        {
+            const NoDescriptors none;
+            acquired.emplace(co_await async_acquire(lock, {.wait = 0s}, asio::use_awaitable));
+            released.emplace(co_await async_release(held, asio::use_awaitable));
+        }
+        EXPECT_EQ(code_of(*acquired), Errc::unavailable);
+        EXPECT_NE(acquired->error().describe().find("Too many open files"), std::string::npos)
+            << acquired->error().describe();
+        EXPECT_EQ(code_of(*released), Errc::unavailable);
+        acquired.emplace(co_await async_acquire(lock, {.wait = 20s}, asio::use_awaitable));
+    };
+    asio::co_spawn(io, use(), asio::detached);
+    io.run();
+    ASSERT_TRUE(released);
+    EXPECT_TRUE(*acquired) << "as soon as there are some";
 }
 
 TEST_F(AsioTest, child_completes_what_is_its_own) {

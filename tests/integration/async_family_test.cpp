@@ -469,6 +469,32 @@ TEST_F(AsyncReading, by_a_downgrade_fails_as_it_does_where_a_thread_waits) {
     EXPECT_EQ(removed.state(), HoldState::lost);
 }
 
+Detached use_nothing(Held held, HeldSet set, std::vector<std::thread::id>& threads) {
+    const auto note = [&] { threads.push_back(std::this_thread::get_id()); };
+    EXPECT_EQ((co_await held.async_release()).value(), Release::not_held);
+    note();
+    EXPECT_EQ(code_of(co_await held.async_extend(1s)), Errc::not_held);
+    note();
+    EXPECT_EQ(code_of(co_await held.async_nest()), Errc::not_held);
+    note();
+    EXPECT_EQ((co_await set.async_release()).value(), Release::not_held);
+    note();
+}
+
+TEST_F(AsyncReading, of_nothing_goes_on_on_the_same_thread) {
+    std::vector<std::thread::id> threads;
+    use_nothing({}, {}, threads);
+    EXPECT_EQ(threads, std::vector(4, std::this_thread::get_id()));
+    Lock<> lock{client_, "key"};
+    Held held = take(lock);
+    Held elsewhere;
+    std::swap(held, elsewhere);
+    threads.clear();
+    use_nothing(std::move(held), {}, threads);
+    EXPECT_EQ(threads, std::vector(4, std::this_thread::get_id()));
+    EXPECT_TRUE(elsewhere.held());
+}
+
 Detached read(Lock<Watchdog<Shared>>& lock, std::atomic<int>& readers, std::atomic<int>& writers,
               std::latch& done) {
     Result<Held> held = co_await lock.async_acquire_shared({.wait = 60s});

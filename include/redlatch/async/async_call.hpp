@@ -72,6 +72,9 @@ public:
         }
     }
 
+    /// Whether a coroutine need not wait: the outcome is there, and nobody has said where it completes.
+    virtual bool is_ready() const noexcept { return false; }
+
     /// Whether its outcome will be discarded. Where it has begun.
     virtual bool completes_nowhere() const noexcept { return executor_->is_closed(); }
 
@@ -106,6 +109,10 @@ protected:
                              const std::shared_ptr<Executor>& threads) noexcept {
         if (executor_ == nullptr) executor_ = executor;
         threads_ = threads;
+    }
+
+    bool completes_on(const std::shared_ptr<Executor>& executor) const noexcept {
+        return executor_ == executor;
     }
 
     /// Whether none of the program's code has a part in posting it.

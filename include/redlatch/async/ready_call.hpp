@@ -20,25 +20,22 @@ public:
             const Session& session = client->session();
             this->complete_on_default(session.completions(), session.completion_threads());
         } else {
-            const auto threads = without_client();
-            this->complete_on_default(threads, threads);
+            own_ = std::make_shared<CompletionThreads>();
+            own_->close();
+            this->complete_on_default(own_, own_);
         }
     }
+
+    bool is_ready() const noexcept override { return own_ != nullptr && this->completes_on(own_); }
 
     Result<T> take() noexcept override { return std::move(outcome_); }
 
 private:
-    /// Threads that end when this has completed.
-    static std::shared_ptr<Executor> without_client() {
-        auto threads = std::make_shared<CompletionThreads>();
-        threads->close();
-        return threads;
-    }
-
     void begin() noexcept override { this->finish(); }
     void cancel() noexcept override {}
 
     Result<T> outcome_;
+    std::shared_ptr<CompletionThreads> own_{};  // without a client; they end when this has completed
 };
 
 }  // namespace redlatch::inline v0::detail
