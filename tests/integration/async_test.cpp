@@ -1111,6 +1111,34 @@ TEST_F(AsyncTest, thousand_in_doubt_after_a_restart_make_no_storm) {
         << "each asks once more, and few of them twice";
 }
 
+class ErrorCount : public Observer {
+public:
+    void error(const Error&) override { ++errors; }
+    std::atomic<std::size_t> errors{0};
+};
+
+TEST_F(AsyncTest, thousands_that_wait_while_there_is_no_server_try_less_often) {
+    constexpr std::size_t crowd = 5000;
+    const auto count = std::make_shared<ErrorCount>();
+    ClientOptions options = patient(server_.uri());
+    options.observer = count;
+    Client client{std::move(options)};
+    server_.stop();
+    std::vector<Outcome<Held>> outcomes(crowd);
+    for (std::size_t i = 0; i < crowd; ++i) {
+        Lock<Simple> lock{client, "job " + std::to_string(i)};
+        lock.async_acquire({}, {}, outcomes[i].callback());
+    }
+    ASSERT_TRUE(eventually([&] { return count->errors >= crowd; }));
+    const std::size_t before = count->errors;
+    const Stopwatch watch;
+    ASSERT_TRUE(eventually([&] { return count->errors >= before + 4 * crowd; }));
+    // Each pauses for a twentieth of a millisecond or more for each that waits.
+    EXPECT_GT(watch.elapsed(), 3 * crowd * 50us);
+    server_.start();
+    for (auto& outcome : outcomes) ASSERT_TRUE(outcome.get());
+}
+
 // ---- A server that says nothing
 
 class AsyncSilence : public LockTest {

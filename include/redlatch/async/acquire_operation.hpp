@@ -3,9 +3,12 @@
 #include <redlatch/async/late_answer.hpp>
 #include <redlatch/async/operation.hpp>
 #include <redlatch/async/release_operation.hpp>
+#include <redlatch/core/random.hpp>
 #include <redlatch/steps/acquisition_steps.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -344,8 +347,21 @@ private:
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
-        until_ = sleep.until;
+        until_ = machine().fault() == nullptr ? sleep.until : spread(sleep.until);
         return pause();
+    }
+
+    /// Where no server answers, all who wait try again and again. Thousands do so less often, as they would keep the
+    /// engine from all else.
+    TimePoint spread(TimePoint until) {
+        constexpr Clock::duration for_each_name = std::chrono::microseconds{100};
+        constexpr Clock::duration longest = std::chrono::seconds{2};
+        const auto names = static_cast<Clock::rep>(session_->locks().size());
+        const Clock::duration pause = std::min(names * for_each_name, longest);
+        const TimePoint now = Clock::now();
+        Random random{acquisition_.id ^ static_cast<std::uint64_t>(now.time_since_epoch().count())};
+        const auto random_pause = Clock::duration{random.between(pause.count() / 2, pause.count())};
+        return std::max(until, std::min(saturating_add(now, random_pause), machine().deadline()));
     }
 
     Next pause() {
