@@ -289,7 +289,7 @@ public:
                             {},
                             {},
                             std::string{"the completion cannot be waited for: "} + why.what(),
-                            {}}](auto&& handler) mutable {
+                            {}}](Handler&& handler) mutable {
             std::move(handler)(Result<T>{Unexpected{std::move(error)}});
         });
     }
@@ -308,7 +308,7 @@ public:
             completions_->end(*pending_);
             own_.reset(pending_);
         }
-        post([call = call.shared_from_this()](auto&& handler) {
+        post([call = call.shared_from_this()](Handler&& handler) {
             if (call->is_ours()) {
                 std::move(handler)(static_cast<AsyncCallFor<T>&>(*call).take());
             }
