@@ -374,6 +374,11 @@ TEST_F(Tool, says_what_is_wrong_with_how_the_server_is_set_up) {
     EXPECT_TRUE(is_one_line(tool.errors())) << tool.errors();
     EXPECT_NE(tool.errors().find("warning: "), std::string::npos) << tool.errors();
     EXPECT_NE(tool.errors().find("allkeys-lru"), std::string::npos) << tool.errors();
+    raw.set("job", "somebody");
+    ToolRun busy = run_script("true", {"-n", "-E", "busy=0"});
+    EXPECT_EQ(busy.code(), 0);
+    EXPECT_EQ(busy.errors(), "") << "a crontab would mail it from all machines but one";
+    raw.del("job");
     ToolRun quiet = run_script("true", {"--quiet"});
     EXPECT_EQ(quiet.code(), 0);
     EXPECT_EQ(quiet.errors(), "");
@@ -1007,9 +1012,13 @@ TEST_F(Tool, reaps_the_orphans_that_a_container_leaves_to_it) {
         "import ctypes, os, sys\n"
         "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)\n"  // PR_SET_CHILD_SUBREAPER
         "os.execv(sys.argv[1], sys.argv[1:])";
-    ToolRun tool = run_script("(sh -c 'echo $$ >$F/orphan' &); touch $F/up; exec sleep 1000", {},
-                              {"python3", "-c", adopt_orphans});
+    ToolRun tool = run_script(
+        "touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; (sh -c 'echo $$ >$F/orphan' &); "
+        "exec sleep 1000",
+        {}, {"python3", "-c", adopt_orphans});
     ASSERT_TRUE(made("up"));
+    ::kill(children_of(tool).back(), SIGKILL);  // the watcher's end must not be in the way
+    std::ofstream{file("go")};
     const pid_t orphan = id_in("orphan");
     const std::string its = "/proc/" + std::to_string(orphan);
     EXPECT_TRUE(eventually([&] { return !exists(its); })) << content(its + "/status");

@@ -135,6 +135,19 @@ TEST_F(Contender, asks_again_at_a_notice) {
     EXPECT_FALSE(pause().ended) << "once";
 }
 
+TEST_F(Contender, asks_again_at_a_grant_that_may_not_be_true) {
+    constexpr bool is_hint = true;
+    EXPECT_TRUE(table.deliver(grant_for("mine"), is_hint)) << "nobody has to give anything back";
+    announce("mine");
+    EXPECT_FALSE(pause().ended);
+    EXPECT_TRUE(table.deliver(grant_for("mine"), is_hint));
+    EXPECT_EQ(locks.woken(), Woken{&asker});
+    EXPECT_EQ(pause().ended, Cause::recheck);
+    EXPECT_FALSE(table.take_grant(turn));
+    EXPECT_TRUE(table.deliver(grant_for("mine")));
+    EXPECT_EQ(pause().ended, Cause::granted) << "a later one may be true";
+}
+
 TEST_F(Contender, that_withdraws_its_token_gets_no_grant_for_it) {
     announce("mine");
     ASSERT_TRUE(table.deliver(grant_for("mine")));

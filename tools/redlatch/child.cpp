@@ -130,9 +130,9 @@ Child::Child(const Options& options) : terminal_(::open("/dev/tty", O_RDWR | O_C
 }
 
 Child::~Child() {
-    if (watcher_ <= 0) return;
+    if (is_detached_) return;
     send(SIGKILL);
-    ::waitpid(watcher_, nullptr, 0);
+    reap_watcher();
     ::waitpid(pid_, nullptr, 0);
 }
 
@@ -215,12 +215,18 @@ bool Child::never_ran() const {
     return read_all(report_.get()) != is_executed;
 }
 
-void Child::reap_orphans() const noexcept {
+void Child::reap_others() noexcept {
     siginfo_t over{};
     while (::waitid(P_ALL, 0, &over, WEXITED | WNOHANG | WNOWAIT) == 0 && over.si_pid != 0 &&
-           over.si_pid != pid_ && over.si_pid != watcher_) {
+           over.si_pid != pid_) {
         ::waitpid(over.si_pid, nullptr, WNOHANG);
+        if (over.si_pid == watcher_) watcher_ = -1;  // somebody has killed it
     }
+}
+
+void Child::reap_watcher() noexcept {
+    if (watcher_ > 0) ::waitpid(watcher_, nullptr, 0);
+    watcher_ = -1;
 }
 
 void Child::send(int signal) const noexcept {
@@ -229,9 +235,9 @@ void Child::send(int signal) const noexcept {
 
 void Child::detach_group() noexcept {
     write_all(alive_.get(), std::string_view{&word_to_let_go, 1});
-    ::kill(watcher_, SIGCONT);  // somebody may have stopped its whole group
-    ::waitpid(watcher_, nullptr, 0);
-    watcher_ = -1;
+    if (watcher_ > 0) ::kill(watcher_, SIGCONT);  // somebody may have stopped its whole group
+    reap_watcher();
+    is_detached_ = true;
 }
 
 bool Child::is_in_foreground() const noexcept {

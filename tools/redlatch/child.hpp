@@ -57,8 +57,8 @@ public:
     /// Once it is over: whether it could not be executed, or died before it was told to start.
     bool never_ran() const;
 
-    /// Forgets what has ended of the processes that were left to this one, as to the init of a container.
-    void reap_orphans() const noexcept;
+    /// Forgets what has ended beside the command: processes that were left to this one, as to the init of a container.
+    void reap_others() noexcept;
 
     /// To the whole group.
     void send(int signal) const noexcept;
@@ -79,9 +79,11 @@ private:
     [[noreturn]] void become_command(const Options& options, Descriptor word,
                                      Descriptor report) const;
     [[noreturn]] static void watch(int pipe, ::pid_t starter);
+    void reap_watcher() noexcept;
 
     ::pid_t pid_ = -1;
-    ::pid_t watcher_ = -1;
+    ::pid_t watcher_ = -1;  // until it has ended
+    bool is_detached_ = false;
     Descriptor terminal_;  // the controlling one, whatever standard input is; none without one
     Descriptor word_;      // to the command: start, and with which variables
     Descriptor report_;    // from it: that it begins to be executed, and that it could not be

@@ -4,12 +4,17 @@
 #include "text.hpp"
 #include "verbs.hpp"
 
+#include <utility>
+
 namespace tool {
 
-void OutageNotice::end() {
+void OutageNotice::end(bool is_acquired) {
     const std::lock_guard lock{mutex_};
     is_told_ = true;
     last_error_.reset();
+    is_acquired_ = is_acquired;
+    if (!is_acquired) return;
+    for (const std::string& warning : std::exchange(warnings_, {})) complain(*settings_, warning);
 }
 
 std::optional<redlatch::Error> OutageNotice::last_error() const {
@@ -46,7 +51,13 @@ void OutageNotice::reconnected(const Reconnected&) {
 
 void OutageNotice::warning(const Warning& event) {
     const std::string node = event.node.empty() ? "" : event.node + ": ";
-    complain(*settings_, "warning: " + node + event.message);
+    std::string line = "warning: " + node + event.message;
+    const std::lock_guard lock{mutex_};
+    if (is_acquired_ || settings_->verbose) {
+        complain(*settings_, line);
+    } else {
+        warnings_.push_back(std::move(line));
+    }
 }
 
 }  // namespace tool

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tool {
 
@@ -16,8 +18,9 @@ class OutageNotice final : public redlatch::Observer {
 public:
     explicit OutageNotice(const Settings& settings) : settings_(&settings) {}
 
-    /// The wait is over: nothing is said any more.
-    void end();
+    /// The wait is over: nothing is said of outages any more. Who has not acquired the lock need not hear warnings: on
+    /// all machines but one that is so at each tick.
+    void end(bool is_acquired);
 
     /// What went wrong since the lock was renewed last: why it may have been lost.
     std::optional<redlatch::Error> last_error() const;
@@ -37,6 +40,8 @@ private:
     std::optional<std::chrono::steady_clock::time_point> began_;
     std::optional<redlatch::Error> last_error_;
     bool is_told_ = false;
+    bool is_acquired_ = false;
+    std::vector<std::string> warnings_;  // until the lock is acquired
 };
 
 }  // namespace tool

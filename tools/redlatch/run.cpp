@@ -88,7 +88,7 @@ public:
             } catch (const redlatch::LockError& error) {
                 result_.emplace(Unexpected{error.error()});
             }
-            notice_->end();
+            notice_->end(result_->has_value());
             over_.set();
         }};
     }
@@ -377,7 +377,7 @@ private:
     }
 
     std::optional<int> reap() {
-        child_.reap_orphans();
+        child_.reap_others();
         int status = 0;
         const ::pid_t pid = ::waitpid(child_.pid(), &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid != child_.pid()) return std::nullopt;

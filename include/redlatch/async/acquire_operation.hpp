@@ -55,7 +55,10 @@ public:
         inner_.front().watched = false;  // not before it is delivered
     }
 
-    ~AcquireOperation() override { drop(); }
+    ~AcquireOperation() override {
+        is_thwarted(false);
+        drop();
+    }
 
 protected:
     /// A hold that nobody has heard of is not renewed: it may have ended before it was delivered.
@@ -267,6 +270,7 @@ private:
 
     void complete() {
         is_complete_ = true;
+        is_thwarted(false);
         result_ = told(*std::move(result_));
         machine_ = nullptr;
         listen_no_more();
@@ -347,21 +351,28 @@ private:
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
-        until_ = machine().fault() == nullptr ? sleep.until : spread(sleep.until);
+        is_thwarted(machine().fault() != nullptr);
+        until_ = is_thwarted_ ? spread(sleep.until) : sleep.until;
         return pause();
     }
 
     /// Where no server answers, all who wait try again and again. Thousands do so less often, as they would keep the
     /// engine from all else.
     TimePoint spread(TimePoint until) {
-        constexpr Clock::duration for_each_name = std::chrono::microseconds{100};
+        constexpr Clock::duration for_each = std::chrono::microseconds{100};
         constexpr Clock::duration longest = std::chrono::seconds{2};
-        const auto names = static_cast<Clock::rep>(session_->locks().size());
-        const Clock::duration pause = std::min(names * for_each_name, longest);
         const TimePoint now = Clock::now();
+        const Clock::duration quarter = saturating_sub(machine().deadline(), now) / 4;
+        const auto thwarted = static_cast<Clock::rep>(session_->thwarted());
+        const Clock::duration pause = std::min({thwarted * for_each, longest, quarter});
         Random random{acquisition_.id ^ static_cast<std::uint64_t>(now.time_since_epoch().count())};
         const auto random_pause = Clock::duration{random.between(pause.count() / 2, pause.count())};
-        return std::max(until, std::min(saturating_add(now, random_pause), machine().deadline()));
+        return std::max(until, saturating_add(now, random_pause));
+    }
+
+    /// Whether its last try got no answer of use.
+    void is_thwarted(bool thwarted) noexcept {
+        if (std::exchange(is_thwarted_, thwarted) != thwarted) session_->count_thwarted(thwarted);
     }
 
     Next pause() {
@@ -438,6 +449,7 @@ private:
     Stage stage_ = Stage::nothing;
     bool is_stopped_ = false;
     bool is_complete_ = false;
+    bool is_thwarted_ = false;
 };
 
 }  // namespace redlatch::inline v0::detail

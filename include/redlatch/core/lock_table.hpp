@@ -522,13 +522,14 @@ public:
     }
 
     /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token
-    /// (any more): the caller has to give the lock back.
-    bool deliver(const Grant& grant) {
+    /// (any more): the caller has to give the lock back. `is_hint`: it may not be true, and the waiter should ask.
+    bool deliver(const Grant& grant, bool is_hint = false) {
+        const bool is_notice = is_hint || grant.is_notice();
         Named* const name = find(grant);
-        if (name == nullptr) return grant.is_notice() || is_claimed(grant);
+        if (name == nullptr) return is_notice || is_claimed(grant);
         Entry& here = name->second;
         if (here.queue_place && here.queue_place->token.bytes == grant.token) {
-            if (grant.is_notice()) {
+            if (is_notice) {
                 here.recheck_at = TimePoint::min();
             } else {
                 here.grant = grant;
@@ -536,7 +537,7 @@ public:
             wake(here.contender);
             return true;
         }
-        return grant.is_notice() || here.is_used(grant.token) || is_claimed(grant);
+        return is_notice || here.is_used(grant.token) || is_claimed(grant);
     }
 
     /// Messages may have been missed: whoever waits at the server asks again, spread over some time.

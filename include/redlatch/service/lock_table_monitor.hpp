@@ -305,7 +305,9 @@ public:
     std::shared_ptr<Hold> removed(std::string_view key, std::string_view token) {
         return section()->removed(key, token);
     }
-    bool deliver(const Grant& grant) { return section()->deliver(grant); }
+    bool deliver(const Grant& grant, bool is_hint = false) {
+        return section()->deliver(grant, is_hint);
+    }
     void recheck_all() { section()->recheck_all(Clock::now()); }
     LockTable::Remains close() { return section()->close(); }
     std::size_t size() { return section()->size(); }

@@ -28,6 +28,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -132,6 +133,10 @@ public:
                         "' with another ClientOptions::key_space: who waits here polls, and "
                         "their fencing tokens and ours have no order"});
     }
+
+    /// How many asynchronous waiters have had no answer of use to their last try.
+    std::size_t thwarted() const noexcept { return thwarted_; }
+    void count_thwarted(bool one_more) noexcept { one_more ? ++thwarted_ : --thwarted_; }
 
     std::uint64_t new_acquisition_id() noexcept {
         return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -292,12 +297,16 @@ private:
     }
 
     /// Hands a grant to the waiter that it is for. Where nobody here goes by its token, that waiter has left, and a
-    /// command of its was carried out late: the token is released. In a Cluster every node passes messages on, so a
-    /// client hears a grant from each node that it listens to: only that from the lock's master counts.
+    /// command of its was carried out late: the token is released.
+    ///
+    /// In a Cluster every node passes messages on, so a client hears a grant from each node that it listens to. Only that
+    /// from the lock's master is believed. Where it is learned meanwhile that a slot has moved, none may come from the
+    /// node that is taken for the master then: so any other one has the waiter ask.
     void hear(const Node& node, const Grant& grant) {
         // The end of the client releases each place anyway, and has one time limit for all of them.
         if (closed_) return;
-        if (&master_of(grant.key) != &node || locks_.deliver(grant)) return;
+        const bool is_hint = &master_of(grant.key) != &node;
+        if (locks_.deliver(grant, is_hint)) return;
         const HoldTerms terms{.keys = std::make_shared<const LockKeys>(grant.key, key_space_),
                               .traits = traits_of(grant),
                               .lease = grant.ttl,
@@ -359,6 +368,7 @@ private:
     const std::shared_ptr<Executor> last_resort_ = completion_threads_;
     const std::shared_ptr<Executor> completions_;
     std::atomic<std::uint64_t> acquisition_ids_{0};
+    std::atomic<std::size_t> thwarted_{0};
     std::atomic<bool> closed_{false};
     std::atomic<bool> told_key_space_{false};
 
