@@ -49,11 +49,11 @@ local function let_in(waiter, its_lease, is_fenced, its_weight)
 end
 
 -- Lets in the first waiter, and those behind it, until one does not fit in: some 300 at most. The
--- next eight are told then that they should ask. A waiter that does not live any more leaves the
--- queue. One that lives, and whose client is not subscribed just now, is passed over for five
--- seconds; one that wants more than there is of all, for as long as that lasts. `caller` is let in
--- without a message, and for the lease that it asks for now: its place may be that of one before
--- it. `dead` is not let in: a late command may have put a token there that is released.
+-- next eight who listen are told then that they should ask. A waiter that does not live any more
+-- leaves the queue. One that lives, and whose client is not subscribed just now, is passed over for
+-- five seconds; one that wants more than there is of all, for as long as that lasts. `caller` is
+-- let in without a message, and for the lease that it asks for now: its place may be that of one
+-- before it. `dead` is not let in: a late command may have put a token there that is released.
 --
 -- Returns the caller's lease and fencing token, nil if it was not let in; whether somebody stands
 -- in front who does not fit in; and whether there are more to be seen, and another run sees them.
@@ -117,9 +117,16 @@ local function grant(caller, dead, caller_lease)
   end
   local more = batch[1] ~= nil and kept < seen
   -- Whoever called this may not run it again: those in front do, as they ask for their own.
-  for i = 1, more and math.min(#batch, 8) or 0 do
-    redis.pcall('PUBLISH', channel_of(batch[i]),
+  local told = 0
+  for i = 1, more and #batch or 0 do
+    local heard = redis.pcall('PUBLISH', channel_of(batch[i]),
       string.format('0 0 - - 0 %d ', #batch[i]) .. batch[i] .. lock)
+    if type(heard) == 'number' and heard > 0 then
+      told = told + 1
+    end
+    if told == 8 then
+      break
+    end
   end
   return my_ttl, my_number, blocked, more
 end
