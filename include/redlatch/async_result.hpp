@@ -35,7 +35,7 @@ public:
     }
 
     /// The same, completed on `executor`.
-    AsyncResult via(Executor& executor) && {
+    [[nodiscard]] AsyncResult via(Executor& executor) && {
         call_->complete_on(executor);
         return std::move(*this);
     }

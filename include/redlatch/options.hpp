@@ -4,7 +4,9 @@
 #include <redlatch/uri.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -81,15 +83,22 @@ struct Drift {
 /// `most()`, none, or all that the server has just then.
 class Replicas {
 public:
-    /// So many.
-    constexpr Replicas(unsigned count) noexcept : count_(count) {}
+    /// So many. A number that is negative, or above `most()`, is refused where the options are checked.
+    template <std::integral Number>
+    constexpr Replicas(Number count) noexcept
+        : count_(static_cast<std::uintmax_t>(count) <= greatest ? static_cast<unsigned>(count)
+                                                                : none_such) {}
 
     /// The lock counts as taken when the master has it.
     static constexpr Replicas none() noexcept { return 0U; }
     /// All that the server has at the time of the acquisition.
-    static constexpr Replicas all() noexcept { return everyone; }
+    static constexpr Replicas all() noexcept {
+        Replicas all = none();
+        all.count_ = everyone;
+        return all;
+    }
     /// The greatest number that can be asked for.
-    static constexpr Replicas most() noexcept { return 1024U; }
+    static constexpr Replicas most() noexcept { return greatest; }
 
     /// The number; for `all()` the greatest `unsigned`.
     constexpr unsigned count() const noexcept { return count_; }
@@ -98,7 +107,9 @@ public:
     friend constexpr bool operator==(Replicas, Replicas) = default;
 
 private:
+    static constexpr unsigned greatest = 1024;
     static constexpr unsigned everyone = std::numeric_limits<unsigned>::max();
+    static constexpr unsigned none_such = everyone - 1;
 
     unsigned count_;
 };

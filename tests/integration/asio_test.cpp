@@ -428,6 +428,7 @@ TEST_F(AsioTest, release_that_cannot_be_waited_for_leaves_nothing_behind) {
     EXPECT_EQ(alive.use_count(), 1);
 }
 
+#if defined(REDLATCH_TEST_ASIO_COROUTINES)
 TEST_F(AsioTest, coroutine_hears_that_the_system_has_no_descriptor) {
 #if defined(REDLATCH_TEST_ASAN)
     GTEST_SKIP() << "UBSan, which comes with ASan, looks at objects through a pipe of its own";
@@ -454,6 +455,7 @@ TEST_F(AsioTest, coroutine_hears_that_the_system_has_no_descriptor) {
     ASSERT_TRUE(released);
     EXPECT_TRUE(*acquired) << "as soon as there are some";
 }
+#endif
 
 TEST_F(AsioTest, child_completes_what_is_its_own) {
     Lock<Simple> theirs{other_client_, "key"};

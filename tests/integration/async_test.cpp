@@ -697,6 +697,18 @@ TEST_F(AsyncTest, server_that_is_not_there_is_unavailable) {
     EXPECT_EQ(code_of(outcome.get()), Errc::unavailable);
 }
 
+TEST_F(AsyncTest, what_a_callback_returns_is_dropped) {
+    Lock<Simple> lock{client_, "key"};
+    std::atomic<bool> released{false};
+    lock.async_acquire({}, {}, [&](Result<Held> held) {
+        Result<Release> outcome = held->release();
+        released = true;
+        return outcome;
+    });
+    EXPECT_TRUE(eventually([&] { return released.load(); }));
+    EXPECT_FALSE(redis_.exists("key"));
+}
+
 TEST_F(AsyncTest, release_that_nobody_awaits_is_on_its_way) {
     Lock<Simple> lock{client_, "key"};
     Held held = take(lock);

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -339,7 +340,8 @@ TEST(LockOptions, replicas_have_a_limit) {
          {Replicas::none(), Replicas{1}, Replicas::most(), Replicas::all()}) {
         EXPECT_TRUE(accepted(check({.replicas = replicas})));
     }
-    for (const Replicas replicas : {Replicas{1025}, Replicas{static_cast<unsigned>(-2)}}) {
+    for (const Replicas replicas : {Replicas{1025}, Replicas{-1}, Replicas{std::int64_t{1} << 32},
+                                    Replicas{std::numeric_limits<unsigned>::max()}}) {
         EXPECT_TRUE(refused(check({.replicas = replicas}), "replicas"));
     }
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <coroutine>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -215,7 +216,8 @@ class CallWith final : public AsyncCall::Continuation {
 public:
     explicit CallWith(Done done) : done_(std::move(done)) {}
     void resume(AsyncCall& call) override {
-        std::move(done_)(static_cast<AsyncCallFor<T>&>(call).take());
+        static_cast<void>(
+            std::invoke(std::move(done_), static_cast<AsyncCallFor<T>&>(call).take()));
     }
 
 private:

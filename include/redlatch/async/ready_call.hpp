@@ -35,7 +35,7 @@ private:
     void cancel() noexcept override {}
 
     Result<T> outcome_;
-    std::shared_ptr<CompletionThreads> own_{};  // without a client; they end when this has completed
+    std::shared_ptr<CompletionThreads> own_{};  // without a client; they end with this
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -70,13 +70,13 @@ public:
 
     /// Those that serve a slot.
     std::vector<ServerAddress> serving() const {
-        std::vector<std::uint32_t> slots(masters_.size());  // how many each serves
+        std::vector<std::uint32_t> served(masters_.size());  // how many slots by each
         for (const Master owner : owners_) {
-            if (owner != nobody) ++slots[owner];
+            if (owner != nobody) ++served[owner];
         }
         std::vector<ServerAddress> some;
         for (std::size_t i = 0; i < masters_.size(); ++i) {
-            if (slots[i] > 0) some.push_back(masters_[i]);
+            if (served[i] > 0) some.push_back(masters_[i]);
         }
         return some;
     }

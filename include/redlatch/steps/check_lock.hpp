@@ -121,7 +121,7 @@ inline Result<void> check_options(const LockSpec& spec) {
     }
     if (options.replicas != Replicas::all() &&
         options.replicas.count() > Replicas::most().count()) {
-        return Unexpected{invalid("replicas is more than 1024")};
+        return Unexpected{invalid("replicas is no number from 0 to 1024")};
     }
     if (!spec.traits.watched && options.max_hold != milliseconds::max()) {
         return Unexpected{invalid(
