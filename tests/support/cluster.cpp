@@ -167,7 +167,12 @@ bool ClusterGroup::becomes_master(std::size_t i) {
 }
 
 void ClusterGroup::ask(std::size_t i, const RawRedis::Command& command) const {
-    const RawReply reply = at(i).command(command);
+    // Valkey tells the replicas of a moving slot first, and refuses while none of them has caught up.
+    RawReply reply;
+    static_cast<void>(eventually([&] {
+        reply = at(i).command(command);
+        return !reply.text.starts_with("NOREPLICAS");
+    }));
     if (reply.is_error())
         throw std::runtime_error{command[0] + " " + command[1] + ": " + reply.text};
 }
