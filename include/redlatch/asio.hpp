@@ -131,8 +131,8 @@ public:
         : net::execution_context::service(context) {}
     ~AsioCompletions() override = default;
 
-    /// Where an operation completes that begins now; `executor`: of its context. Takes `pending`, until `end`. It stays
-    /// the caller's, who has no use for it, where the context goes. And where this throws.
+    /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`. It
+    /// stays the caller's where the context goes, and where this throws.
     std::shared_ptr<Executor> begin(const net::any_io_executor& executor,
                                     std::unique_ptr<AsioPending>& pending) {
         begin_anew_in_child();

@@ -56,7 +56,7 @@ public:
     }
 
     ~AcquireOperation() override {
-        is_thwarted(false);
+        note_thwarted(false);
         drop();
     }
 
@@ -270,7 +270,7 @@ private:
 
     void complete() {
         is_complete_ = true;
-        is_thwarted(false);
+        note_thwarted(false);
         result_ = told(*std::move(result_));
         machine_ = nullptr;
         listen_no_more();
@@ -351,7 +351,7 @@ private:
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
-        is_thwarted(machine().fault() != nullptr);
+        note_thwarted(machine().fault() != nullptr);
         until_ = is_thwarted_ ? spread(sleep.until) : sleep.until;
         return pause();
     }
@@ -370,8 +370,8 @@ private:
         return std::max(until, saturating_add(now, random_pause));
     }
 
-    /// Whether its last try got no answer of use.
-    void is_thwarted(bool thwarted) noexcept {
+    /// Whether its last try has got no answer of use: those are counted.
+    void note_thwarted(bool thwarted) noexcept {
         if (std::exchange(is_thwarted_, thwarted) != thwarted) session_->count_thwarted(thwarted);
     }
 

@@ -8,9 +8,8 @@ local function free()
 end
 
 local answer = free()
-local exists = redis.pcall('EXISTS', KEYS[1]) == 1
-local is_tombstone = exists and redis.pcall('HEXISTS', KEYS[1], ARGV[1] .. ':min_hold') == 1
-if (answer == 1 or answer == 2) and (is_tombstone or not exists) then
+if (answer == 1 or answer == 2) and (redis.pcall('EXISTS', KEYS[1]) ~= 1
+    or redis.pcall('HEXISTS', KEYS[1], ARGV[1] .. ':min_hold') == 1) then
   local tagged = string.find(KEYS[1], '{', 1, true)
   local channel = 'redisson_lock__channel:' .. (tagged and KEYS[1] or '{' .. KEYS[1] .. '}')
   redis.pcall('PUBLISH', channel, '0')

@@ -74,11 +74,6 @@ public:
     unsigned number() const noexcept { return number_; }
     bool has_unwritten() const noexcept { return queue_.has_unwritten(); }
 
-    /// Nothing is under way.
-    bool is_idle() const noexcept {
-        return !queue_.has_unwritten() && !queue_.has_written() && !queue_.has_held();
-    }
-
     /// What `poll` waits for before there is something to read, or room to write. Connected only.
     pollfd awaits() const noexcept { return connection_->more_to_come(written_ < out_.size()); }
 
@@ -183,7 +178,7 @@ public:
 
     /// Closes the connection where nothing is under way. The next command makes a new one.
     void disconnect_if_idle() {
-        if (!is_idle()) return;
+        if (queue_.has_unwritten() || queue_.has_written() || queue_.has_held()) return;
         drop_connection();
         queue_.disconnected({});
     }

@@ -164,7 +164,7 @@ private:
 
     void run() {
         while (!is_closed()) {
-            if (map_changes()) leave_former_masters();
+            if (take_map_change()) leave_former_masters();
             begin_due();
             exchange();
             renewal()->pass_time(Clock::now());
@@ -181,7 +181,7 @@ private:
         return closed;
     }
 
-    bool map_changes() {
+    bool take_map_change() {
         const auto lock = thread_.lock();
         return std::exchange(map_changed_, false);
     }
