@@ -136,6 +136,7 @@ private:
         std::vector<std::string> words{program_, "--port", "0", "--unixsocket", socket(), "--dir",
                                        folder_,  "--save", "",  "--appendonly", "no"};
         words.insert(words.end(), arguments_.begin(), arguments_.end());
+        words.insert(words.end(), {"--daemonize", "no"});  // a configuration file may say otherwise
         std::vector<char*> argv;
         argv.reserve(words.size() + 1);
         for (std::string& word : words) argv.push_back(word.data());

@@ -347,6 +347,22 @@ TEST_F(Tool, has_a_code_for_a_key_that_is_no_lock) {
     EXPECT_EQ(run({"break", "--yes", "job"}).code(), 65);
 }
 
+TEST_F(Tool, has_the_same_code_for_it_at_several_masters) {
+    const RedisServer second;
+    const RedisServer third;
+    Words masters;
+    for (const RedisServer* const one : {&std::as_const(server), &second, &third}) {
+        RawRedis{*one}.command({"ZADD", "job", "1", "data"});
+        masters.insert(masters.end(), {"--uri", one->uri()});
+    }
+    for (Words arguments : {Words{"status"}, Words{"break", "--yes"}}) {
+        arguments.insert(arguments.end(), masters.begin(), masters.end());
+        arguments.emplace_back("job");
+        ToolRun tool = run(arguments);
+        EXPECT_EQ(tool.code(), 65) << tool.errors();
+    }
+}
+
 TEST_F(Tool, has_a_code_for_a_server_that_is_not_there) {
     server.stop();
     EXPECT_EQ(run_script("exit 0", {"--wait", "0.2"}).code(), 69);
@@ -1269,6 +1285,16 @@ TEST_F(Tool, ends_the_command_at_a_loss_that_it_cannot_tell_of) {
     EXPECT_EQ(raw.get("job"), "somebody");
 }
 
+TEST_F(Tool, frees_the_lock_of_a_command_that_it_cannot_execute_and_cannot_tell_of) {
+    std::ofstream{file("program")} << "#!/\n";  // its interpreter is a folder
+    ASSERT_EQ(::chmod(file("program").c_str(), 0700), 0);
+    const FullPipe unread;
+    ToolRun tool{
+        {"run", "job", "--", file("program")}, {{"REDLATCH_URI", uri()}}, {}, -1, unread.input()};
+    EXPECT_EQ(tool.code(), 126);
+    EXPECT_FALSE(raw.exists("job"));
+}
+
 TEST_F(Tool, hears_signals_while_it_cannot_tell_what_it_waits_for) {
     raw.set("job", "somebody");
     const FullPipe unread;
@@ -1298,6 +1324,7 @@ public:
         ::fcntl(slave, F_SETFD, FD_CLOEXEC);
     }
     [[nodiscard]] int input() const { return slave_.get(); }
+    void hang_up() { master_ = UniqueFd{}; }
     /// The process group that has the terminal.
     [[nodiscard]] pid_t foreground() const { return ::tcgetpgrp(master_.get()); }
     void type(std::string_view keys) const {
@@ -1363,6 +1390,46 @@ TEST_F(Tool, lets_the_interrupt_key_end_the_script_that_waits_for_its_lock) {
         EXPECT_FALSE(exists(its.file("went_on"))) << shell;
         EXPECT_TRUE(eventually([&] { return !raw.exists("redlatch:queue:{job}"); }));
     }
+}
+
+TEST_F(Tool, lets_the_end_of_its_terminal_end_the_script_around_it) {
+    Terminal terminal;
+    ToolRun leader = run_in_shell(
+        "sh -c 'echo $$ >$F/script; \"$0\" run job -- sh -c \"touch $F/up; exec sleep 1000\"; "
+        "touch $F/went_on' \"$0\"; :",
+        terminal.input(), folder);
+    ASSERT_TRUE(made("up"));
+    const pid_t script = id_in("script");
+    terminal.hang_up();
+    EXPECT_TRUE(eventually([&] { return ::kill(script, 0) != 0 && errno == ESRCH; }));
+    EXPECT_FALSE(exists(file("went_on")));
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+}
+
+TEST_F(Tool, ends_a_command_that_waits_for_its_terminal_when_the_shell_has_ended) {
+    const Terminal terminal;
+    ToolRun shell = run_in_shell(
+        "set -m; \"$0\" run --lease 1 job -- sh -c 'echo $$ >$F/up; read line </dev/tty; touch "
+        "$F/read' & until [ -e $F/end ]; do sleep 0.02; done",
+        terminal.input(), folder);
+    const pid_t command = id_in("up");
+    ASSERT_TRUE(eventually([&] { return is_stopped(command); })) << "as it reads";
+    std::ofstream{file("end")};
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+    EXPECT_FALSE(exists(file("read")));
+}
+
+TEST_F(Tool, ends_a_command_that_waits_for_a_terminal_which_no_shell_can_give_it) {
+    const Terminal terminal;
+    ToolRun shell = run_in_shell(
+        "set -m; (\"$0\" run --lease 1 job -- sh -c 'touch $F/up; until [ -e $F/end ]; do sleep "
+        "0.02; done; read line </dev/tty; touch $F/read' &); sleep 1000",
+        terminal.input(), folder);
+    ASSERT_TRUE(made("up"));
+    std::ofstream{file("end")};
+    EXPECT_TRUE(eventually([&] { return !raw.exists("job"); }));
+    EXPECT_FALSE(exists(file("read")));
+    shell.process().kill(SIGKILL);
 }
 
 TEST_F(Tool, leaves_a_script_alone_whose_command_dealt_with_the_interrupt_key) {

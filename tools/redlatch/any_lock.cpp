@@ -30,7 +30,7 @@ Result<Seen> look_as(redlatch::Client& client, const std::string& name, Kind kin
     return seen;
 }
 
-Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name) {
+Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name) try {
     constexpr auto unknown = Semaphore<>::max();
     auto info = Semaphore<>{client, name, unknown}.inspect();
     if (!info) return Unexpected{std::move(info).error()};
@@ -42,6 +42,8 @@ Result<Seen> look_as_semaphore(redlatch::Client& client, const std::string& name
               .waiters = info->waiters};
     if (info->permits == static_cast<std::uint64_t>(unknown)) seen.permits.reset();
     return seen;
+} catch (const redlatch::LockError& error) {
+    return Unexpected{error.error()};
 }
 
 /// From `owner`, and from nobody else. A client of another kind may have left an empty token, which
@@ -65,7 +67,9 @@ Result<Seen> look_at(redlatch::Client& client, const std::string& name) {
     auto seen = look_as<Reentrant>(client, name, Kind::reentrant);
     if (is_another_kind(seen)) seen = look_as<Shared>(client, name, Kind::shared);
     if (is_another_kind(seen)) seen = look_as_semaphore(client, name);
-    return is_another_kind(seen) ? first : seen;
+    // Several masters share no permits.
+    const bool is_none = !seen && seen.error().code == Errc::invalid_argument;
+    return is_none || is_another_kind(seen) ? first : seen;
 }
 
 Result<Forced> take_from(redlatch::Client& client, const std::string& name, Kind kind,

@@ -12,9 +12,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -176,11 +176,7 @@ void Child::become_command(const Options& options, Descriptor word, Descriptor r
         ::execv(shell.c_str(), argv.data());
         error = errno;
     }
-    write_all(report.get(), "-");
-    if (!options.quiet) {
-        std::fprintf(stderr, "redlatch: cannot execute %s: %s\n", shown(options.path).c_str(),
-                     std::strerror(error));
-    }
+    write_all(report.get(), std::to_string(error));
     ::_exit(error == ENOENT ? not_found : not_executable);
 }
 
@@ -211,8 +207,10 @@ void Child::start(const std::vector<std::string>& variables) {
     word_.reset();
 }
 
-bool Child::never_ran() const {
-    return read_all(report_.get()) != is_executed;
+std::optional<int> Child::why_never_ran() const {
+    const std::string report = read_all(report_.get());
+    if (report == is_executed) return std::nullopt;
+    return report.empty() ? 0 : std::stoi(report.substr(is_executed.size()));
 }
 
 void Child::reap_others() noexcept {
@@ -243,6 +241,10 @@ void Child::detach_group() noexcept {
 bool Child::is_in_foreground() const noexcept {
     const ::pid_t group = ::tcgetpgrp(terminal_.get());
     return group == pid_ || group == ::getpgrp();
+}
+
+bool Child::has_lost_terminal() const noexcept {
+    return terminal_.get() >= 0 && ::tcgetpgrp(terminal_.get()) < 0;
 }
 
 void Child::give_terminal() const noexcept {

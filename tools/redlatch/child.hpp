@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,6 @@ public:
         bool stoppable = false;        ///< by the terminal's stop key
         bool server_is_named = false;  ///< by an option or the environment
         bool ignores_child = false;    ///< SIGCHLD
-        bool quiet = false;            ///< says nothing where it cannot be executed
     };
 
     /// Forks: call it while this process has one thread. Throws std::system_error.
@@ -54,8 +54,9 @@ public:
     /// Executes the command, with `variables` ("NAME=value") added to its environment.
     void start(const std::vector<std::string>& variables);
 
-    /// Once it is over: whether it could not be executed, or died before it was told to start.
-    bool never_ran() const;
+    /// Once it is over: why it was not executed, as an `errno`, or 0 where it died before it was told to start. Nothing
+    /// where it was executed. To be called once.
+    std::optional<int> why_never_ran() const;
 
     /// Forgets what has ended beside the command: processes that were left to this one, as to the init of a container.
     void reap_others() noexcept;
@@ -68,6 +69,9 @@ public:
 
     /// Whether this program's group has the controlling terminal, or the command's group has it.
     bool is_in_foreground() const noexcept;
+
+    /// There was a controlling terminal, and it has been hung up.
+    bool has_lost_terminal() const noexcept;
 
     /// The command's group gets the terminal, or gives it back to this program's. The caller has blocked
     /// SIGTTOU, which would stop the one that does this from the background.

@@ -1,6 +1,6 @@
 #include "any_lock.hpp"
 #include "child.hpp"
-#include "outage_notice.hpp"
+#include "server_notices.hpp"
 #include "signals.hpp"
 #include "text.hpp"
 #include "verbs.hpp"
@@ -22,6 +22,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -80,15 +81,15 @@ class Acquisition {
 public:
     explicit Acquisition(const Settings& settings)
         : settings_(&settings),
-          notice_(std::make_shared<OutageNotice>(settings)),
-          client_(make_client(settings, notice_)) {
+          notices_(std::make_shared<ServerNotices>(settings)),
+          client_(make_client(settings, notices_)) {
         thread_ = std::thread{[this] {
             try {
                 result_.emplace(acquire());
             } catch (const redlatch::LockError& error) {
                 result_.emplace(Unexpected{error.error()});
             }
-            notice_->end(result_->has_value());
+            notices_->end(result_->has_value());
             over_.set();
         }};
     }
@@ -103,7 +104,7 @@ public:
 
     /// What is known of why the lock was lost: what went wrong since the last renewal.
     std::string why_lost() const {
-        const auto error = notice_->last_error();
+        const auto error = notices_->last_error();
         return error ? "; last error: " + error->describe()
                      : "; it was removed, or not renewed in time";
     }
@@ -188,7 +189,7 @@ private:
     }
 
     const Settings* settings_;
-    std::shared_ptr<OutageNotice> notice_;
+    std::shared_ptr<ServerNotices> notices_;
     redlatch::Client client_;
     std::stop_source stop_;
     Event over_;
@@ -213,15 +214,14 @@ Child::Options child_options(const Settings& settings, std::string path, const S
             .signals = signals.original(),
             .stoppable = settings.stoppable,
             .server_is_named = settings.server_is_named,
-            .ignores_child = signals.ignored_child(),
-            .quiet = settings.quiet};
+            .ignores_child = signals.ignored_child()};
 }
 
 /// One run: from the wait for the lock to the end of the command.
 class Run {
 public:
     Run(const Settings& settings, const std::string& path)
-        : settings_(&settings), child_(child_options(settings, path, signals_)) {}
+        : settings_(&settings), path_(path), child_(child_options(settings, path, signals_)) {}
 
     int go() {
         acquisition_ = std::make_unique<Acquisition>(*settings_);
@@ -239,7 +239,8 @@ public:
         return code;
     }
 
-    /// The signal of the terminal's interrupt or quit key, where that has ended the command, or the wait; else 0.
+    /// The signal of the terminal's interrupt or quit key, or of its end, where that has ended the command, or the wait;
+    /// else 0.
     int key() const noexcept { return key_; }
 
     /// The server did not answer the release. The client's end would wait for it once more.
@@ -325,6 +326,7 @@ private:
             // First, as it may have been killed while the lock was waited for.
             if (const auto status = reap()) return *status;
             if (child_.is_in_foreground()) hand_terminal_over();
+            if (command_waits_ && is_orphaned()) hang_up();
             wait_for(lost_.descriptor(), time_to_wait());
             if (lost_.take()) lose();
             if (kill_at_ && SteadyClock::now() >= *kill_at_) {
@@ -376,6 +378,19 @@ private:
         }
     }
 
+    /// The shell that could bring this program to the foreground has ended, or the terminal has.
+    bool is_orphaned() const {
+        return child_.has_lost_terminal() || ::getsid(::getppid()) != ::getsid(0);
+    }
+
+    /// What the kernel does with a group that has stopped, and that nobody can let go on any more. It does so where a group
+    /// has no parent in its session, which the command's group always has.
+    void hang_up() {
+        command_waits_ = false;
+        child_.send(std::exchange(is_hung_up_, true) ? SIGKILL : SIGHUP);
+        child_.send(SIGCONT);
+    }
+
     std::optional<int> reap() {
         child_.reap_others();
         int status = 0;
@@ -413,9 +428,14 @@ private:
     // ---- Afterwards
 
     int finish(Holding& held, int status) {
-        if (!is_lost_ && child_.never_ran()) {
+        const auto why_never_ran = child_.why_never_ran();
+        if (!is_lost_ && why_never_ran) {
             acquisition_->free_at_once();
             child_.detach_group();
+            if (*why_never_ran != 0) {
+                complain(*settings_, "cannot execute " + shown(path_) + ": " +
+                                         std::system_category().message(*why_never_ran));
+            }
             return code_of(status);
         }
         if (!is_lost_ && !held.held()) note_late_loss();
@@ -440,11 +460,14 @@ private:
         complain(*settings_, lost_lock() + " while the command ran");
     }
 
-    /// The terminal sends what its keys mean to the group that has it. Where that is the command's, a script around
-    /// this program, which is in this one's group, is to hear of it too.
+    /// The terminal sends what its keys mean to the group that has it, and SIGHUP as it is hung up. Where that is the
+    /// command's, a script around this program, which is in this one's group, is to hear of it too.
     void note_key(int status, bool had_terminal) {
         const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-        if (is_lost_ || (signal != SIGINT && signal != SIGQUIT)) return;
+        const bool is_hang_up =
+            signal == SIGHUP && gives_terminal_ && !forwarded_ && child_.has_lost_terminal();
+        if (is_hang_up) had_terminal = true;
+        if (is_lost_ || (signal != SIGINT && signal != SIGQUIT && !is_hang_up)) return;
         if (forwarded_ && forwarded_->signal == signal) {
             if (forwarded_->from_key) key_ = signal;
         } else if (had_terminal) {
@@ -482,6 +505,7 @@ private:
     }
 
     const Settings* settings_;
+    const std::string path_;  // of the command's program
     Signals signals_;
     Event lost_;
     Child child_;  // forked before there is a second thread
@@ -495,6 +519,7 @@ private:
     bool command_waits_ = false;  // for the terminal, stopped
     bool is_stopped_ = false;     // the command, as `reap()` has seen last
     bool group_waits_ = false;    // for the terminal, stopped, all but this program
+    bool is_hung_up_ = false;     // the command
 };
 
 }  // namespace

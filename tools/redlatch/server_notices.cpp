@@ -1,4 +1,4 @@
-#include "outage_notice.hpp"
+#include "server_notices.hpp"
 
 #include "any_lock.hpp"
 #include "text.hpp"
@@ -8,7 +8,7 @@
 
 namespace tool {
 
-void OutageNotice::end(bool is_acquired) {
+void ServerNotices::end(bool is_acquired) {
     const std::lock_guard lock{mutex_};
     is_told_ = true;
     last_error_.reset();
@@ -17,21 +17,21 @@ void OutageNotice::end(bool is_acquired) {
     for (const std::string& warning : std::exchange(warnings_, {})) complain(*settings_, warning);
 }
 
-std::optional<redlatch::Error> OutageNotice::last_error() const {
+std::optional<redlatch::Error> ServerNotices::last_error() const {
     const std::lock_guard lock{mutex_};
     return last_error_;
 }
 
-void OutageNotice::wait_began(const WaitBegan& event) {
+void ServerNotices::wait_began(const WaitBegan& event) {
     if (settings_->verbose) complain(*settings_, "waiting for " + printable(event.key));
 }
 
-void OutageNotice::renewed(const Renewed&) {
+void ServerNotices::renewed(const Renewed&) {
     const std::lock_guard lock{mutex_};
     last_error_.reset();
 }
 
-void OutageNotice::error(const redlatch::Error& event) {
+void ServerNotices::error(const redlatch::Error& event) {
     const auto now = std::chrono::steady_clock::now();
     const std::lock_guard lock{mutex_};
     last_error_ = event;
@@ -44,12 +44,12 @@ void OutageNotice::error(const redlatch::Error& event) {
     complain(*settings_, "still waiting: " + event.describe());
 }
 
-void OutageNotice::reconnected(const Reconnected&) {
+void ServerNotices::reconnected(const Reconnected&) {
     const std::lock_guard lock{mutex_};
     began_.reset();
 }
 
-void OutageNotice::warning(const Warning& event) {
+void ServerNotices::warning(const Warning& event) {
     const std::string node = event.node.empty() ? "" : event.node + ": ";
     std::string line = "warning: " + node + event.message;
     const std::lock_guard lock{mutex_};

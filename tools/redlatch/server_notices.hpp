@@ -14,9 +14,9 @@ namespace tool {
 /// Says on standard error that no server answers while the lock is waited for, once. Else a wait without limit would be
 /// silent for as long as the server is down. While the lock is held it remembers what went wrong. Passes on what is
 /// wrong with how a server is set up.
-class OutageNotice final : public redlatch::Observer {
+class ServerNotices final : public redlatch::Observer {
 public:
-    explicit OutageNotice(const Settings& settings) : settings_(&settings) {}
+    explicit ServerNotices(const Settings& settings) : settings_(&settings) {}
 
     /// The wait is over: nothing is said of outages any more. Who has not acquired the lock need not hear warnings: on
     /// all machines but one that is so at each tick.
