@@ -71,11 +71,18 @@ if(REDLATCH_CHECK_HEADERS)
     endforeach()
     add_library(redlatch_declared OBJECT ${units})
     target_compile_definitions(redlatch_declared PRIVATE REDLATCH_SEPARATE_COMPILATION)
+    # What projects switch on beside those above, for headers that are no system headers to them too.
+    set(warnings_of_users -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual -Wsign-conversion
+        -Wdouble-promotion -Wformat=2 -Wextra-semi -Wmissing-declarations -Wredundant-decls -Wundef)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        list(APPEND warnings_of_users
+            -Wlogical-op -Wuseless-cast -Wduplicated-cond -Wduplicated-branches -Wsuggest-override)
+    endif()
     # Nobody debugs them: a quarter of the time.
     foreach(alone IN ITEMS redlatch_self_contained redlatch_declared)
         target_include_directories(${alone} PRIVATE "${PROJECT_SOURCE_DIR}")
         target_link_libraries(${alone} PRIVATE ${all_of_redlatch} redlatch_developer)
-        target_compile_options(${alone} PRIVATE -g0)
+        target_compile_options(${alone} PRIVATE -g0 ${warnings_of_users})
     endforeach()
 endif()
 

@@ -109,7 +109,7 @@ private:
         ::BIO_clear_retry_flags(bio);
         static_cast<TlsSocket*>(::BIO_get_data(bio))->error = n < 0 ? errno : 0;
         if (n >= 0) return static_cast<int>(n);
-        const bool again = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+        const bool again = errno == EAGAIN || errno == EINTR;
         if (again) ::BIO_set_flags(bio, direction | BIO_FLAGS_SHOULD_RETRY);
         return -1;
     }
@@ -315,7 +315,9 @@ private:
         if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl), name.c_str()) == 1) return true;
         ::ERR_clear_error();
         return ::SSL_set1_host(ssl, name.c_str()) == 1 &&
-               SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
+               // What SSL_set_tlsext_host_name does, without a cast that -Wold-style-cast refuses.
+               ::SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                          name.data()) == 1;
     }
 
     /// What an operation that did not succeed means: 0 at the end, otherwise -1 and `errno`. With EAGAIN,

@@ -78,6 +78,36 @@ TEST_F(ClaimsOverMasters, are_decided_by_a_majority) {
     EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(ClaimsOverMasters, are_seen_and_removed_where_the_first_master_does_not_know_all) {
+    Client holding{patient_options()};
+    Client asking{patient_options()};
+    Lock<Shared> held_lock{holding, "config", {.lease = 1h}};
+    Lock<Shared> asked_lock{asking, "config"};
+    RawRedis first{servers_[0]};
+    {
+        auto writer = held_lock.acquire();
+        ASSERT_TRUE(writer) << writer.error().describe();
+        first.del("config");
+        EXPECT_TRUE(asked_lock.inspect().value().locked);
+        EXPECT_EQ(asked_lock.force_unlock().value(), Forced::removed);
+        EXPECT_FALSE(asked_lock.inspect().value().locked);
+    }
+    auto one = held_lock.acquire_shared({.owner = Owner::hold});
+    ASSERT_TRUE(one) << one.error().describe();
+    auto two = asked_lock.acquire_shared({.lease = 1h});
+    ASSERT_TRUE(two) << two.error().describe();
+    EXPECT_TRUE(eventually([&] { return first.command({"ZCARD", "config"}).integer == 3; }));
+    first.command({"ZREM", "config", "1 " + two->token()});
+    EXPECT_EQ(asked_lock.inspect().value().hold_count, 2U);
+    EXPECT_EQ(asked_lock.force_unlock().value(), Forced::removed);
+    EXPECT_FALSE(asked_lock.inspect().value().locked);
+    EXPECT_FALSE(two->held());
+    // What one master alone has, nobody holds.
+    first.command({"ZADD", "config", "4000000000000000", "1 somebody", "-1", "shared"});
+    EXPECT_FALSE(asked_lock.inspect().value().locked);
+    first.del("config");
+}
+
 TEST_F(ClaimsOverMasters, exclude_each_other_while_one_of_three_is_frozen) {
     Client client{patient_options()};
     Client other{patient_options()};

@@ -103,10 +103,8 @@ constexpr ScriptBug bugs[] = {
     {"readers_get_their_own", "", "return fencing_token(had or not is_writer)",
      "return fencing_token(had)"},
     {"extension_wants_memory", "",
-     "    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))\n    "
-     "redis.call('ZADD', lock, exact(its_end), claim)\n",
-     "    redis.call('ZADD', lock, exact(its_end), claim)\n    redis.call('PEXPIRE', lock, "
-     "math.max(redis.call('PTTL', lock), left))\n"},
+     "    redis.call('ZREM', lock, '')\n    redis.call('ZADD', lock, exact(its_end), claim)\n",
+     "    redis.call('ZADD', lock, exact(its_end), claim)\n"},
     {"kinds_share_a_sum", "", "local sum = redis.call('ZSCORE', lock, kind)",
      "local sum = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')[2]"},
 };

@@ -140,6 +140,25 @@ TEST_F(LogIn, is_denied_at_the_second_refusal) {
     EXPECT_EQ(secrets->asked(), 2);
 }
 
+// Many connections are made at once: what one of them was refused another one must not offer again as something new.
+TEST_F(LogIn, takes_what_was_refused_once_for_no_second_refusal) {
+    for (int round = 0; round < 40; ++round) {
+        const auto asked = std::make_shared<std::atomic<int>>(0);
+        Client client{{.uris = {server.uri()},
+                       .connect_timeout = 10s,
+                       .command_timeout = 10s,
+                       .credentials = [asked]() -> Credentials {
+                           return {"", asked->fetch_add(1) == 0 ? "old" : "first"};
+                       }}};
+        std::vector<std::future<Result<void>>> pings;
+        for (int i = 0; i < 32; ++i) pings.push_back(in_background([&] { return client.ping(); }));
+        for (auto& ping : pings) {
+            const auto answer = ping.get();
+            EXPECT_TRUE(answer) << answer.error().describe();
+        }
+    }
+}
+
 TEST_F(LogIn, takes_an_exception_for_a_fault_and_does_not_quote_it) {
     std::atomic<bool> throws{true};
     Client client{{.uris = {server.uri()}, .credentials = [&throws]() -> Credentials {

@@ -185,6 +185,20 @@ TEST_P(FrozenServer, the_thread_behind_a_stuck_one_gives_up_at_its_own_deadline)
     EXPECT_TRUE(fails_with(front.get(), Errc::cancelled));
 }
 
+TEST_P(FrozenServer, threads_behind_one_that_has_no_answer_yet_meet_a_fault_and_no_contention) {
+    Lock<Simple> lock{*client, "job"};
+    server.freeze();
+    std::vector<std::future<Errc>> tries;
+    for (int i = 0; i < 4; ++i) {
+        tries.push_back(in_background([&] { return code_of(lock.acquire({.wait = 0ms})); }));
+        tries.push_back(in_background([&] { return code_of(lock.acquire({.wait = 100ms})); }));
+    }
+    for (auto& one : tries) {
+        ASSERT_TRUE(finishes(one));
+        EXPECT_EQ(one.get(), Errc::unavailable);
+    }
+}
+
 TEST_P(FrozenServer, closing_the_client_ends_every_wait) {
     Lock<Simple> lock{*client, "job"};
     server.freeze();

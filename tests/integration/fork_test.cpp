@@ -330,6 +330,25 @@ TEST_F(Fork, a_child_uses_no_inherited_connection) {
     expect_parent_unharmed();
 }
 
+TEST_F(Fork, a_child_keeps_no_connection_of_its_parent_open) {
+    ChildProcess child{[](LineChannel& parent) {
+        parent.write_line("lives on");
+        static_cast<void>(parent.read_line());
+        return 0;
+    }};
+    EXPECT_EQ(child.read_line(), "lives on");
+    expect_parent_unharmed();  // whose own connections are still what they were
+    held.reset();
+    simple.reset();
+    reentrant.reset();
+    watched.reset();
+    client.reset();
+    EXPECT_TRUE(eventually([this] { return raw.client_list().size() == 1; }))
+        << raw.client_list().size() - 1 << " connections of a client that has ended";
+    child.write_line("end");
+    EXPECT_TRUE(child.wait());
+}
+
 TEST_F(Fork, a_grandchild_is_a_third_client) {
     Lock<Simple> lock{*client, "shared"};
     EXPECT_EQ(in_child([&](Findings& findings) {

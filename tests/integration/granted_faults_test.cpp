@@ -746,6 +746,25 @@ TEST(GrantedAclOfOne, without_the_run_id_a_grant_costs_one_more_command) {
     EXPECT_LE(calls, 3 * rounds + 2 + watch.elapsed() / 1s);
 }
 
+// A script could not tell whether it is alive, and would give a dead one the lock.
+TEST(GrantedAclOfOne, waiter_that_may_not_count_subscribers_asks_by_itself) {
+    RedisServer server{{.acl = {"alice on >secret ~* +@all -pubsub"}}};
+    RawRedis redis{server};
+    const std::string uri = "unix://alice:secret@" + server.socket_path();
+    Client one{patient(uri)};
+    Client two{patient(uri)};
+    Held held = take<Simple>(one);
+    auto waiter = enqueue<Simple>(redis, two);
+    const auto asks = [&redis] {
+        const auto waiters = redis.hgetall("redlatch:waiters:{job}");
+        return waiters.size() == 1 && waiters.begin()->second.ends_with(" 0 0");
+    };
+    EXPECT_TRUE(eventually(asks)) << "as it was refused";
+    let_go(held);
+    ASSERT_TRUE(finishes(waiter));
+    let_go(waiter.get());
+}
+
 TEST(GrantedAclOfOne, holder_that_may_not_publish_still_gives_the_lock_to_the_first) {
     RedisServer server{{.acl = {"mute on >secret ~* +@all -publish"}}};
     RawRedis redis{server};

@@ -51,6 +51,19 @@ TEST_F(LostLock, fires_when_a_fixed_lease_runs_out) {
     }
 }
 
+TEST_F(LostLock, is_released_by_its_holder_where_somebody_has_made_the_key_last_longer) {
+    for (const bool in_time : {true, false}) {
+        Lock<Simple> lock{client_, "job", {.lease = 300ms}};
+        Held held = lock.acquire({.wait = generous_limit}).value();
+        redis_.command({"PERSIST", "job"});
+        if (!in_time) {
+            EXPECT_TRUE(eventually([&] { return !held.held(); }));
+        }
+        static_cast<void>(held.release());
+        EXPECT_TRUE(eventually([&] { return !redis_.exists("job"); }));
+    }
+}
+
 TEST_F(LostLock, is_free_for_the_next_one_though_the_server_would_keep_it_for_longer) {
     ASSERT_TRUE(foreign_set(redis_, "job"));
     Lock<Simple> lock{client_, "job", {.lease = 500ms}};

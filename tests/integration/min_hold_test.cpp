@@ -267,6 +267,21 @@ TEST_P(Tombstone, keeps_those_who_wait_waiting_and_tells_them_when_to_look) {
     expect_queue({a});
 }
 
+// PEXPIRE deletes a key whose end has come, as here, and as where it comes while the script runs: what is written after
+// that would have no end.
+TEST_P(Tombstone, whose_time_is_over_by_then_is_none) {
+    hold();
+    EXPECT_EQ(keep(holder, key_type() == KeyType::hash ? 0 : 1), 1);
+    EXPECT_TRUE(eventually([&] { return !redis_.exists(keys_.lock); }));
+}
+
+TEST_P(Tombstone, is_left_on_a_full_server) {
+    hold();
+    redis_.command({"CONFIG", "SET", "maxmemory", "1"});
+    EXPECT_EQ(keep(holder, 60'000), 1);
+    expect_owner(holder + ":min_hold", 60'000);
+}
+
 TEST_P(Tombstone, that_is_removed_by_force_serves_the_queue) {
     hold();
     ASSERT_EQ(acquire({.token = a}).place, 0);

@@ -75,6 +75,16 @@ TEST_F(LockOption, max_hold_ends_a_watched_hold) {
     EXPECT_EQ(held.release().value(), Release::expired);
 }
 
+TEST_F(LockOption, max_hold_makes_no_lease_right_that_is_too_long_for_any_lock) {
+    const LockOptions options{.lease = 300ms, .max_hold = 400ms};
+    Lock<Watchdog<Simple>> lock{client_, "job", options};
+    const Lease too_long{Lease::max().duration() + 1ms};
+    EXPECT_EQ(code_of(lock.acquire({.lease = too_long})), Errc::invalid_argument);
+    EXPECT_TRUE(lock.acquire({.lease = Lease::max()}));
+    EXPECT_THROW((Lock<Watchdog<Simple>>{client_, "job", {.lease = too_long, .max_hold = 1s}}),
+                 LockError);
+}
+
 TEST_F(LockOption, lock_delay_keeps_the_key_longer_than_the_validity) {
     Lock<Simple> lock{client_, "job", {.lease = 200ms, .lock_delay = 60s}};
     Lock<Simple> elsewhere{other_client_, "job"};

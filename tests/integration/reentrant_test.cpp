@@ -109,6 +109,22 @@ TEST_F(ReentrantLock, is_lengthened_by_a_nested_lease) {
     EXPECT_GT(inner.remaining(), 30s);
 }
 
+TEST_F(ReentrantLock, is_not_lengthened_by_a_nested_call_that_was_stopped_before) {
+    std::stop_source stop;
+    stop.request_stop();
+    for (const auto kind : {Connections::pooled, Connections::shared}) {
+        ClientOptions options = patient(server_.uri());
+        options.connections = kind;
+        Client client{options};
+        Lock<Reentrant> lock{client, "job"};
+        const Held outer = lock.acquire({.lease = 10s}).value();
+        const auto inner = lock.acquire({.lease = 1h, .stop = stop.get_token()});
+        EXPECT_EQ(code_of(inner), Errc::cancelled);
+        EXPECT_LE(redis_.pttl("job"), 10'000);
+        EXPECT_EQ(lock.inspect().value().hold_count, 1U);
+    }
+}
+
 TEST_F(ReentrantLock, lets_holds_of_a_nest_end_in_any_order) {
     Held first = lock_.acquire().value();
     Held second = lock_.acquire().value();

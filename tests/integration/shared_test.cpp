@@ -349,6 +349,20 @@ TEST_F(SharedTest, each_reader_ends_with_its_own_lease) {
     EXPECT_EQ(ending->release().value(), Release::expired);
 }
 
+TEST_F(SharedTest, a_key_whose_end_somebody_has_taken_away_lasts_as_long_as_its_last_reader) {
+    Lock<Shared> lock{client_, "config", {.lease = 1h}};
+    Lock<Shared> other{other_client_, "config"};
+    const Held held = lock.acquire_shared().value();
+    for (const char* const command : {"PERSIST", "EXPIRE"}) {
+        std::vector<std::string> line{command, "config"};
+        if (line.front() == "EXPIRE") line.emplace_back("60");
+        redis_.command(line);
+        EXPECT_TRUE(other.acquire_shared({.lease = 500ms}).value().held());
+        EXPECT_GT(redis_.pttl("config"), 3'000'000);
+        EXPECT_LE(redis_.pttl("config"), 3'600'000);
+    }
+}
+
 TEST_F(SharedTest, a_writer_whose_lease_is_over_blocks_nobody_and_becomes_no_reader) {
     Lock<Shared> brief{client_, "config", {.lease = 300ms}};
     auto ended = brief.acquire();

@@ -8,6 +8,7 @@
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
 #include <redlatch/net/open_connection.hpp>
+#include <redlatch/service/eviction_check.hpp>
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <future>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -176,6 +179,70 @@ TEST(Connection, is_over_when_the_server_did_not_understand) {
     EXPECT_NE(reply.error().error.message.find("Protocol error"), std::string::npos);
     EXPECT_FALSE(connection->call(detail::Call::plain({"PING"}).wire(), limit));
     EXPECT_FALSE(connection->alive());
+}
+
+/// A connection to a server that speaks over a Unix socket.
+Expected<detail::Connection, detail::Fault> connect_to(const RedisServer& server) {
+    detail::Endpoint endpoint;
+    endpoint.transport = detail::Endpoint::Transport::unix_socket;
+    endpoint.path = server.socket_path();
+    detail::Resolver resolver;
+    return detail::open_connection(endpoint, "somebody", nullptr, resolver,
+                                   detail::Limit::in(generous_limit));
+}
+
+TEST(Connection, waits_for_a_unix_socket_that_has_too_many_to_let_in) {
+    RedisServer server{{.config = {{"tcp-backlog", "1"}}}};
+    server.freeze();
+    const auto address = detail::Address::of_path(server.socket_path());
+    const auto* const to = reinterpret_cast<const sockaddr*>(&address.storage);
+    std::vector<detail::Descriptor> waiting;
+    int why = 0;
+    while (why == 0) {
+        waiting.push_back(*detail::open_socket(AF_UNIX));
+        if (::connect(waiting.back().get(), to, address.length) != 0) why = errno;
+    }
+    ASSERT_EQ(why, EAGAIN);
+    auto connection = in_background([&server] { return connect_to(server).has_value(); });
+    EXPECT_EQ(connection.wait_for(100ms), std::future_status::timeout);
+    server.thaw();
+    ASSERT_TRUE(finishes(connection));
+    EXPECT_TRUE(connection.get());
+}
+
+TEST(Connection, gives_up_on_a_unix_socket_that_goes_on_having_too_many) {
+    RedisServer server{{.config = {{"tcp-backlog", "1"}}}};
+    server.freeze();
+    Client client{{.uris = {server.uri()}, .connect_timeout = 200ms, .command_timeout = 200ms}};
+    std::vector<std::future<Result<void>>> pings;
+    for (int i = 0; i < 16; ++i) pings.push_back(in_background([&] { return client.ping(); }));
+    for (auto& ping : pings) {
+        ASSERT_TRUE(finishes(ping));
+        EXPECT_FALSE(ping.get());
+    }
+    server.thaw();
+}
+
+TEST(EvictionCheck, looks_again_after_a_while_until_it_has_warned) {
+    RedisServer server;
+    RawRedis redis{server};
+    std::vector<std::string> warnings;
+    detail::EvictionCheck check{
+        [&](const Observer::Warning& warning) { warnings.push_back(warning.message); }, 300ms};
+    const detail::Limit limit = detail::Limit::in(generous_limit);
+    detail::Connection connection = *connect_to(server);
+    EXPECT_TRUE(check.look_at(connection, limit));
+    redis.command({"CONFIG", "SET", "maxmemory", "100mb"});
+    redis.command({"CONFIG", "SET", "maxmemory-policy", "allkeys-random"});
+    EXPECT_TRUE(warnings.empty());
+    EXPECT_TRUE(eventually([&] {
+        EXPECT_TRUE(check.look_at(connection, limit));
+        return !warnings.empty();
+    }));
+    for (const Stopwatch watch; watch.elapsed() < 600ms;) {
+        EXPECT_TRUE(check.look_at(connection, limit));
+    }
+    EXPECT_EQ(warnings.size(), 1U);
 }
 
 TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {

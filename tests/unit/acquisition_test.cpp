@@ -1,4 +1,5 @@
 #include "machine_tools.hpp"
+#include "service_tools.hpp"
 #include <redlatch/core/acquisition.hpp>
 
 #include <gtest/gtest.h>
@@ -139,21 +140,22 @@ AcquisitionAction told(AcquisitionMachine& machine, const AcquisitionAction& act
 // ---- The lock table's answer
 
 TEST(Acquisition, not_admitted_says_why) {
-    const auto error = [](LockOutcome why, std::shared_ptr<const Error> fault = nullptr,
-                          bool by_caller = false) {
+    const auto error = [](LockOutcome why, const detail::WhyBusy& busy = {}) {
         AcquisitionMachine machine{plan(), start, 1};
-        const auto action = machine.not_admitted(why, fault, by_caller, start + 10s);
+        const auto action = machine.not_admitted(why, busy, start + 10s);
         EXPECT_EQ(as<AcquisitionFailed>(action).clean_up, nothing);
         return machine.error();
     };
     EXPECT_EQ(error(LockOutcome::busy).code, Errc::timed_out);
     EXPECT_EQ(error(LockOutcome::busy).message,
               "held, or waited for, in this process after 10.0 s");
-    EXPECT_EQ(error(LockOutcome::busy, nullptr, true).message,
+    EXPECT_EQ(error(LockOutcome::busy, {.by_caller = true}).message,
               "held by the calling thread itself after 10.0 s: this lock does not nest in what it "
               "holds");
     const auto fault = std::make_shared<const Error>(Error{Errc::denied, {}, {}, "NOPERM", {}});
-    EXPECT_EQ(error(LockOutcome::busy, fault).code, Errc::denied) << "as those in front";
+    EXPECT_EQ(error(LockOutcome::busy, {.fault = fault}).code, Errc::denied) << "as those in front";
+    EXPECT_EQ(error(LockOutcome::busy, {.is_unanswered = true}).code, Errc::unavailable);
+    EXPECT_EQ(error(LockOutcome::busy, {.fault = fault, .is_unanswered = true}).code, Errc::denied);
     EXPECT_EQ(error(LockOutcome::deadlock).code, Errc::deadlock);
     EXPECT_EQ(error(LockOutcome::cancelled).code, Errc::cancelled);
     EXPECT_EQ(error(LockOutcome::cancelled).message, "cancelled by the caller");
@@ -266,7 +268,11 @@ TEST(Acquisition, tells_of_a_lock_that_the_server_keeps_for_longer_than_was_aske
         Contender contender{delayed, true};
         AcquireAnswer answer = ours();
         answer.ttl = ttl;
-        EXPECT_EQ(as<KeepHold>(contender.machine.answered(answer, start)).prolonged, prolonged);
+        const auto keep = as<KeepHold>(contender.machine.answered(answer, start));
+        EXPECT_EQ(keep.prolonged, prolonged);
+        const auto hold = asked_hold({});
+        keep_hold(*hold, keep, {1, nullptr, false, false});
+        EXPECT_EQ(hold->unanswered().extend, prolonged) << "released when it is lost";
     }
 }
 

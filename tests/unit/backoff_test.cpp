@@ -112,6 +112,15 @@ TEST(Pauses, after_a_ttl_are_spread_as_well) {
     EXPECT_GT(seen.size(), 190U);
 }
 
+TEST(Pauses, after_a_ttl_are_not_spread_over_the_whole_of_a_long_back_off) {
+    for (std::uint64_t seed = 0; seed < 100; ++seed) {
+        Pauses pauses{{.min = 5s, .max = 10s}, seed};
+        const auto pause = pauses.next(300ms);
+        EXPECT_GT(pause, 300ms);
+        EXPECT_LE(pause, 300ms + 1ms + 100ms);
+    }
+}
+
 TEST(Pauses, a_ttl_of_zero_means_soon) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         const auto pause = Pauses{{10ms, 10s}, seed}.next(0ms);

@@ -29,6 +29,9 @@ Machine of_owner() {
 Machine of_any_claims() {
     return Machine{{.has_claims = true, .give_up_at = give_up_at}};
 }
+Machine of_claims_at_several_masters() {
+    return Machine{{.has_claims = true, .several_masters = true, .give_up_at = give_up_at}};
+}
 Machine of_claim() {
     return Machine{{.owner = "a", .has_claims = true, .give_up_at = give_up_at}};
 }
@@ -189,6 +192,29 @@ TEST(ForcedRelease, of_no_claims_is_over_at_once) {
 TEST(ForcedRelease, ends_with_the_first_fault) {
     const auto done = as<Machine::Done>(Machine::failed({Errc::unavailable, {}, {}, "x", {}}));
     EXPECT_EQ(done.outcome.error().code, Errc::unavailable);
+}
+
+TEST(ForcedRelease, of_any_claims_at_several_masters_looks_until_nobody_is_seen) {
+    Machine machine = of_claims_at_several_masters();
+    as<Machine::Look>(machine.begin());
+    for (const char* const owner : {"a", "b"}) {
+        expect_removes(machine.seen({{owner}}), owner);
+        as<Machine::DeclareLost>(machine.answered({.removed = true}, start));
+        as<Machine::Look>(machine.declared_lost());
+    }
+    expect_done(machine.seen({}), Forced::removed);
+}
+
+TEST(ForcedRelease, of_any_claims_at_several_masters_ends_where_somebody_always_comes) {
+    Machine machine = of_claims_at_several_masters();
+    Action action = machine.begin();
+    int looks = 0;
+    while (holds_alternative<Machine::Look>(action)) {
+        ASSERT_LT(++looks, 100);
+        expect_removes(machine.seen({{"a"}}), "a");
+        action = machine.answered({.removed = false}, start);
+    }
+    expect_done(action, Forced::absent);
 }
 
 }  // namespace

@@ -335,7 +335,7 @@ TEST_F(ALinkForReplicas, writes_one_wait_behind_what_there_is_and_nothing_more_u
     EXPECT_EQ(told(), "a=-1 ");
     link.write();
     EXPECT_EQ(count(sent(), "DO"), 1);
-    link.break_off(Link::silent());  // its WAIT destroys itself with its end
+    link.break_off(detail::unanswered_fault());  // its WAIT destroys itself with its end
 }
 
 TEST_F(ALinkForReplicas, counts_the_replicas_where_all_have_to_have_it) {

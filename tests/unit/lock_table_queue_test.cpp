@@ -117,7 +117,7 @@ TEST(LockTable, single_try_waits_for_the_answer_to_a_release) {
     }
 }
 
-TEST(LockTable, single_try_waits_no_longer_than_its_time_and_for_nothing_but_a_release) {
+TEST(LockTable, single_try_waits_no_longer_than_its_time_for_a_release) {
     Locks locks;
     const auto hold = locks.taken();
     locks.take(hold);
@@ -134,8 +134,81 @@ TEST(LockTable, single_try_waits_no_longer_than_its_time_and_for_nothing_but_a_r
     Asker& waiter = locks.enter({.owner = other});
     locks.free(*hold);
     EXPECT_EQ(locks.resume(waiter), Outcome::turn);
-    EXPECT_EQ(locks.enter(single_try).said.outcome, Outcome::busy) << "another contends";
+    locks.table.set_fault(waiter.turn(), nullptr);
+    EXPECT_EQ(locks.enter(single_try).said.outcome, Outcome::busy) << "the lock is taken";
     locks.table.end_turn(waiter.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, single_tries_wait_for_the_answer_to_another_one) {
+    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+    for (const auto& heard : {fault, std::shared_ptr<const Error>{}}) {
+        Locks locks;
+        const LockTable::Turn turn = locks.enter().turn();
+        const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
+        Asker& first = locks.enter(single_try);
+        Asker& second = locks.enter(single_try);
+        for (Asker* const waiter : {&first, &second}) {
+            ASSERT_EQ(waiter->said.outcome, Outcome::queued);
+            EXPECT_EQ(waiter->said.wake_at, locks.now + 1s);
+        }
+        locks.table.set_fault(turn, heard);
+        EXPECT_EQ(locks.woken(), (Woken{&first, &second}));
+        for (Asker* const waiter : {&first, &second}) {
+            EXPECT_EQ(locks.resume(*waiter), Outcome::busy);
+            EXPECT_EQ(waiter->said.busy.fault, heard);
+            EXPECT_FALSE(waiter->said.busy.is_unanswered);
+        }
+        locks.table.end_turn(turn);
+        expect_free(locks);
+    }
+}
+
+TEST(LockTable, single_tries_are_unanswered_where_the_one_before_is) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& late = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    locks.now += 1s;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_TRUE(late.said.busy.is_unanswered);
+    EXPECT_EQ(late.said.busy.fault, nullptr);
+    locks.table.end_turn(turn);
+    expect_free(locks);
+}
+
+TEST(LockTable, single_try_behind_one_that_gave_up_has_a_turn_and_others_its_fault) {
+    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
+    Asker& first = locks.enter(single_try);
+    Asker& second = locks.enter(single_try);
+    locks.now += 1s;
+    locks.table.set_fault(turn, fault);
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.woken(), (Woken{&first, &second}));
+    EXPECT_EQ(locks.resume(second), Outcome::busy);
+    EXPECT_EQ(second.said.busy.fault, fault);
+    ASSERT_EQ(locks.resume(first), Outcome::turn);
+    locks.table.end_turn(first.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, wait_ends_unanswered_where_the_one_before_is_for_a_while) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    const auto is_unanswered_after = [&locks](Clock::duration wait) {
+        Asker& late = locks.enter({.wait = Wait{wait}, .owner = other});
+        EXPECT_EQ(late.said.wake_at, locks.now + wait);
+        locks.now += wait;
+        EXPECT_EQ(locks.resume(late), Outcome::busy);
+        return late.said.busy.is_unanswered;
+    };
+    EXPECT_FALSE(is_unanswered_after(49ms)) << "others have come before";
+    EXPECT_TRUE(is_unanswered_after(1ms));
+    locks.table.set_fault(turn, nullptr);
+    EXPECT_FALSE(is_unanswered_after(1ms)) << "the lock is taken";
+    locks.table.end_turn(turn);
     expect_free(locks);
 }
 
@@ -184,10 +257,10 @@ TEST(LockTable, busy_behind_a_fault_tells_the_fault) {
     const LockTable::Turn turn = locks.enter().turn();
     const auto fault_of = [&locks](Wait wait) {
         Asker& late = locks.enter({.wait = wait, .owner = other});
-        locks.now += 1ms;
+        locks.now += 50ms;
         if (late.said.outcome == Outcome::queued) locks.resume(late);
         EXPECT_EQ(late.said.outcome, Outcome::busy);
-        return late.said.fault;
+        return late.said.busy.fault;
     };
     EXPECT_EQ(fault_of(1ms), nullptr);
     const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
@@ -332,7 +405,7 @@ TEST(LockTable, fault_of_one_who_got_the_lock_after_all_is_not_the_next_ones) {
     Asker& next = locks.enter({.owner = other});
     EXPECT_EQ(locks.unlock(), Kind::last);
     ASSERT_EQ(locks.resume(next), Outcome::turn);
-    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.fault, nullptr);
+    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.busy.fault, nullptr);
 }
 
 TEST(LockTable, fault_of_one_who_gave_up_is_not_that_of_the_next_once_the_server_has_answered) {
@@ -343,7 +416,9 @@ TEST(LockTable, fault_of_one_who_gave_up_is_not_that_of_the_next_once_the_server
     locks.table.set_fault(turn, fault);
     locks.table.end_turn(turn);
     ASSERT_EQ(locks.resume(next), Outcome::turn);
-    const auto fault_behind = [&locks] { return locks.enter({.wait = Wait::none()}).said.fault; };
+    const auto fault_behind = [&locks] {
+        return locks.enter({.wait = Wait::none()}).said.busy.fault;
+    };
     EXPECT_EQ(fault_behind(), fault) << "nothing is known yet";
     LockTable::Waiter sleeper;
     const auto pause = [&](Clock::duration length) {
@@ -367,10 +442,10 @@ TEST(LockTable, busy_behind_one_who_is_about_to_wake_has_no_fault) {
     locks.table.set_fault(turn,
                           std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}}));
     locks.table.end_turn(turn);
-    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.fault, nullptr);
+    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.busy.fault, nullptr);
     locks.now += 1ms;
     EXPECT_EQ(locks.resume(late), Outcome::busy);
-    EXPECT_EQ(late.said.fault, nullptr);
+    EXPECT_EQ(late.said.busy.fault, nullptr);
 }
 
 TEST(LockTable, waiter_in_the_middle_or_at_the_end_may_leave) {

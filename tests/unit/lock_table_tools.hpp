@@ -79,7 +79,8 @@ public:
                       now, std::max(wish.wait.duration(), Clock::duration::zero())),
                   .acquisition = wish.acquisition(),
                   .handoffs = {.in_row = wish.local_handoffs, .others_poll = wish.others_poll},
-                  .try_by = detail::saturating_add(now, wish.try_for)} {}
+                  .try_by = detail::saturating_add(now, wish.try_for),
+                  .asked_at = now} {}
 
 private:
     const detail::HoldTerms terms_;

@@ -449,17 +449,47 @@ TEST(QuorumCall, takes_the_earliest_end_of_a_lock_that_others_have) {
               2U);
 }
 
+using Owners = std::vector<std::string>;
+
+/// The same where the masters behind them are silent.
+std::size_t standing_beside_silent(std::size_t silent, std::vector<Owners> owners) {
+    QuorumCall call = sent(owners.size() + silent, asking);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+        call.answered(i, {.vote = Vote::yes, .owners = std::move(owners[i])});
+    }
+    for (std::size_t i = 0; i < silent; ++i) {
+        call.failed(owners.size() + i, fault(Errc::unavailable, true, true));
+    }
+    call.end();
+    return call.deciding_master();
+}
+
+TEST(QuorumCall, takes_the_owner_who_may_have_a_majority_with_the_silent_masters) {
+    EXPECT_EQ(standing_beside_silent(2, {{}, {"a"}, {}}), 1U) << "three of five may have it";
+    EXPECT_EQ(standing_beside_silent(1, {{}, {"a"}, {}, {}}), 0U) << "two of five at most";
+    EXPECT_EQ(standing_beside_silent(0, {{}, {"a"}, {}}), 0U);
+    EXPECT_EQ(standing_beside_silent(1, {{}, {"a"}}), 1U);
+}
+
+TEST(QuorumCall, takes_the_claims_of_most_owners_who_may_have_a_majority) {
+    EXPECT_EQ(standing_beside_silent(0, {{}, {"1 a"}, {"1 a"}}), 1U);
+    EXPECT_EQ(standing_beside_silent(0, {{"1 a"}, {"1 a", "1 b"}, {"1 a", "1 b"}}), 1U);
+    EXPECT_EQ(standing_beside_silent(0, {{"1 a"}, {}, {}}), 1U) << "nobody has what one master has";
+    EXPECT_EQ(standing_beside_silent(0, {{"1 a", "1 b"}, {"1 c", "1 b"}, {"1 c", "1 b"}}), 1U);
+}
+
 TEST(QuorumCall, takes_the_owner_that_most_masters_know) {
-    EXPECT_EQ(standing(asking, {{.vote = Vote::yes, .owner = "a"},
-                                {.vote = Vote::yes, .owner = "b"},
-                                {.vote = Vote::yes, .owner = "b"}}),
+    EXPECT_EQ(standing(asking, {{.vote = Vote::yes, .owners = Owners{"a"}},
+                                {.vote = Vote::yes, .owners = Owners{"b"}},
+                                {.vote = Vote::yes, .owners = Owners{"b"}}}),
               1U);
-    EXPECT_EQ(
-        standing(asking, {{.vote = Vote::yes, .owner = ""}, {.vote = Vote::yes, .owner = "b"}}), 1U)
+    EXPECT_EQ(standing(asking, {{.vote = Vote::yes, .owners = Owners{}},
+                                {.vote = Vote::yes, .owners = Owners{"b"}}}),
+              1U)
         << "of two, the one that there is";
-    EXPECT_EQ(
-        standing(asking, {{.vote = Vote::yes, .owner = "b"}, {.vote = Vote::yes, .owner = ""}}),
-        0U);
+    EXPECT_EQ(standing(asking, {{.vote = Vote::yes, .owners = Owners{"b"}},
+                                {.vote = Vote::yes, .owners = Owners{}}}),
+              0U);
     EXPECT_EQ(standing(asking, {yes, yes}), 0U) << "nobody was asked for one";
 }
 

@@ -187,7 +187,10 @@ protected:
     bool nothing_to_send() { return commands().empty(); }
 
     void answer(const Command& command, std::int64_t answer, bool may_have_forgotten = false) {
-        machine_.answered(*command.attempt, command.master, answer, may_have_forgotten, now_);
+        answer_by(command, answer, {.may_have_forgotten = may_have_forgotten});
+    }
+    void answer_by(const Command& command, std::int64_t answer, const Renewal::Answering& by) {
+        machine_.answered(*command.attempt, command.master, answer, by, now_);
     }
     void refuse(const Command& command, const Fault& fault) {
         machine_.refused(*command.attempt, command.master, fault, now_);
@@ -277,7 +280,7 @@ TEST_F(WatchedHold, that_waited_for_a_connection_counts_from_when_it_was_written
     now_ += 300ms;
     EXPECT_TRUE(machine_.send(*due[0], 0, now_));
     now_ += 300ms;
-    machine_.answered(*due[0], 0, 1, false, now_);
+    machine_.answered(*due[0], 0, 1, {}, now_);
     EXPECT_EQ(hold->valid_until(), start_ + 1300ms + 3s);
 }
 
@@ -1372,6 +1375,65 @@ TEST_F(RenewalOfAQuorum, is_had_by_a_majority_with_any_number_of_them_silent) {
         EXPECT_TRUE(told<Renewal::Lost>().empty());
         told_.clear();
     }
+}
+
+// Else a master that is away for two renewals has the lock no more, and gets it no more.
+TEST_F(RenewalOfAQuorum, is_sent_once_more_to_those_that_have_not_answered) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U}) answer(sent[i], 1);
+    cut_off(sent[3]);
+    EXPECT_EQ(machine_.next_due(), now_ + 250ms);
+    now_ += 100ms;
+    answer(sent[4], 1);
+    now_ += 150ms;
+    const Command again = command();
+    EXPECT_EQ(again.master, 3U);
+    EXPECT_EQ(again.lease(), Lease{2750ms}) << "as long as at the others";
+    cut_off(again);
+    now_ += 250ms;
+    const Command once_more = command();
+    EXPECT_EQ(once_more.master, 3U);
+    EXPECT_EQ(once_more.lease(), Lease{2500ms});
+    answer(once_more, 1);
+    EXPECT_EQ(hold->valid_until(), start_ + 4s);
+    EXPECT_EQ(machine_.next_due(), start_ + 2s) << "all of them have it";
+    EXPECT_TRUE(told<Renewal::Lost>().empty());
+}
+
+TEST_F(RenewalOfAQuorum, is_not_sent_once_more_where_another_one_is_due_soon_or_nobody_wants_it) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U, 3U}) answer(sent[i], 1);
+    for (int times = 0; times < 3; ++times) {
+        now_ += 250ms;
+        const Command again = command();
+        EXPECT_EQ(again.master, 4U);
+        cut_off(again);
+    }
+    now_ = start_ + 2s;
+    sent = commands();
+    EXPECT_EQ(sent.size(), 5U);
+    for (const std::size_t i : {0U, 1U, 2U}) answer(sent[i], 1);
+    machine_.dismiss(*hold);
+    now_ += 250ms;
+    EXPECT_TRUE(nothing_to_send());
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
+}
+
+TEST_F(RenewalOfAQuorum, counts_a_server_under_two_addresses_once) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    const auto server = std::make_shared<const std::string>("a run id");
+    for (const std::size_t i : {0U, 1U, 2U}) answer_by(sent[i], 1, {.server = server});
+    EXPECT_TRUE(told<Renewal::Renewed>().empty());
+    answer_by(sent[3], 1, {.server = std::make_shared<const std::string>("another")});
+    EXPECT_TRUE(told<Renewal::Renewed>().empty());
+    answer(sent[4], 1);
+    EXPECT_EQ(told<Renewal::Renewed>().size(), 1U) << "three of five";
 }
 
 TEST_F(RenewalOfAQuorum, is_lost_only_where_no_majority_can_have_it) {

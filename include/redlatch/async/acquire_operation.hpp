@@ -254,8 +254,7 @@ private:
             case Outcome::handed: return drive(take_over(std::move(admission.hold)));
             default: break;
         }
-        drive(machine().not_admitted(admission.outcome, admission.fault, admission.by_caller,
-                                     Clock::now()));
+        drive(machine().not_admitted(admission.outcome, admission.busy, Clock::now()));
     }
 
     template <class Action>

@@ -19,8 +19,9 @@ struct AcquireRequest {
     Acquisition acquisition;
     HandoffLimit handoffs;
     bool delivered_later = false;  ///< as `Hold::deliver_later()`
-    /// A single try waits for so long for the answer to a release that is under way here.
+    /// A single try waits for so long for the answer to a release or to another try that is under way here.
     TimePoint try_by = TimePoint::min();
+    TimePoint asked_at{};
 
     const std::string& entry() const noexcept { return terms.entry(); }
 };

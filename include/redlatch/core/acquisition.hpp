@@ -176,14 +176,14 @@ public:
 
     // ---- The lock table has answered
 
-    /// Neither is it our turn, nor did the lock become ours. `fault`: what those in front have met; null for none.
-    /// `by_caller`: who asks holds the lock already.
-    AcquisitionAction not_admitted(LockOutcome why, const std::shared_ptr<const Error>& fault,
-                                   bool by_caller, TimePoint now) {
+    /// Neither is it our turn, nor did the lock become ours.
+    AcquisitionAction not_admitted(LockOutcome why, const WhyBusy& busy, TimePoint now) {
         using Outcome = LockOutcome;
         switch (why) {
             case Outcome::busy:
-                return fail(fault != nullptr ? *fault : attempts_.out_of_turn(now, by_caller));
+                if (busy.fault != nullptr) return fail(*busy.fault);
+                if (busy.is_unanswered) return fail(unanswered_fault().error);
+                return fail(attempts_.out_of_turn(now, busy.by_caller));
             case Outcome::deadlock:
                 return fail(Errc::deadlock,
                             "release it first, as this lock does not nest in what it holds");

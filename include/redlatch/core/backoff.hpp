@@ -19,19 +19,20 @@ public:
         : min_(limits.min), max_(limits.max), last_(limits.min), random_(seed) {}
 
     /// The next pause. `ttl`, where known, is how long the server will keep the lock at most. A pause that would
-    /// end later ends just after it instead, spread over one `min`: the waiters of a dead holder do not all come
-    /// at once.
+    /// end later ends just after it instead, spread over one `min`, and over `widest_spread` at most: the waiters of a
+    /// dead holder do not all come at once.
     std::chrono::nanoseconds next(std::optional<std::chrono::milliseconds> ttl) noexcept {
         const auto top = std::clamp(last_ * 3, min_ + std::chrono::nanoseconds{1}, max_);
         last_ = draw(min_, top);
         if (!ttl || *ttl < std::chrono::milliseconds::zero()) return last_;
         const auto expiry = std::min(saturating_cast<std::chrono::nanoseconds>(*ttl), max_);
-        const auto after_expiry = expiry + draw(one_ms, one_ms + min_);
+        const auto after_expiry = expiry + draw(one_ms, one_ms + std::min(min_, widest_spread));
         return std::min(last_, after_expiry);
     }
 
 private:
     static constexpr std::chrono::nanoseconds one_ms = std::chrono::milliseconds{1};
+    static constexpr std::chrono::nanoseconds widest_spread = std::chrono::milliseconds{100};
 
     std::chrono::nanoseconds draw(std::chrono::nanoseconds low,
                                   std::chrono::nanoseconds high) noexcept {

@@ -59,6 +59,11 @@ constexpr CleanUp after_loss(const Loss& loss) noexcept {
     return {.at_once = has_lock || may_have_it, .once_more = may_last};
 }
 
+/// A hold was lost, and its holder has ended it since.
+constexpr CleanUp after_ended_loss() noexcept {
+    return {.at_once = true};
+}
+
 /// A hold with a `lock_delay` was lost, and its holder has ended it since.
 constexpr CleanUp after_delayed_loss(Unanswered unanswered) noexcept {
     return {.at_once = true, .once_more = unanswered.acquire || unanswered.extend};

@@ -27,6 +27,11 @@ inline Fault cancelled_fault(const char* why = cancelled_by_caller) {
     return {.error = {Errc::cancelled, {}, {}, why, {}}, .transient = false};
 }
 
+/// Nobody knows what has become of what was sent, if anything was.
+inline Fault unanswered_fault() {
+    return {.error = {Errc::unavailable, {}, {}, "the server had not answered by then", {}}};
+}
+
 /// An error that followed on another: the last try often has little time left, and what was wrong
 /// before says more.
 inline Error following(Error error, const std::optional<Error>& before) {

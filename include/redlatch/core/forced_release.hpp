@@ -72,6 +72,7 @@ public:
     Action seen(Seen seen) {
         seen_ = std::move(seen);
         removed_ = 0;
+        ++looks_;
         if (!plan_.has_claims && seen_.owners.empty()) return declare_lost(false);
         return next();
     }
@@ -106,16 +107,22 @@ private:
         return {ServerKeeps::nothing, !plan_.several_masters, is_owners, is_removed};
     }
 
-    /// One owner after the other. Of more than the server shows, who has come by the next look is removed too.
+    /// One owner after the other. Of more than the server shows, who has come by the next look is removed too. Of several
+    /// masters each look shows what one of them knows.
     Action next() {
         if (removed_ < seen_.owners.size()) return Remove{std::move(seen_.owners[removed_++])};
-        if (seen_.all) return Done{outcome_};
+        const bool may_be_more =
+            plan_.several_masters && !seen_.owners.empty() && looks_ < most_looks;
+        if (seen_.all && !may_be_more) return Done{outcome_};
         return Look{};
     }
+
+    static constexpr int most_looks = 8;
 
     Plan plan_;
     Seen seen_{};
     std::size_t removed_ = 0;
+    int looks_ = 0;
     Forced outcome_ = Forced::absent;
 };
 

@@ -55,9 +55,7 @@ private:
         }
     }
 
-    IntrusiveList<T>& list_of(std::uint64_t hash) noexcept {
-        return lists_[static_cast<std::size_t>(hash >> (64U - bits_))];
-    }
+    IntrusiveList<T>& list_of(std::uint64_t hash) noexcept { return lists_[hash >> (64U - bits_)]; }
 
     unsigned bits_ = 6;
     Lists lists_ = Lists(std::size_t{1} << bits_);

@@ -23,6 +23,13 @@ enum class LockOutcome {
     wrong_key_type,  ///< it is in use with a policy of another key type
 };
 
+/// Why a wait has ended without a turn, where it was busy.
+struct WhyBusy {
+    std::shared_ptr<const Error> fault{};  ///< what the one before met, if not a holder
+    bool is_unanswered = false;            ///< the one before has heard nothing from the server
+    bool by_caller = false;                ///< the caller holds it already
+};
+
 /// Why a pause has ended.
 enum class Woken {
     in_time,    ///< it was over

@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/acquire_request.hpp>
+#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
@@ -56,6 +57,8 @@ struct LockEntry {
     std::optional<Grant> grant{};             // a message for that queue_place
     std::shared_ptr<const Error> fault{};     // what it, or one before, met instead of an answer
     bool told_of_tries = false;               // it has said how its own tries went
+    TimePoint turn_began{};                   // of the one whose turn it is
+    bool has_single_tries = false;            // somebody waits for its answer only
     IntrusiveList<LockWaiter> nesting{};      // who pauses before it nests once more
     IntrusiveList<LockWaiter> queue{};
     Handoffs handoffs{};
@@ -85,14 +88,25 @@ struct LockEntry {
                 return LockOutcome::deadlock;
             }
         }
-        const bool waits =
-            !request.wait.is_none() || (queue.empty() && now < end_of_single_try(request));
+        const bool waits = !request.wait.is_none() ||
+                           ((queue.empty() || is_unanswered()) && now < end_of_single_try(request));
         return waits ? LockOutcome::queued : LockOutcome::busy;
     }
 
     /// Until when it waits behind others of this process.
     TimePoint end_of_wait(const AcquireRequest& request) const {
         return request.wait.is_none() ? end_of_single_try(request) : request.deadline;
+    }
+
+    /// Nobody of this process has the lock, and the server has not said yet whether somebody else has.
+    bool is_unanswered() const noexcept {
+        return current == nullptr && contended && !told_of_tries;
+    }
+
+    /// Whether a wait that ends now has met a silent server. Behind a try that has just been sent it has met others.
+    bool is_unanswered(const AcquireRequest& request, TimePoint now) const noexcept {
+        const bool is_recent = now < saturating_add(turn_began, last_answer_slack);
+        return is_unanswered() && (request.wait.is_none() || !is_recent);
     }
 
     /// When the present hold ends, for which each waiter in the queue wakes by itself. So hardly any has to be woken
@@ -121,6 +135,11 @@ struct LockEntry {
         const bool waits_for_end =
             !front.request_->wait.is_none() && front.wake_at_ <= current->valid_until();
         return current->in(Phase::held) && !waits_for_end;
+    }
+
+    void note_what_for(LockWaiter& waiter) noexcept {
+        waiter.waits_for_answer_ = waiter.request_->wait.is_none() && is_unanswered();
+        has_single_tries = has_single_tries || waiter.waits_for_answer_;
     }
 
     void leave_queue(LockWaiter& waiter) noexcept {
@@ -232,11 +251,12 @@ struct LockEntry {
     }
 
 private:
-    /// Until when a single try waits for a release that is under way; for ever in the past where none is.
+    /// Until when a single try waits for a release that is under way, or for the server's first answer; for ever in the
+    /// past where there is neither.
     TimePoint end_of_single_try(const AcquireRequest& request) const {
         const bool is_being_released =
             current != nullptr && !contended && current->in(Phase::releasing);
-        return is_being_released ? request.try_by : TimePoint::min();
+        return is_being_released || is_unanswered() ? request.try_by : TimePoint::min();
     }
 
     /// Takes out what was displaced last of that which is valid then; null for nothing.

@@ -69,11 +69,10 @@ public:
         Outcome outcome;
         TimePoint wake_at{};  ///< where queued: `resume` then, or when woken
         Turn turn{};
-        std::shared_ptr<Hold> hold{};          ///< where handed: the one we have now; where nested
-        std::uint64_t count = 0;               ///< where nested: the hold count wanted now
-        std::shared_ptr<Hold> expired{};       ///< found past its validity: to be declared lost
-        std::shared_ptr<const Error> fault{};  ///< where busy: why, if not because of a holder
-        bool by_caller = false;                ///< where busy: the caller holds it already
+        std::shared_ptr<Hold> hold{};     ///< where handed: the one we have now; where nested
+        std::uint64_t count = 0;          ///< where nested: the hold count wanted now
+        std::shared_ptr<Hold> expired{};  ///< found past its validity: to be declared lost
+        WhyBusy busy{};                   ///< where busy
     };
 
     /// A pause has ended, or lasts until then if nothing wakes the waiter.
@@ -96,7 +95,7 @@ public:
         if (closed_ || request.terms.joins) return {};
         Named& name = *entries_.try_emplace(request.entry()).first;
         if (!name.second.free() || !name.second.queue.empty()) return {};
-        return begin_turn(name, request);
+        return begin_turn(name, request, request.asked_at);
     }
 
     /// Asks for a lock. Queued, the waiter stays here as long as somebody else of this process is
@@ -115,7 +114,7 @@ public:
             admission.hold = here.current;
             admission.count = here.current->nest.size();
         } else if (admission.outcome == Outcome::turn) {
-            admission.turn = begin_turn(name, request);
+            admission.turn = begin_turn(name, request, now);
         } else if (admission.outcome == Outcome::queued) {
             if (!request.wait.is_none()) close_crowds(request);
             waiter.request_ = &request;
@@ -123,7 +122,7 @@ public:
             here.queue.push_back(waiter);
             return resume(waiter, now, stop_requested);
         } else if (admission.outcome == Outcome::busy) {
-            say_why_busy(admission, here, request, now);
+            admission.busy = why_busy(here, request, false, now);
         }
         erase_if_unused(name);
         return admission;
@@ -140,14 +139,17 @@ public:
         if (front && here.free() && !closed_) {
             here.leave_queue(waiter);
             admission.outcome = Outcome::turn;
-            admission.turn = begin_turn(name, *waiter.request_);
+            admission.turn = begin_turn(name, *waiter.request_, now);
         } else if (const auto end = why_wait_ends(here, *waiter.request_, now, stop_requested)) {
             admission.outcome = *end;
-            if (*end == Outcome::busy) say_why_busy(admission, here, *waiter.request_, now);
+            if (*end == Outcome::busy) {
+                admission.busy = why_busy(here, *waiter.request_, waiter.waits_for_answer_, now);
+            }
             here.leave_queue(waiter);
             if (front) wake_front(here);
             erase_if_unused(name);
         } else {
+            here.note_what_for(waiter);
             waiter.wake_at_ = std::min(here.end_of_wait(*waiter.request_), here.end_to_watch(now));
             admission.wake_at = waiter.wake_at_;
         }
@@ -165,7 +167,7 @@ public:
     /// do. Begins it, and is asked again when the waiter was woken or has slept enough.
     Pause pause(Turn turn, Waiter& waiter, TimePoint until, TimePoint now, bool stop_requested) {
         Entry& here = turn.name_->second;
-        if (!here.told_of_tries) here.fault = nullptr;  // the server has answered
+        if (!here.told_of_tries) set_fault(here, nullptr);  // the server has answered
         const auto ended = end_of_pause(here, until, now, stop_requested);
         here.contender = ended ? nullptr : &waiter;
         return {ended, std::min(until, here.recheck_at)};
@@ -220,8 +222,7 @@ public:
 
     /// The last try met `fault`; null: it was answered. A waiter behind it whose wait ends fails with that.
     void set_fault(Turn turn, std::shared_ptr<const Error> fault) noexcept {
-        turn.name_->second.fault = std::move(fault);
-        turn.name_->second.told_of_tries = true;
+        set_fault(turn.name_->second, std::move(fault));
     }
 
     /// What a reader does, whose turn it is, about a claim that other readers of this process have.
@@ -718,16 +719,26 @@ private:
         return {.hold = std::move(hold), .first = std::move(first)};
     }
 
-    static void say_why_busy(Admission& admission, const Entry& here, const AcquireRequest& request,
-                             TimePoint now) {
-        if (here.contended) admission.fault = here.fault;
-        admission.by_caller = here.is_held_by(request.caller, now);
+    /// `for_answer`: it has waited for the answer to another one's try.
+    static WhyBusy why_busy(const Entry& here, const AcquireRequest& request, bool for_answer,
+                            TimePoint now) {
+        WhyBusy why{.is_unanswered = here.is_unanswered(request, now),
+                    .by_caller = here.is_held_by(request.caller, now)};
+        if (here.contended || for_answer) why.fault = here.fault;
+        return why;
     }
 
-    Turn begin_turn(Named& name, const AcquireRequest& request) noexcept {
+    void set_fault(Entry& here, std::shared_ptr<const Error> fault) noexcept {
+        here.fault = std::move(fault);
+        here.told_of_tries = true;
+        wake_single_tries(here);
+    }
+
+    Turn begin_turn(Named& name, const AcquireRequest& request, TimePoint now) noexcept {
         if (!request.wait.is_none()) close_crowds(request);
         name.second.contended = true;
         name.second.told_of_tries = false;
+        name.second.turn_began = now;
         name.second.key_type = request.terms.traits.key_type;
         return Turn{name};
     }
@@ -775,6 +786,7 @@ private:
         here.grant.reset();
         if (!with_place) here.queue_place.reset();
         wake_front(here);
+        wake_single_tries(here);
         erase_if_unused(name);
     }
 
@@ -843,9 +855,10 @@ private:
     }
 
     /// The holder of a hold that was lost is done. That frees what the server keeps for its `lock_delay`, at once or when
-    /// that of others is over, who have lost the same claim.
+    /// that of others is over, who have lost the same claim. It also frees a lock that the server still has, as somebody
+    /// has made it last longer, or has set the server's clock back. Claims end with their own leases.
     CleanUp end_lost(Hold& hold, TimePoint now) noexcept {
-        if (!hold.has_lock_delay()) return {};
+        if (!hold.has_lock_delay()) return hold.claim == nullptr ? after_ended_loss() : CleanUp{};
         if (hold.claim == nullptr || readers_.end_lost(hold, now)) {
             return after_delayed_loss(hold.unanswered());
         }
@@ -886,6 +899,14 @@ private:
 
     void wake_front(Entry& here) {
         if (here.has_to_wake_front()) wake(here.queue.front());
+    }
+
+    /// Those who wait for the answer to another one's try: there is one, or its turn is over.
+    void wake_single_tries(Entry& here) noexcept {
+        if (!std::exchange(here.has_single_tries, false)) return;
+        here.queue.for_each([this](Waiter& waiter) {
+            if (waiter.waits_for_answer_) wake(&waiter);
+        });
     }
 
     void wake(Waiter* waiter) noexcept { woken_.push(waiter); }

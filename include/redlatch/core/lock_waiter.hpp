@@ -33,6 +33,7 @@ private:
     std::shared_ptr<Hold> handed_{};
     LockWaiter* next_woken_ = nullptr;
     bool woken_ = false;
+    bool waits_for_answer_ = false;  // to another one's try, as a single try does
 };
 
 /// Those who have to be woken, first come first served, each of them once.

@@ -55,10 +55,11 @@ struct ConnectStatus {
 /// What one master has answered.
 struct MasterAnswer {
     Vote vote = Vote::none;
-    bool repeated = false;                        ///< an earlier sending may have been executed too
-    std::int64_t fence = 0;                       ///< of a lock that was taken
-    std::int64_t ttl = 0;                         ///< of a lock that somebody else has
-    std::optional<std::string> owner{};           ///< who has it; nothing where that was not asked
+    bool repeated = false;   ///< an earlier sending may have been executed too
+    std::int64_t fence = 0;  ///< of a lock that was taken
+    std::int64_t ttl = 0;    ///< of a lock that somebody else has
+    /// Who has it, each by a text of its own; nothing where that was not asked.
+    std::optional<std::vector<std::string>> owners{};
     std::shared_ptr<const std::string> server{};  ///< its run id; null if it keeps that to itself
 };
 
@@ -153,7 +154,7 @@ public:
     void pass_time(TimePoint now) {
         for (Leg& leg : legs_) {
             if (leg.stage == Stage::asked && now >= leg.answer_by) {
-                Fault fault = unavailable("the server had not answered by then");
+                Fault fault = unanswered_fault();
                 fault.maybe_executed = true;
                 fail(leg, std::move(fault));
             }
@@ -343,19 +344,50 @@ private:
     }
 
     /// Of two answers that say the same: the later fencing token of an acquisition counts, the earlier
-    /// end of somebody else's lease, and of a lock's owners the one that most know.
+    /// end of somebody else's lease, and of a lock's owners what `knows_more` says.
     bool says_more(const MasterAnswer& left, const MasterAnswer& right) const {
-        if (left.owner && right.owner) {
-            const std::ptrdiff_t more = how_many_know(*left.owner);
-            const std::ptrdiff_t less = how_many_know(*right.owner);
-            return more > less || (more == less && right.owner->empty());
-        }
+        if (left.owners && right.owners) return knows_more(*left.owners, *right.owners);
         return left.vote == Vote::yes ? left.fence > right.fence : left.ttl < right.ttl;
+    }
+
+    using Owners = std::vector<std::string>;
+
+    /// The one with more owners who may have a majority, if those have it that are silent. Else the one that most know
+    /// of, and somebody rather than nobody.
+    bool knows_more(const Owners& left, const Owners& right) const {
+        const std::ptrdiff_t lefts = how_many_may_hold(left);
+        const std::ptrdiff_t rights = how_many_may_hold(right);
+        if (lefts != rights) return lefts > rights;
+        const std::ptrdiff_t more = how_many_know(left);
+        const std::ptrdiff_t less = how_many_know(right);
+        return more > less || (more == less && right.empty() && !left.empty());
+    }
+
+    std::ptrdiff_t how_many_may_hold(const Owners& owners) const {
+        const std::ptrdiff_t silent = std::count_if(
+            legs_.begin(), legs_.end(), [](const Leg& leg) { return !leg.answer.has_value(); });
+        return std::count_if(owners.begin(), owners.end(), [&](const std::string& owner) {
+            return static_cast<std::size_t>(how_many_know(owner) + silent) >= votes_.quorum();
+        });
+    }
+
+    /// Of several owners, the one that most masters know.
+    std::ptrdiff_t how_many_know(const Owners& owners) const {
+        if (owners.empty()) {
+            return std::count_if(legs_.begin(), legs_.end(), [](const Leg& leg) {
+                return leg.answer && leg.answer->owners && leg.answer->owners->empty();
+            });
+        }
+        std::ptrdiff_t most = 0;
+        for (const std::string& owner : owners) most = std::max(most, how_many_know(owner));
+        return most;
     }
 
     std::ptrdiff_t how_many_know(const std::string& owner) const {
         return std::count_if(legs_.begin(), legs_.end(), [&owner](const Leg& leg) {
-            return leg.answer && leg.answer->owner == owner;
+            if (!leg.answer || !leg.answer->owners) return false;
+            const Owners& owners = *leg.answer->owners;
+            return std::find(owners.begin(), owners.end(), owner) != owners.end();
         });
     }
 

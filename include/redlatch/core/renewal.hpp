@@ -127,9 +127,13 @@ public:
         virtual void make_last() {}
         /// The try is over: another one follows, or none.
         virtual void follow(Renewal& renewal, TimePoint now) = 0;
+        /// Whether the command is sent once more to the masters that have not answered it.
+        virtual bool is_repeated() const { return false; }
 
         std::shared_ptr<Hold> hold_;
         std::vector<MasterIndex> silent_{};  // who has to be asked again
+        std::vector<std::shared_ptr<const std::string>>
+            servers_{};  // run ids of those that have a vote
         VoteCount votes_{0};
         TimePoint sent_ = TimePoint::max();                                 // for the first time
         std::multimap<TimePoint, std::shared_ptr<Try>>::iterator place_{};  // while under way
@@ -226,6 +230,7 @@ public:
     void close(TimePoint now) {
         if (closes_at_) return;
         closes_at_ = saturating_add(now, terms_.command_timeout);
+        repeats_.clear();
         for (auto all = std::exchange(clean_ups_, {}); !all.empty();) {
             auto next = all.extract(all.begin());
             next.key() = std::min(next.key(), now);
@@ -245,7 +250,8 @@ public:
             clean_ups_.empty() ? TimePoint::max() : clean_ups_.begin()->first;
         if (closes_at_) return std::min(*closes_at_, clean_up);
         const TimePoint overdue = under_way_.empty() ? TimePoint::max() : under_way_.begin()->first;
-        return std::min({watched_.next_due(), clean_up, overdue});
+        const TimePoint repeat = repeats_.empty() ? TimePoint::max() : repeats_.begin()->first;
+        return std::min({watched_.next_due(), clean_up, overdue, repeat});
     }
 
     /// The tries that have to begin now, a thousand at most: the driver gives each to `begin`. What is
@@ -259,6 +265,11 @@ public:
             for (auto& hold :
                  watched_.take_early(now, widest_renewal_window, largest_batch, early)) {
                 due.push_back(std::make_shared<RenewalTry>(hold, begin_shared(*hold)));
+            }
+            while (due.size() < largest_batch && !repeats_.empty() &&
+                   repeats_.begin()->first <= now) {
+                due.push_back(std::make_shared<RepeatTry>(
+                    std::move(repeats_.extract(repeats_.begin()).mapped())));
             }
         }
         while (due.size() < largest_batch && !clean_ups_.empty() &&
@@ -299,12 +310,26 @@ public:
     /// written first may be carried out last.
     void connection_replaced(Try& attempt) { attempt.note_unanswered(); }
 
-    /// A master's answer: 1 yes, 0 not ours. `may_have_forgotten`: it is one of several, and has restarted. Then it
-    /// lets nobody else in for now, and "not ours" ends no hold before its validity does.
-    void answered(Try& attempt, MasterIndex master, std::int64_t answer, bool may_have_forgotten,
+    /// Who has answered.
+    struct Answering {
+        std::shared_ptr<const std::string>
+            server{};  ///< its run id; null if it keeps that to itself
+        /// It is one of several masters, and has restarted. Then it lets nobody else in for now, and "not ours" ends no
+        /// hold before its validity does.
+        bool may_have_forgotten = false;
+    };
+
+    /// A master's answer: 1 yes, 0 not ours. One server under two addresses has one vote.
+    void answered(Try& attempt, MasterIndex master, std::int64_t answer, const Answering& by,
                   TimePoint now) {
         if (attempt.goes_on(answer)) return cast(attempt, master, Vote::yes, Again::yes, now);
-        const bool says_no = answer == 0 && !may_have_forgotten;
+        if (terms_.several_masters && by.server != nullptr) {
+            if (has_voted(attempt, *by.server)) {
+                return cast(attempt, master, Vote::none, Again::no, now);
+            }
+            attempt.servers_.push_back(by.server);
+        }
+        const bool says_no = answer == 0 && !by.may_have_forgotten;
         const Vote vote = answer == 1 ? Vote::yes : says_no ? Vote::no : Vote::none;
         cast(attempt, master, vote, Again::no, now);
     }
@@ -503,6 +528,7 @@ private:
             if (sharers_ != nullptr) return renewal.put(due, *sharers_);
             if (hold_->is_renewed) renewal.put(due, hold_);
         }
+        bool is_repeated() const override { return renewed_ && !silent_.empty(); }
 
         const std::shared_ptr<Sharers> sharers_;
         std::vector<Member> members_{};
@@ -569,6 +595,40 @@ private:
 
         CleanUpJob job_;
         bool more_to_serve_ = false;
+    };
+
+    /// Once more, to the masters that have not answered a renewal which a majority has confirmed. It asks for no more than
+    /// those have, and changes nothing about the hold.
+    class RepeatTry final : public Try {
+    public:
+        explicit RepeatTry(std::shared_ptr<Try> of)
+            : Try(of->hold_), of_(std::move(of)), lease_(Clock::duration::zero()) {}
+
+        std::optional<Lease> lease() const noexcept override { return lease_; }
+
+    private:
+        /// Of no use where a later one was confirmed.
+        bool prepare(TimePoint now) override {
+            const bool is_latest = hold_->valid(now) && hold_->refreshed_at() == of_->sent_;
+            if (!is_latest || !hold_->is_renewed || of_->silent_.empty()) return false;
+            const Lease asked_for = *of_->lease();
+            const auto end =
+                saturating_add(of_->sent_, saturating_cast<Clock::duration>(asked_for.duration()));
+            lease_ = renewal_lease(asked_for, now, end);
+            return lease_ >= Lease::min();
+        }
+        std::vector<MasterIndex> choose(std::vector<MasterIndex>) override { return of_->silent_; }
+        bool is_decided() const override { return votes_.open() == 0; }
+        void decide(Renewal&, TimePoint) override {}
+        bool goes_on(std::int64_t) override { return false; }
+        void go_unanswered(Renewal&) override {}
+        void follow(Renewal& renewal, TimePoint now) override {
+            of_->silent_ = silent_;
+            if (!silent_.empty()) renewal.repeat_later(of_, now);
+        }
+
+        const std::shared_ptr<Try> of_;
+        Lease lease_;
     };
 
     static constexpr std::size_t largest_batch = 1000;
@@ -652,9 +712,25 @@ private:
     }
 
     void end(Try& attempt, TimePoint now) {
-        under_way_.erase(attempt.place_);
+        const std::shared_ptr<Try> self = std::move(under_way_.extract(attempt.place_).mapped());
         attempt.over_ = true;
         attempt.follow(*this, now);
+        if (terms_.several_masters && attempt.is_repeated()) repeat_later(self, now);
+    }
+
+    /// Some times before the next renewal: one that is away for a moment still has the lock after two that it has missed.
+    void repeat_later(const std::shared_ptr<Try>& attempt, TimePoint now) {
+        if (closes_at_) return;
+        const HoldTerms& terms = attempt->hold_->terms();
+        const Clock::duration pause = renewal_interval(terms.lease, terms.drift) / 4;
+        const TimePoint due = saturating_add(now, pause);
+        const TimePoint next = renewal_due(attempt->sent_, terms.lease, terms.drift);
+        if (saturating_add(due, pause / 2) < next) repeats_.emplace(due, attempt);
+    }
+
+    static bool has_voted(const Try& attempt, const std::string& server) {
+        return std::any_of(attempt.servers_.begin(), attempt.servers_.end(),
+                           [&server](const auto& other) { return *other == server; });
     }
 
     const Terms terms_;
@@ -663,6 +739,7 @@ private:
     std::multimap<TimePoint, std::shared_ptr<Try>> clean_ups_;           // by when they are due
     std::unordered_map<std::string_view, Cleaned> cleaned_;     // by the token, which its hold has
     std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
+    std::multimap<TimePoint, std::shared_ptr<Try>> repeats_;    // by when they are due
     std::size_t cleaning_ = 0;                                  // clean-ups under way
     std::optional<TimePoint> closes_at_;
     std::vector<Action> actions_;

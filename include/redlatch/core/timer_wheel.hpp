@@ -71,9 +71,7 @@ public:
             passed += static_cast<std::size_t>(std::countr_zero(marked));
             return TimePoint{tick * (tick_ + static_cast<std::int64_t>(passed) + 1)};
         }
-        // The scan begins within a word: the bits before that are the last ones of the round.
-        return marks_[slot_at(tick_) / word] == 0 ? TimePoint::max()
-                                                  : TimePoint{tick * (tick_ + std::int64_t{size})};
+        return TimePoint::max();
     }
 
 private:

@@ -3,7 +3,7 @@
 --
 -- Needs the locals `lock`, `queue`, `waiters`, `permits`, `server` and `kind`.
 
--- #include "channel.lua"
+-- #include "tell_to_ask.lua"
 
 -- A waiter's terms: what it waits for, its lease, until when it counts as alive by the server's
 -- clock, whether its client is subscribed to messages, whether it wants a fencing token, its
@@ -48,6 +48,16 @@ local function let_in(waiter, its_lease, is_fenced, its_weight)
   return its_ttl, its_number
 end
 
+-- Whether somebody is subscribed to that channel itself, who is a waiter's client.
+local hears = {}
+local function is_heard(channel)
+  if hears[channel] == nil then
+    local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channel)
+    hears[channel] = subscribers.err ~= nil or subscribers[2] > 0
+  end
+  return hears[channel]
+end
+
 -- Lets in the first waiter, and those behind it, until one does not fit in: some 300 at most. The
 -- next eight who listen are told then that they should ask. A waiter that does not live any more
 -- leaves the queue. One that lives, and whose client is not subscribed just now, is passed over for
@@ -66,7 +76,6 @@ local function grant(caller, dead, caller_lease)
   local batch = redis.call('ZRANGE', queue, 0, 0)
   local seen, kept, given = 0, 0, 0
   local my_ttl, my_number, blocked
-  local hears = {}
   while batch[1] and not blocked and seen < 10000 and given < 256 do
     for _, waiter in ipairs(batch) do
       local terms = redis.call('HGET', waiters, waiter) or ''
@@ -77,11 +86,7 @@ local function grant(caller, dead, caller_lease)
       its_weight, its_limit = tonumber(its_weight), tonumber(its_limit)
       local channel = channel_of(waiter)
       local tells = alive and is_subscribed == '1' and waiter ~= caller
-      if tells and hears[channel] == nil then
-        local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channel)
-        hears[channel] = subscribers.err ~= nil or subscribers[2] > 0
-      end
-      local absent = tells and not hears[channel]
+      local absent = tells and not is_heard(channel)
       if absent or alive and its_weight < all and its_weight > most(its_limit) then
         kept = kept + 1
         if set_limit == 0 then
@@ -119,13 +124,9 @@ local function grant(caller, dead, caller_lease)
   -- Whoever called this may not run it again: those in front do, as they ask for their own.
   local told = 0
   for i = 1, more and #batch or 0 do
-    local heard = redis.pcall('PUBLISH', channel_of(batch[i]),
-      string.format('0 0 - - 0 %d ', #batch[i]) .. batch[i] .. lock)
-    if type(heard) == 'number' and heard > 0 then
+    if told < 8 and is_heard(channel_of(batch[i])) then
+      tell_to_ask(batch[i])
       told = told + 1
-    end
-    if told == 8 then
-      break
     end
   end
   return my_ttl, my_number, blocked, more

@@ -62,20 +62,24 @@ local function keep_setting(its_lease)
   end
 end
 
--- Lets a claim last for the lease at least, from now, and the key with it. Where it `had` none, it
--- is a new one. Returns how long it lasts, or nil and an error: then there is no new claim.
+-- Lets a claim last for the lease at least, from now, and the key as long as its last claim, as
+-- somebody may have changed the key's end by hand. Where the claim `had` no end, it is a new one.
+-- Returns how long it lasts, or nil and an error: then there is no new claim.
 local function hold(claim, its_lease, had)
   local its_end = math.max(clock() + its_lease * 1000, had or 0)
   local left = math.ceil((its_end - now) / 1000)
+  local last = used > 0 and redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')[2] or 0
+  local key_left = math.max(left, math.ceil((last - now) / 1000))
   if had then
-    -- The lease of the key comes first: a full server forbids what takes memory as a first write.
-    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
+    -- A full server forbids what takes memory as a first write. The end of the key comes last, as
+    -- PEXPIRE may delete it, and what is written after that would last for ever.
+    redis.call('ZREM', lock, '')
     redis.call('ZADD', lock, exact(its_end), claim)
+    redis.call('PEXPIRE', lock, key_left)
   else
-    local ttl = used > 0 and redis.call('PTTL', lock) or 0
     used = used + string.match(claim, '^%d+')
     redis.call('ZADD', lock, exact(its_end), claim, -used, kind)
-    local done = redis.pcall('PEXPIRE', lock, math.max(ttl, left))
+    local done = redis.pcall('PEXPIRE', lock, key_left)
     if type(done) == 'table' then
       -- A key without an end would lock everybody out for ever.
       drop(claim)

@@ -39,16 +39,25 @@ if ttl > lease then
   kept_for = ttl
 end
 local failed = false
+-- The first write takes no memory, as a full server would forbid it.
 if key_type == 's' then
+  redis.pcall('PEXPIRE', lock, kept_for)
   redis.call('SET', lock, next_token, 'PX', kept_for)
 else
-  -- Where the ACL forbids PEXPIRE, nothing has changed.
+  if ours then
+    redis.pcall('HDEL', lock, '')
+    redis.call('HSET', lock, next_token, 1)
+  end
+  -- Comes last, as it may delete a key whose end comes meanwhile: what is written after that would
+  -- last for ever. Where the ACL forbids it, nothing has changed.
   local done = redis.pcall('PEXPIRE', lock, kept_for)
   if type(done) == 'table' then
+    if ours then
+      redis.call('HDEL', lock, next_token)
+    end
     return done
   end
   if ours then
-    redis.call('HSET', lock, next_token, 1)
     done = redis.pcall('HDEL', lock, token)
     failed = type(done) == 'table' and done
   end

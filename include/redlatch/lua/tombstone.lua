@@ -14,17 +14,24 @@ if key_type == 's' then
   local owner = redis.call('GET', KEYS[1])
   ours, kept = owner == ARGV[1], owner == tombstone
   if ours then
+    -- A full server forbids what takes memory as a first write.
+    redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
     redis.call('SET', KEYS[1], tombstone, 'PX', ARGV[3])
   end
 else
   ours = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
   kept = not ours and redis.call('HEXISTS', KEYS[1], tombstone) == 1
   if ours then
-    -- In this order the key has an end at any time, and the lock stays with the token where an ACL
-    -- forbids one of them. The first one is there to fail before the others.
+    -- In this order the key has an end at any time: PEXPIRE may delete it, where the new end comes
+    -- meanwhile, and what is written after that would last for ever. The lock stays with the token
+    -- where an ACL forbids one of them. The first one is there to fail before the others.
     redis.call('HDEL', KEYS[1], tombstone)
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
     redis.call('HSET', KEYS[1], tombstone, '1')
+    local done = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+    if type(done) == 'table' then
+      redis.call('HDEL', KEYS[1], tombstone)
+      return done
+    end
     redis.call('HDEL', KEYS[1], ARGV[1])
   end
 end
@@ -43,11 +50,10 @@ if not KEYS[2] then
   return 1
 end
 
--- #include "channel.lua"
+-- #include "tell_to_ask.lua"
 
 for _, waiter in ipairs(redis.pcall('ZRANGE', KEYS[2], 0, 7)) do
-  redis.pcall('PUBLISH', channel_of(waiter),
-    string.format('0 0 - - 0 %d ', #waiter) .. waiter .. KEYS[1])
+  tell_to_ask(waiter)
 end
 return 1
 --)lua"_lua

@@ -5,6 +5,7 @@
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/pending_replies.hpp>
+#include <redlatch/net/process_sockets.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/reply_bounds.hpp>
 #include <redlatch/net/server_error.hpp>
@@ -32,14 +33,16 @@
 namespace redlatch::inline v0::detail {
 
 struct FreeContext {
-    void operator()(redisContext* context) const noexcept { redisFree(context); }
+    void operator()(redisContext* context) const noexcept {
+        ProcessSockets::remove(context->fd);
+        redisFree(context);
+    }
 };
 using ContextPtr = std::unique_ptr<redisContext, FreeContext>;
 
 /// The same for one whose reader uses these bounds to its end.
-struct FreeBoundedContext {
+struct FreeBoundedContext : FreeContext {
     std::unique_ptr<ReplyBounds> bounds;
-    void operator()(redisContext* context) const noexcept { redisFree(context); }
 };
 
 /// The thin owner of one hiredis context: sends commands, receives replies by an absolute limit.
@@ -79,7 +82,9 @@ public:
     /// A second descriptor of its socket: `shutdown` on that one makes a thread that waits in
     /// `receive` find the connection closed.
     Descriptor duplicate() const noexcept {
-        return Descriptor{::fcntl(context_->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
+        const int fd = ::fcntl(context_->fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        ProcessSockets::add(fd);
+        return Descriptor{fd};
     }
 
     /// No fault so far: the next reply can be received.
@@ -94,7 +99,8 @@ public:
     /// Alive, and nothing unread that would be taken for the answer to the next command. What is unread while
     /// answers are pending is a part of these.
     bool idle() const noexcept {
-        return alive() && (has_pending_replies() || context_->reader->pos == context_->reader->len);
+        return alive() && !is_asked_ &&
+               (has_pending_replies() || context_->reader->pos == context_->reader->len);
     }
 
     /// From now on a receive looks for the answer without sleep for that long before it blocks.
@@ -106,11 +112,19 @@ public:
 
     /// Sends one command and returns its reply, an error reply as a `Fault`.
     Expected<Reply, Fault> call(std::string_view command, const Limit& limit) {
+        begin_exchange();
         if (auto sent = send(command, limit); !sent) {
             return Unexpected{std::move(sent).error()};
         }
-        return receive(limit);
+        auto reply = receive(limit);
+        end_exchange();
+        return reply;
     }
+
+    /// A command is sent whose answer its sender waits for. Where an exception ends that, nobody uses the connection any
+    /// more: the answer would be taken for the next command's.
+    void begin_exchange() noexcept { is_asked_ = true; }
+    void end_exchange() noexcept { is_asked_ = false; }
 
     /// Writes all of `bytes`, one command or several.
     Expected<void, Fault> send(std::string_view bytes, const Limit& limit) {
@@ -120,7 +134,7 @@ public:
             if (n >= 0) {
                 bytes.remove_prefix(static_cast<std::size_t>(n));
                 began = true;
-            } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            } else if (errno == EAGAIN) {
                 if (auto ready = wait_ready(context_->fd, awaited(POLLOUT), limit); !ready) {
                     return close(std::move(ready).error(), began);
                 }
@@ -139,7 +153,7 @@ public:
             const ssize_t n = write_some(bytes.substr(taken));
             if (n >= 0) {
                 taken += static_cast<std::size_t>(n);
-            } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            } else if (errno == EAGAIN) {
                 break;
             } else if (errno != EINTR) {
                 return close(last_words(failed("send: ")), true);
@@ -164,6 +178,7 @@ public:
     /// Leaves the answer to the command that was sent last to whoever receives next.
     void expect(const LeftCommand& left, ReplyCallback callback, const void* about = nullptr) {
         pending_.expect(left, Clock::now(), std::move(callback), about);
+        end_exchange();
     }
 
     /// Whether answers are pending; if so, since when at most.
@@ -285,7 +300,7 @@ private:
                 return fed ? Expected<bool, Fault>{true} : Unexpected{std::move(fed).error()};
             }
             if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
-            if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+            if (errno == EAGAIN) return false;
             if (errno != EINTR) return Unexpected{failed("receive: ")};
         }
     }
@@ -347,7 +362,7 @@ private:
             const ssize_t n = read_bytes(buffer, block && !awake);
             if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
             if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
-            if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {
+            if (errno != EINTR && errno != EAGAIN) {
                 return Unexpected{failed("receive: ")};
             }
             if (awake) {
@@ -436,6 +451,7 @@ private:
     PendingReplies pending_;
     unsigned epoch_ = 0;
     bool heard_ = false;          // anything
+    bool is_asked_ = false;       // somebody waits for an answer
     std::string_view handshake_;  // what is answered next, while the answer may quote a password
 };
 

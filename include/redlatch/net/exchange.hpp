@@ -96,6 +96,7 @@ public:
             auto allowed = connection_->call(Call::plain({"ASKING"}).wire(), limit);
             if (!allowed) return Unexpected{std::move(allowed).error()};
         }
+        connection_->begin_exchange();
         sent_ = Clock::now();
         EncodeOptions options{.form = command_.form()};
         options.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
@@ -105,6 +106,7 @@ public:
 
     /// What to do after this reply, or after a fault of the connection. Completes what it says.
     CommandStep judge(Expected<Reply, Fault>& reply) {
+        connection_->end_exchange();
         note_time(reply);
         if (connection_->alive()) {
             const ReplyKind kind = kind_of(reply, call_->shape());

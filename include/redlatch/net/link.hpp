@@ -44,7 +44,7 @@ public:
     bool asking = false;
 
 protected:
-    ~LinkCommand() = default;
+    virtual ~LinkCommand() = default;
 
 private:
     friend class Link;
@@ -129,7 +129,7 @@ public:
 
     /// Writes what the connection takes at once. Whether there is more to write at the next turn.
     bool write() {
-        end_failed(silent());  // what was withdrawn, or abandoned and will have no answer
+        end_failed(unanswered_fault());  // what was withdrawn, or abandoned and will have no answer
         if (!connection_) return false;
         if (!node_->is_current(*connection_)) break_off(moved());
         if (!connection_) return false;
@@ -164,7 +164,7 @@ public:
     /// Gives the connection up where no answer has come in time.
     void pass_time(TimePoint now) {
         if (!connection_ || now < gone_at()) return;
-        const Fault fault = forget_connection(silent());
+        const Fault fault = forget_connection(unanswered_fault());
         queue_.timed_out(now);
         end_failed(fault);
     }
@@ -194,8 +194,6 @@ public:
 
     /// A second descriptor of its socket, to be watched by `epoll`.
     Descriptor duplicate() const noexcept { return connection_->duplicate(); }
-
-    static Fault silent() { return io_fault("the server had not answered by then"); }
 
 private:
     /// The fault, with the server's name.

@@ -31,15 +31,20 @@ public:
             return Unexpected{
                 io_fault("the function that gives the credentials threw an exception")};
         }
-        const std::lock_guard lock{mutex_};
-        if (given_ == nullptr) given_ = std::static_pointer_cast<const Credentials>(*asked);
-        return given_;
+        auto fresh = std::static_pointer_cast<const Credentials>(*asked);
+        {
+            const std::lock_guard lock{mutex_};
+            if (given_ == nullptr && fresh != refused_) given_ = std::move(fresh);
+            if (given_ != nullptr) return given_;
+        }
+        return get(limit);  // another connection has been refused these meanwhile
     }
 
     /// A server has refused these.
     void refused(const Given& given) {
         const std::lock_guard lock{mutex_};
         if (given_ == given) given_ = nullptr;
+        refused_ = given;
     }
 
 private:
@@ -56,6 +61,7 @@ private:
     DetachedCalls calls_{"redlatch log in"};
     std::mutex mutex_{};
     Given given_{};
+    Given refused_{};  // last
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -5,6 +5,7 @@
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/handshake.hpp>
 #include <redlatch/net/limit.hpp>
+#include <redlatch/net/process_sockets.hpp>
 #include <redlatch/net/resolve.hpp>
 #include <redlatch/net/socket.hpp>
 #include <redlatch/net/stream.hpp>
@@ -62,6 +63,7 @@ inline Expected<Connection, Fault> adopt_connection(ContextPtr context, std::str
                                                     std::unique_ptr<Stream> stream,
                                                     const Limit& limit) {
     ::fcntl(context->fd, F_SETFD, FD_CLOEXEC);
+    ProcessSockets::add(context->fd);
     if (stream == nullptr) {
         make_blocking(context->fd);
     } else {

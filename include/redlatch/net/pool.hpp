@@ -66,6 +66,7 @@ public:
                 return Unexpected{std::move(waited).error()};
             }
         }
+        idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
         ++in_use_;
         if (idle_.empty()) {
             lock.unlock();
@@ -106,6 +107,7 @@ public:
         connection.busy_wait(busy_wait_);
         {
             const std::lock_guard lock{mutex_};
+            idle_.reserve(idle_.size() + in_use_ + 1);
             idle_.push_back(std::move(connection));
         }
         returned_.notify_one();
@@ -115,7 +117,7 @@ public:
     void drop_idle() {
         std::vector<Connection> dropped;  // closed outside the mutex
         const std::lock_guard lock{mutex_};
-        dropped.swap(idle_);
+        drop_idle(dropped);
     }
 
     /// An idle connection on which an answer is pending since `since` or longer; nothing where there is
@@ -154,7 +156,13 @@ private:
     /// Takes the idle connections away if the next one leads to a server that is the master no more.
     /// With the mutex held.
     void drop_outdated(std::vector<Connection>& dropped) {
-        if (!idle_.empty() && !dialer_->is_current(idle_.back())) dropped.swap(idle_);
+        if (!idle_.empty() && !dialer_->is_current(idle_.back())) drop_idle(dropped);
+    }
+
+    /// Takes them all away; there is still room for those in use. With the mutex held.
+    void drop_idle(std::vector<Connection>& dropped) {
+        dropped.reserve(idle_.capacity());
+        dropped.swap(idle_);
     }
 
     /// With the mutex held.

@@ -3,6 +3,7 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
+#include <redlatch/net/process_sockets.hpp>
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <ratio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,7 +51,9 @@ public:
         return *this;
     }
     ~Descriptor() {
-        if (fd_ >= 0) ::close(fd_);
+        if (fd_ < 0) return;
+        ProcessSockets::remove(fd_);
+        ::close(fd_);
     }
 
     int get() const noexcept { return fd_; }
@@ -70,9 +74,9 @@ inline Expected<bool, Fault> wait_any(std::span<pollfd> entries, const Limit& li
         if (limit.stop.stop_possible())
             slice = std::min<Clock::duration>(slice, stop_check_interval);
 
-        const auto seconds = std::chrono::floor<std::chrono::seconds>(slice);
-        const timespec timeout{.tv_sec = static_cast<std::time_t>(seconds.count()),
-                               .tv_nsec = static_cast<long>((slice - seconds).count())};
+        const auto seconds = std::chrono::floor<std::chrono::duration<std::time_t>>(slice);
+        const std::chrono::duration<long, std::nano> rest = slice - seconds;
+        const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = rest.count()};
         const int ready = ::ppoll(entries.data(), entries.size(), &timeout, nullptr);
         if (ready > 0) return true;
         if (ready < 0 && errno != EINTR) return Unexpected{io_fault(system_message(errno))};
@@ -86,7 +90,7 @@ inline Expected<void, Fault> wait_ready(int fd, short events, const Limit& limit
     pollfd entry{.fd = fd, .events = events, .revents = 0};
     auto ready = wait_any({&entry, 1}, limit);
     if (!ready) return Unexpected{std::move(ready).error()};
-    if (!*ready) return Unexpected{io_fault("the server had not answered by then")};
+    if (!*ready) return Unexpected{unanswered_fault()};
     return {};
 }
 
@@ -159,8 +163,12 @@ inline Expected<Descriptor, Fault> open_socket(int family) {
         socket = Descriptor{::fcntl(socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
     }
     if (!socket.valid()) return Unexpected{io_fault("socket: " + system_message(errno))};
+    ProcessSockets::add(socket.get());
     return socket;
 }
+
+/// How soon a server that had too many to let in is asked again.
+inline constexpr std::chrono::milliseconds full_backlog_pause{5};
 
 /// Connects to one address.
 inline Expected<Descriptor, Fault> connect_socket(const Address& address, const Limit& limit) {
@@ -169,8 +177,14 @@ inline Expected<Descriptor, Fault> connect_socket(const Address& address, const 
     const int fd = socket->get();
     if (address.family() != AF_UNIX) tune_tcp(fd);
 
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0) {
-        return socket;
+    const auto* const to = reinterpret_cast<const sockaddr*>(&address.storage);
+    for (;;) {
+        if (::connect(fd, to, address.length) == 0) return socket;
+        // A server on a Unix socket that has too many to let in just now: `poll` tells nothing of that.
+        const bool is_full = errno == EAGAIN && address.family() == AF_UNIX;
+        if (!is_full || limit.over()) break;
+        auto paused = wait_any({}, limit.within(full_backlog_pause));
+        if (!paused) return Unexpected{std::move(paused).error()};
     }
     if (errno != EINPROGRESS && errno != EINTR) {
         return Unexpected{io_fault("connect: " + system_message(errno))};

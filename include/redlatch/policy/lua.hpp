@@ -97,6 +97,9 @@ inline constexpr std::string_view ours =
 inline constexpr std::string_view key_space =
 #include <redlatch/lua/key_space.lua>
     ;
+inline constexpr std::string_view tell_to_ask =
+#include <redlatch/lua/tell_to_ask.lua>
+    ;
 inline constexpr std::string_view channel =
 #include <redlatch/lua/channel.lua>
     ;
@@ -152,6 +155,7 @@ inline Script compose(std::string_view line, std::string_view file, std::string_
     include(script, "claim_queue.lua", files::claim_queue);
     include(script, "only_a_hold.lua", files::only_a_hold);
     include(script, "only_on_master.lua", files::only_on_master);
+    include(script, "tell_to_ask.lua", files::tell_to_ask);
     include(script, "channel.lua", files::channel);
     include(script, "key_space.lua", files::key_space);
     return Script{std::move(script)};

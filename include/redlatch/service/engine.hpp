@@ -41,7 +41,7 @@ public:
     virtual void run() noexcept = 0;
 
 protected:
-    ~EngineTask() = default;
+    virtual ~EngineTask() = default;
 
 private:
     friend class Engine;
@@ -253,7 +253,7 @@ private:
         return ways_.emplace_back(*this, node, replicas, own).link;
     }
     Fault no_answer() const override {
-        return closing_ ? cancelled_fault(cancelled_by_close) : Link::silent();
+        return closing_ ? cancelled_fault(cancelled_by_close) : unanswered_fault();
     }
     void await_map(MapWaiter& waiter) override {
         is_busy_ = true;

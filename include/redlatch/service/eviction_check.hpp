@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/connection.hpp>
@@ -7,63 +8,90 @@
 #include <redlatch/net/reply.hpp>
 #include <redlatch/observer.hpp>
 
+#include <chrono>
 #include <functional>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace redlatch::inline v0::detail {
 
-/// Asks each server, once for each of its starts, whether it evicts keys when its memory is full: a lock
-/// has an expiry, and such keys go first. A server that keeps its run id to itself is not asked.
-/// Thread-safe.
+/// Asks each server whether it evicts keys when its memory is full: a lock has an expiry, and such keys go first. Asks
+/// again once in a while, as that may change, until it has warned of that start of the server. A server that keeps its
+/// run id to itself is not asked. Thread-safe.
 class EvictionCheck {
 public:
     using Tell = std::function<void(Observer::Warning)>;
 
-    explicit EvictionCheck(Tell tell) : tell_(std::move(tell)) {}
+    explicit EvictionCheck(Tell tell, Clock::duration again_after = std::chrono::minutes{1})
+        : tell_(std::move(tell)), again_after_(again_after) {}
 
-    /// One round trip on a connection to a server that is new to it, else none. A fault means that the
+    /// One round trip on a new connection to a server that is to be asked, else none. A fault means that the
     /// connection broke; the next one to that server is not asked on, as nobody should lose it for a
     /// warning.
     Expected<void, Fault> look_at(Connection& connection, const Limit& limit) {
-        if (connection.server() == nullptr || !note(*connection.server())) return {};
+        if (connection.server() == nullptr) return {};
+        const std::string& server = *connection.server();
+        if (!is_due(server)) return {};
         auto reply = connection.call(Call::plain({"INFO", "memory"}).wire(), limit);
         if (reply) {
-            judge(connection.node(), reply->view());
+            if (!judge(connection.node(), reply->view())) ask_at(server, later());
         } else if (!connection.alive()) {
             return Unexpected{std::move(reply).error()};
         } else if (reply.error().transient) {
-            forget(*connection.server());
+            ask_at(server, TimePoint::min());
         }
         return {};
     }
 
 private:
-    void judge(const std::string& node, ReplyView info) const {
+    struct Server {
+        std::string run_id;
+        TimePoint ask_at;
+    };
+
+    /// Whether it has warned.
+    bool judge(const std::string& node, ReplyView info) const {
         const std::string_view policy = info.line("maxmemory_policy:");
-        if (policy.empty() || policy == "noeviction" || info.line("maxmemory:") == "0") return;
+        const bool keeps_keys =
+            policy.empty() || policy == "noeviction" || info.line("maxmemory:") == "0";
+        if (keeps_keys) return false;
         tell_({.node = node,
                .message = "a lock may be dropped while it is held: maxmemory-policy is " +
                           printable(policy) + "; set it to noeviction"});
+        return true;
     }
 
-    /// Whether it is new.
-    bool note(const std::string& server) {
+    /// Whether that server is to be asked now. If so, nobody else asks it.
+    bool is_due(const std::string& run_id) {
         const std::lock_guard lock{mutex_};
-        return servers_.insert(server).second;
+        Server& server = find(run_id);
+        if (Clock::now() < server.ask_at) return false;
+        server.ask_at = TimePoint::max();
+        return true;
     }
 
-    void forget(const std::string& server) {
+    void ask_at(const std::string& run_id, TimePoint time) {
         const std::lock_guard lock{mutex_};
-        servers_.erase(server);
+        find(run_id).ask_at = time;
     }
+
+    /// With the mutex held.
+    Server& find(const std::string& run_id) {
+        for (Server& server : servers_) {
+            if (server.run_id == run_id) return server;
+        }
+        return servers_.emplace_back(Server{run_id, TimePoint::min()});
+    }
+
+    TimePoint later() const { return saturating_add(Clock::now(), again_after_); }
 
     const Tell tell_;
+    const Clock::duration again_after_;
     std::mutex mutex_;
-    std::set<std::string> servers_;  // by their run ids
+    std::vector<Server> servers_;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -182,8 +182,7 @@ public:
         std::shared_ptr<Hold> hold{};
         std::uint64_t count = 0;
         std::shared_ptr<Hold> expired{};
-        std::shared_ptr<const Error> fault{};
-        bool by_caller = false;
+        WhyBusy busy{};
     };
 
     LockTableMonitor() = default;
@@ -203,8 +202,7 @@ public:
                             .hold = std::move(said.hold),
                             .count = said.count,
                             .expired = std::move(said.expired),
-                            .fault = std::move(said.fault),
-                            .by_caller = said.by_caller};
+                            .busy = std::move(said.busy)};
         if (said.turn) admission.turn.emplace(*this, said.turn);
         return admission;
     }

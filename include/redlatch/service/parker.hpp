@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ratio>
 #include <thread>
 
 namespace redlatch::inline v0::detail {
@@ -93,10 +94,9 @@ inline bool Parker::park(TimePoint until) noexcept {
 inline bool Parker::sleep(TimePoint until) noexcept {
     if (!is_woken()) {
         const Clock::duration time = nap(until);
-        const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-        const KernelTime timeout{
-            .seconds = static_cast<__kernel_long_t>(seconds.count()),
-            .nanoseconds = static_cast<__kernel_long_t>((time - seconds).count())};
+        const auto seconds = std::chrono::floor<std::chrono::duration<__kernel_long_t>>(time);
+        const std::chrono::duration<__kernel_long_t, std::nano> rest = time - seconds;
+        const KernelTime timeout{.seconds = seconds.count(), .nanoseconds = rest.count()};
         ::syscall(SYS_futex, &woken_, FUTEX_WAIT_PRIVATE, 0, &timeout, nullptr, 0);
     }
     return woken_.exchange(0, std::memory_order_acquire) != 0;

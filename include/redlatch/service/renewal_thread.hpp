@@ -307,7 +307,7 @@ private:
     }
 
     static Fault no_answer() {
-        Fault fault = io_fault("the server had not answered by then");
+        Fault fault = unanswered_fault();
         fault.maybe_executed = true;
         return fault;
     }
@@ -401,7 +401,10 @@ private:
         const bool may_have_forgotten =
             topology_->rules_for(ReplyShape::integer)
                 .may_have_forgotten(link.pipe->connection().started_by(), now);
-        renewal()->answered(*order.attempt, link.index, *answer, may_have_forgotten, now);
+        renewal()->answered(
+            *order.attempt, link.index, *answer,
+            {.server = link.pipe->connection().server(), .may_have_forgotten = may_have_forgotten},
+            now);
     }
 
     /// An error on a connection that goes on.

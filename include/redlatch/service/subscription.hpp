@@ -76,6 +76,9 @@ private:
         if (auto done = connection.call(subscribe.wire(), limit); !done) {
             return what_of(done.error());
         }
+        // Where nobody may count subscribers, each dead waiter would be given the lock.
+        const Call count = Call::plain({"PUBSUB", "NUMSUB", channel_});
+        if (auto done = node_->run(count, limit); !done) return what_of(done.error());
         const Call publish = Call::plain({"PUBLISH", channel_, probe}, ReplyShape::integer);
         if (auto done = node_->run(publish, limit); !done) return what_of(done.error());
         for (;;) {

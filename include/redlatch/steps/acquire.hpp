@@ -73,8 +73,7 @@ private:
                 return drive(begin_nesting(std::move(admission.hold), admission.count));
             default: break;
         }
-        return drive(machine().not_admitted(admission.outcome, admission.fault, admission.by_caller,
-                                            Clock::now()));
+        return drive(machine().not_admitted(admission.outcome, admission.busy, Clock::now()));
     }
 
     template <class Action>
@@ -145,6 +144,9 @@ private:
     }
 
     NextNest carry_out(const SendNest& send) {
+        if (stop_->stop_requested()) {
+            return nesting_->woken(Woken::cancelled, Clock::now(), hold_->valid_until());
+        }
         const TimePoint sent = Clock::now();
         const Call call = nest_call(*hold_, count_, hold_->server_ttl(send.lease));
         QuorumProgress progress{.rank = CommandRank::extension};

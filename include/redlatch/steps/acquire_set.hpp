@@ -28,7 +28,9 @@ protected:
 
     SetSteps(Session& session, const std::vector<LockSpec>& specs, Wait wait,
              std::optional<Lease> lease)
-        : session_(&session), specs_(&specs), wait_(wait), lease_(lease), machine_(new_machine()) {}
+        : session_(&session), specs_(&specs), wait_(wait), lease_(lease), machine_(new_machine()) {
+        refs_.reserve(specs.size());  // what was taken is in it, come what may
+    }
     ~SetSteps() = default;
 
     /// The wait begins only now.
@@ -145,6 +147,11 @@ public:
         : SetSteps(session, specs, options.wait, options.lease),
           options_(&options),
           through_(through) {}
+    AcquiringSet(const AcquiringSet&) = delete;
+    AcquiringSet& operator=(const AcquiringSet&) = delete;
+
+    /// Gives back what was taken where an exception ends the acquisition.
+    ~AcquiringSet() { give_back(TimePoint::min()); }
 
     Result<std::vector<HoldRef>> run() {
         SetAcquisition::Action action = machine_.begin(Clock::now());
@@ -190,9 +197,13 @@ private:
 
     /// In the reverse order. All together take no longer than one of them may.
     Next carry_out(const SetAcquisition::GiveBack& back) {
+        give_back(
+            std::min(back.answer_by, saturating_add(Clock::now(), session_->command_timeout())));
+        return machine_.given_back(Clock::now());
+    }
+
+    void give_back(TimePoint answer_by) {
         end_watch();
-        const TimePoint answer_by =
-            std::min(back.answer_by, saturating_add(Clock::now(), session_->command_timeout()));
         for (; !refs_.empty(); refs_.pop_back()) {
             const auto& [hold, id, process] = refs_.back();
             Releasing releasing{*session_, answer_by};
@@ -203,7 +214,6 @@ private:
                 releasing.give_back(ending);
             }
         }
-        return machine_.given_back(Clock::now());
     }
 
     static Next carry_out(const SetAcquisition::Failed&) { return std::nullopt; }

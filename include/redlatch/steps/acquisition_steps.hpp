@@ -64,10 +64,16 @@ protected:
         return *machine_;
     }
 
-    /// The outcome, after the observer was told of it.
+    /// The outcome, after the observer was told of it. Without memory the observer does not hear of it: a lock that was
+    /// acquired has an owner all the same.
     Result<HoldRef> told(Result<HoldRef> ref) {
         if (!ref) ref.error().key = spec_->key();
-        if (session_->events().wanted()) tell(ref);
+        if (!session_->events().wanted()) return ref;
+        try {
+            tell(ref);
+        } catch (const std::bad_alloc&) {
+            if (ref && nesting_ == nullptr) ref->hold->events.drop();
+        }
         return ref;
     }
 
@@ -105,7 +111,8 @@ protected:
                 .acquisition = acquisition_,
                 .handoffs = handoff_limit(),
                 .delivered_later = request_.delivered_later,
-                .try_by = answer_by()};
+                .try_by = answer_by(),
+                .asked_at = started_};
     }
 
     /// It is our turn to contend at the server.

@@ -25,11 +25,14 @@ inline bool takes_plain_set(const PolicyTraits& traits) {
            traits.scripts == &lua::on_string();
 }
 
+inline Result<void> check_range(Lease lease) {
+    if (lease >= Lease::min() && lease <= Lease::max()) return {};
+    return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
+}
+
 /// Whether a lease may be used at all.
 inline Result<void> check_lease(Lease lease, const Drift& drift) {
-    if (lease < Lease::min() || lease > Lease::max()) {
-        return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
-    }
+    if (auto fits = check_range(lease); !fits) return fits;
     if (usable_part(lease, drift) <= Clock::duration::zero()) {
         return Unexpected{invalid("the lease is no longer than its drift")};
     }
@@ -47,8 +50,9 @@ inline Result<void> check_longest(std::chrono::milliseconds whole_lease,
 
 /// The lease to acquire with, of a watched lock no longer than its `max_hold`; or why it is refused.
 inline Result<Lease> check_lease(const LockSpec& spec, Lease lease) {
+    auto fits = check_range(lease);
     if (spec.traits.watched) lease = std::min(lease, Lease{spec.options.max_hold});
-    auto fits = check_lease(lease, spec.options.drift);
+    if (fits) fits = check_lease(lease, spec.options.drift);
     if (fits && spec.client != nullptr) {
         fits =
             check_longest(lease.duration() + spec.options.lock_delay, spec.client->longest_lease());

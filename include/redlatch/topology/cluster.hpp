@@ -107,16 +107,25 @@ public:
             turn = refreshes_.waited(Clock::now());
         }
         if (turn == Turn::skip) return;
-        std::vector<ServerAddress> informants =
-            map_informants(seeds_, map_.serving(), informant_, refreshes_.was_misled());
         lock.unlock();
+        /// Whatever ends it: others may be waiting.
+        struct End {
+            Cluster* its;
+            SlotMapRefresh::Outcome outcome = SlotMapRefresh::Outcome::cut_short;
+            ~End() {
+                {
+                    const std::lock_guard lock{its->mutex_};
+                    its->refreshes_.ended(outcome, Clock::now());
+                }
+                its->refreshed_.notify_all();
+            }
+        } end{this};
+        std::vector<ServerAddress> informants = whom_to_ask();
         const ServerAddress first = informants.front();
-        const auto outcome = ask_for_map({std::move(informants), limit.at}, limit);
-        lock.lock();
-        if (outcome == SlotMapRefresh::Outcome::cut_short) informant_ = first;
-        refreshes_.ended(outcome, Clock::now());
-        lock.unlock();
-        refreshed_.notify_all();
+        end.outcome = ask_for_map({std::move(informants), limit.at}, limit);
+        if (end.outcome != SlotMapRefresh::Outcome::cut_short) return;
+        const std::lock_guard section{mutex_};
+        informant_ = first;
     }
 
     void suspect_map() override {
@@ -177,7 +186,13 @@ private:
         const ServerAddress address{to->host.empty() ? host_of(from) : to->host, to->port};
         Node& node = node_at(address);
         const std::lock_guard lock{mutex_};
+        masters_.reserve(masters_.size() + 1);  // where that throws, nothing has changed
         if (map_.moved(to->slot, address) == masters_.size()) masters_.push_back(&node);
+    }
+
+    std::vector<ServerAddress> whom_to_ask() {
+        const std::lock_guard lock{mutex_};
+        return map_informants(seeds_, map_.serving(), informant_, refreshes_.was_misled());
     }
 
     /// False where the caller's time is over, or it is cancelled.
@@ -232,11 +247,13 @@ private:
         std::vector<Node*> masters;
         for (const ServerAddress& address : map.masters()) masters.push_back(&node_at(address));
         Node& anybody = node_at(informant);
+        std::vector<Node*> by_number = masters;  // first: the map and this change together
+        std::optional<ServerAddress> teller = informant;
         {
             const std::lock_guard lock{mutex_};
             std::swap(map_, map);
-            masters_ = masters;
-            informant_ = informant;
+            masters_.swap(by_number);
+            informant_.swap(teller);
             anybody_ = &anybody;
         }
         drop_others(masters);

@@ -3,6 +3,10 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/net/reply.hpp>
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 namespace redlatch::inline v0::detail {
 
 /// What a command to several masters is about, by the shape of its answer.
@@ -33,6 +37,17 @@ inline Vote vote_of(const ReplyView& reply, ReplyShape answer) {
     return Vote::yes;
 }
 
+/// Who has the lock, or which claims it has.
+inline std::vector<std::string> owners_in(const ReplyView& reply, ReplyShape answer) {
+    std::vector<std::string> owners;
+    if (answer == ReplyShape::claims) {
+        for (std::size_t i = 5; i < *reply.size(); i += 2) owners.emplace_back(reply[i].text());
+    } else if (!reply[0].text().empty()) {
+        owners.emplace_back(reply[0].text());
+    }
+    return owners;
+}
+
 inline MasterAnswer master_answer(const Reply& reply, ReplyShape shape) {
     const ReplyView view = reply.view();
     MasterAnswer answer{
@@ -41,7 +56,9 @@ inline MasterAnswer master_answer(const Reply& reply, ReplyShape shape) {
         answer.ttl = view[1].integer().value_or(0);
         if (view.size() == 5U) answer.fence = view[4].integer().value_or(0);
     }
-    if (shape == ReplyShape::lock_info) answer.owner.emplace(view[0].text());
+    if (shape == ReplyShape::lock_info || shape == ReplyShape::claims) {
+        answer.owners = owners_in(view, shape);
+    }
     return answer;
 }
 

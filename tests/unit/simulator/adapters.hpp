@@ -441,7 +441,8 @@ private:
             .acquisition = acquisition_,
             .handoffs = {.in_row = handoffs_in_row(), .others_poll = polls()},
             .delivered_later = is_delivered_later(),
-            .try_by = answer_by()});
+            .try_by = answer_by(),
+            .asked_at = now()});
         const bool writes = world_->plan->claims == Claims::shared && !reads();
         client_->comes(this, wanted_->lock, writes && !wanted_->wait.is_none());
         event_ = "enter_if_free";
@@ -482,7 +483,7 @@ private:
             case Outcome::wrong_key_type: break;
         }
         act(not_admitted[static_cast<std::size_t>(admission.outcome)],
-            machine_.not_admitted(admission.outcome, admission.fault, admission.by_caller, now()));
+            machine_.not_admitted(admission.outcome, admission.busy, now()));
     }
 
     void take_over(HoldPtr hold) {

@@ -1381,8 +1381,8 @@ inline void RenewalDriver::take(int master, Order order, const ModelRedis::Value
         const bool may_have_forgotten =
             client_->quorum_rules(detail::ReplyShape::integer)
                 .may_have_forgotten(connection.started_by, client_->now());
-        return renewal_.answered(*order.attempt, index, *answer, may_have_forgotten,
-                                 client_->now());
+        return renewal_.answered(*order.attempt, index, *answer,
+                                 {.may_have_forgotten = may_have_forgotten}, client_->now());
     }
     Fault fault = std::move(reply).error();
     if (step.next == detail::CommandStep::Next::redirect) {

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <redlatch/compilation.hpp>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace redlatch::inline v0::detail {
+
+/// The sockets of this process that lead to servers. A forked child lets go of them: a server sees a
+/// connection end only when each process that has its socket has closed it, and takes a waiter that died
+/// for alive until then. A child that was made by a bare `clone` keeps them. Takes no lock and allocates
+/// nothing, as threads of the parent may be anywhere when it forks.
+class ProcessSockets {
+public:
+    /// Once it is open.
+    static void add(int fd) noexcept {
+        if (!is_tracked(fd)) return;
+        const std::size_t word = word_of(fd);
+        open_[word].fetch_or(bit_of(fd));
+        std::size_t used = words_used_;
+        while (used <= word && !words_used_.compare_exchange_weak(used, word + 1)) {
+        }
+    }
+
+    /// Before it is closed. Does nothing for any other descriptor.
+    static void remove(int fd) noexcept {
+        if (is_tracked(fd)) open_[word_of(fd)].fetch_and(~bit_of(fd));
+    }
+
+private:
+    static constexpr std::size_t word_bits = 64;
+    static constexpr std::size_t max_words =
+        16'384;  // a process has 2^20 descriptors at most, by default
+
+    static bool is_tracked(int fd) noexcept { return fd >= 0 && word_of(fd) < max_words; }
+    static std::size_t word_of(int fd) noexcept { return static_cast<std::size_t>(fd) / word_bits; }
+    static std::uint64_t bit_of(int fd) noexcept {
+        return std::uint64_t{1} << (static_cast<std::size_t>(fd) % word_bits);
+    }
+
+    /// Puts a socket that leads nowhere in the place of each: the numbers stay taken, as objects that the
+    /// child has inherited still name them.
+    static void let_go_in_child() noexcept {
+        const std::size_t used = words_used_;
+        int nowhere = -1;
+        for (std::size_t word = 0; word != used; ++word) {
+            for (std::uint64_t left = open_[word].exchange(0); left != 0; left &= left - 1) {
+                if (nowhere < 0) nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+                if (nowhere < 0) return;
+                const auto fd = word * word_bits + static_cast<std::size_t>(std::countr_zero(left));
+                ::dup3(nowhere, static_cast<int>(fd), O_CLOEXEC);
+            }
+        }
+        if (nowhere >= 0) ::close(nowhere);
+    }
+
+    static inline std::array<std::atomic<std::uint64_t>, max_words> open_{};
+    static inline std::atomic<std::size_t> words_used_{0};
+    static inline const bool lets_go = ::pthread_atfork(nullptr, nullptr, &let_go_in_child) == 0;
+};
+
+}  // namespace redlatch::inline v0::detail
