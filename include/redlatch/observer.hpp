@@ -129,7 +129,8 @@ public:
     /// A server, or another client, is set up in a way that may cost a lock or the order of waiters:
     ///
     /// - It evicts keys when its memory is full. Told once by each client for each start of the server;
-    ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`.
+    ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`. Where that changes, a
+    ///   new connection sees it, at most once a minute.
     /// - Its ACL forbids the keys of the queue, so that waiters poll. Told once by each client.
     /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Told once by each
     ///   client.

@@ -191,7 +191,7 @@ TEST_P(FrozenServer, threads_behind_one_that_has_no_answer_yet_meet_a_fault_and_
     std::vector<std::future<Errc>> tries;
     for (int i = 0; i < 4; ++i) {
         tries.push_back(in_background([&] { return code_of(lock.acquire({.wait = 0ms})); }));
-        tries.push_back(in_background([&] { return code_of(lock.acquire({.wait = 100ms})); }));
+        tries.push_back(in_background([&] { return code_of(lock.acquire({.wait = 300ms})); }));
     }
     for (auto& one : tries) {
         ASSERT_TRUE(finishes(one));

@@ -137,6 +137,14 @@ AcquisitionAction told(AcquisitionMachine& machine, const AcquisitionAction& act
     return machine.fault_told(now);
 }
 
+/// What follows when those behind have been told that there was an answer.
+AcquisitionAction answer_told(AcquisitionMachine& machine, const AcquisitionAction& action,
+                              TimePoint now = start) {
+    static_cast<void>(as<TellFault>(action));
+    EXPECT_EQ(machine.fault(), nullptr);
+    return machine.fault_told(now);
+}
+
 // ---- The lock table's answer
 
 TEST(Acquisition, not_admitted_says_why) {
@@ -329,7 +337,8 @@ TEST(Acquisition, without_a_wait_asks_for_no_place) {
     const auto script = as<SendScript>(contender.first);
     EXPECT_EQ(script.queue_ttl, 0ms);
     EXPECT_FALSE(script.announce);
-    const auto end = contender.machine.answered(not_ours(), start + 1ms);
+    const auto end =
+        answer_told(contender.machine, contender.machine.answered(not_ours(), start + 1ms));
     EXPECT_EQ(failed(contender.machine, end, Errc::timed_out), nothing);
 }
 
@@ -393,8 +402,8 @@ TEST(Acquisition, refused_at_the_deadline_has_timed_out_and_tells_who_has_it) {
     Contender contender{plan(Wait::none()), true};
     AcquireAnswer answer = not_ours();
     answer.refusal.owner = std::string(32, 'a') + ":web-3:1:2";
-    EXPECT_EQ(failed(contender.machine, contender.machine.answered(answer, start), Errc::timed_out),
-              nothing);
+    const auto end = answer_told(contender.machine, contender.machine.answered(answer, start));
+    EXPECT_EQ(failed(contender.machine, end, Errc::timed_out), nothing);
     EXPECT_EQ(contender.machine.error().message, "held by web-3");
 }
 
@@ -752,7 +761,8 @@ TEST(Acquisition, votes_that_are_not_all_returned_are_cleaned_up) {
 TEST(Acquisition, votes_are_returned_at_the_end_too) {
     for (const bool all : {false, true}) {
         Contender contender{at_three(Wait::none())};
-        static_cast<void>(as<ReturnVotes>(contender.machine.answered(minority(), start)));
+        static_cast<void>(as<ReturnVotes>(
+            answer_told(contender.machine, contender.machine.answered(minority(), start))));
         const std::uint64_t told = all ? 0b111 : 0b110;
         const auto end = contender.machine.votes_returned({.asked = told, .answered = told});
         EXPECT_EQ(failed(contender.machine, end, Errc::timed_out), all ? nothing : twice);

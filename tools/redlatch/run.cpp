@@ -378,9 +378,13 @@ private:
         }
     }
 
-    /// The shell that could bring this program to the foreground has ended, or the terminal has.
+    /// The shell that could bring this program to the foreground has ended, or the terminal has. One that leads its session
+    /// never had such a shell.
     bool is_orphaned() const {
-        return child_.has_lost_terminal() || ::getsid(::getppid()) != ::getsid(0);
+        const bool leads = ::getsid(0) == ::getpid();
+        const ::pid_t parents = ::getsid(::getppid());
+        const bool has_no_shell = parents >= 0 && parents != ::getsid(0);
+        return child_.has_lost_terminal() || (!leads && has_no_shell);
     }
 
     /// What the kernel does with a group that has stopped, and that nobody can let go on any more. It does so where a group

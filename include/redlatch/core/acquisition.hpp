@@ -459,7 +459,9 @@ private:
                                           .server = std::move(answer.server)});
             if (answer.will_be_told) answer.refusal.place = answer.place;
         }
-        return after_try(attempts_.refused(now, answer.refusal), now);
+        AttemptAction next = attempts_.refused(now, answer.refusal);
+        if (holds_alternative<GiveUp>(next)) return tell(std::move(next));
+        return after_try(std::move(next), now);
     }
 
     AcquisitionAction acquired(TimePoint now) {
@@ -493,7 +495,11 @@ private:
     }
 
     AcquisitionAction after_try(AttemptAction next, TimePoint now) {
-        if (fault_ == told_fault_) return go_on(std::move(next), now);
+        return fault_ == told_fault_ ? go_on(std::move(next), now) : tell(std::move(next));
+    }
+
+    /// Others of this process may wait for the answer to this try.
+    AcquisitionAction tell(AttemptAction next) {
         told_fault_ = fault_;
         after_telling_ = std::move(next);
         return TellFault{};

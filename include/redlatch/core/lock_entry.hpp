@@ -2,7 +2,6 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/acquire_request.hpp>
-#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
@@ -14,6 +13,7 @@
 #include <redlatch/recycled_memory.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -46,6 +46,9 @@ struct HandOff {
 /// counts, what a request gets, and whether a hold may pass to the waiter in front. Of a shared lock, each reader has
 /// an entry of its own. Guarded by the lock table's mutex.
 struct LockEntry {
+    /// A server that has not answered for so long is silent to those who wait behind.
+    static constexpr std::chrono::milliseconds silent_after{200};
+
     KeyType key_type{};
     std::shared_ptr<Hold> current{};  // acquired, and not over as far as is known
     // With acquisitions not yet returned: lost, or displaced as `keep` says, and then maybe not over.
@@ -103,9 +106,10 @@ struct LockEntry {
         return current == nullptr && contended && !told_of_tries;
     }
 
-    /// Whether a wait that ends now has met a silent server. Behind a try that has just been sent it has met others.
-    bool is_unanswered(const AcquireRequest& request, TimePoint now) const noexcept {
-        const bool is_recent = now < saturating_add(turn_began, last_answer_slack);
+    /// Whether a wait that ends now has met a silent server. A server that is far away may not have answered a try that has
+    /// just been sent: then the wait has met others.
+    bool meets_silence(const AcquireRequest& request, TimePoint now) const noexcept {
+        const bool is_recent = now < saturating_add(turn_began, silent_after);
         return is_unanswered() && (request.wait.is_none() || !is_recent);
     }
 

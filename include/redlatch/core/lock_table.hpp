@@ -119,6 +119,7 @@ public:
             if (!request.wait.is_none()) close_crowds(request);
             waiter.request_ = &request;
             waiter.name_ = &name;
+            waiter.has_answer_ = false;
             here.queue.push_back(waiter);
             return resume(waiter, now, stop_requested);
         } else if (admission.outcome == Outcome::busy) {
@@ -136,14 +137,17 @@ public:
         Admission admission{Outcome::queued};
         const bool front = here.queue.front() == &waiter;
         if (front) admission.expired = here.take_expired(now);
-        if (front && here.free() && !closed_) {
+        // A place that was passed on needs somebody who goes on with it.
+        const bool is_answered = waiter.has_answer_ && !here.queue_place;
+        if (front && here.free() && !closed_ && !is_answered) {
             here.leave_queue(waiter);
             admission.outcome = Outcome::turn;
             admission.turn = begin_turn(name, *waiter.request_, now);
-        } else if (const auto end = why_wait_ends(here, *waiter.request_, now, stop_requested)) {
+        } else if (const auto end = why_wait_ends(here, waiter, now, stop_requested)) {
             admission.outcome = *end;
             if (*end == Outcome::busy) {
                 admission.busy = why_busy(here, *waiter.request_, waiter.waits_for_answer_, now);
+                if (waiter.has_answer_) admission.busy.is_unanswered = false;
             }
             here.leave_queue(waiter);
             if (front) wake_front(here);
@@ -722,7 +726,7 @@ private:
     /// `for_answer`: it has waited for the answer to another one's try.
     static WhyBusy why_busy(const Entry& here, const AcquireRequest& request, bool for_answer,
                             TimePoint now) {
-        WhyBusy why{.is_unanswered = here.is_unanswered(request, now),
+        WhyBusy why{.is_unanswered = here.meets_silence(request, now),
                     .by_caller = here.is_held_by(request.caller, now)};
         if (here.contended || for_answer) why.fault = here.fault;
         return why;
@@ -743,11 +747,11 @@ private:
         return Turn{name};
     }
 
-    std::optional<Outcome> why_wait_ends(const Entry& here, const AcquireRequest& request,
-                                         TimePoint now, bool stop_requested) const {
+    std::optional<Outcome> why_wait_ends(const Entry& here, const Waiter& waiter, TimePoint now,
+                                         bool stop_requested) const {
         if (closed_) return Outcome::closed;
         if (stop_requested) return Outcome::cancelled;
-        if (now >= here.end_of_wait(request)) return Outcome::busy;
+        if (waiter.has_answer_ || now >= here.end_of_wait(*waiter.request_)) return Outcome::busy;
         return std::nullopt;
     }
 
@@ -901,11 +905,13 @@ private:
         if (here.has_to_wake_front()) wake(here.queue.front());
     }
 
-    /// Those who wait for the answer to another one's try: there is one, or its turn is over.
+    /// Those who wait for the answer to another one's try: there is one, or its turn is over without one.
     void wake_single_tries(Entry& here) noexcept {
         if (!std::exchange(here.has_single_tries, false)) return;
-        here.queue.for_each([this](Waiter& waiter) {
-            if (waiter.waits_for_answer_) wake(&waiter);
+        here.queue.for_each([&](Waiter& waiter) {
+            if (!waiter.waits_for_answer_) return;
+            waiter.has_answer_ = here.told_of_tries;
+            wake(&waiter);
         });
     }
 

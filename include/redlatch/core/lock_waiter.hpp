@@ -34,6 +34,7 @@ private:
     LockWaiter* next_woken_ = nullptr;
     bool woken_ = false;
     bool waits_for_answer_ = false;  // to another one's try, as a single try does
+    bool has_answer_ = false;        // there was one
 };
 
 /// Those who have to be woken, first come first served, each of them once.

@@ -129,6 +129,8 @@ public:
         virtual void follow(Renewal& renewal, TimePoint now) = 0;
         /// Whether the command is sent once more to the masters that have not answered it.
         virtual bool is_repeated() const { return false; }
+        /// Whether it is what is sent once more.
+        virtual bool is_repetition() const { return false; }
 
         std::shared_ptr<Hold> hold_;
         std::vector<MasterIndex> silent_{};  // who has to be asked again
@@ -160,6 +162,7 @@ public:
     struct Silent {
         MasterIndex master;
         TimePoint since;
+        bool is_told = true;  ///< to the observer: not of what is sent once more
     };
     using Action = OneOf<Send, Renewed, Lost, Silent>;
 
@@ -366,7 +369,7 @@ public:
             for (const MasterIndex master : attempt->silent_) {
                 if (std::find(told.begin(), told.end(), master) != told.end()) continue;
                 told.push_back(master);
-                actions_.emplace_back(Silent{master, attempt->sent_});
+                actions_.emplace_back(Silent{master, attempt->sent_, !attempt->is_repetition()});
             }
             end(*attempt, now);
         }
@@ -622,6 +625,7 @@ private:
         void decide(Renewal&, TimePoint) override {}
         bool goes_on(std::int64_t) override { return false; }
         void go_unanswered(Renewal&) override {}
+        bool is_repetition() const override { return true; }
         void follow(Renewal& renewal, TimePoint now) override {
             of_->silent_ = silent_;
             if (!silent_.empty()) renewal.repeat_later(of_, now);

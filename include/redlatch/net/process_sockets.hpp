@@ -53,9 +53,12 @@ private:
         const std::size_t used = words_used_;
         int nowhere = -1;
         for (std::size_t word = 0; word != used; ++word) {
-            for (std::uint64_t left = open_[word].exchange(0); left != 0; left &= left - 1) {
-                if (nowhere < 0) nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-                if (nowhere < 0) return;
+            std::uint64_t left = open_[word];
+            if (left == 0) continue;
+            if (nowhere < 0) nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (nowhere < 0) return;
+            open_[word] = 0;
+            for (; left != 0; left &= left - 1) {
                 const auto fd = word * word_bits + static_cast<std::size_t>(std::countr_zero(left));
                 ::dup3(nowhere, static_cast<int>(fd), O_CLOEXEC);
             }

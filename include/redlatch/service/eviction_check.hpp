@@ -37,13 +37,13 @@ public:
         if (!is_due(server)) return {};
         auto reply = connection.call(Call::plain({"INFO", "memory"}).wire(), limit);
         if (reply) {
-            if (!judge(connection.node(), reply->view())) ask_at(server, later());
-        } else if (!connection.alive()) {
-            return Unexpected{std::move(reply).error()};
-        } else if (reply.error().transient) {
-            ask_at(server, TimePoint::min());
+            if (judge(connection.node(), reply->view())) ask_at(server, TimePoint::max());
+        } else {
+            ask_at(server, reply.error().transient && connection.alive() ? TimePoint::min()
+                                                                         : TimePoint::max());
         }
-        return {};
+        if (connection.alive()) return {};
+        return Unexpected{std::move(reply).error()};
     }
 
 private:
@@ -64,12 +64,12 @@ private:
         return true;
     }
 
-    /// Whether that server is to be asked now. If so, nobody else asks it.
+    /// Whether that server is to be asked now. If so, nobody else asks it for a while.
     bool is_due(const std::string& run_id) {
         const std::lock_guard lock{mutex_};
         Server& server = find(run_id);
         if (Clock::now() < server.ask_at) return false;
-        server.ask_at = TimePoint::max();
+        server.ask_at = saturating_add(Clock::now(), again_after_);
         return true;
     }
 
@@ -85,8 +85,6 @@ private:
         }
         return servers_.emplace_back(Server{run_id, TimePoint::min()});
     }
-
-    TimePoint later() const { return saturating_add(Clock::now(), again_after_); }
 
     const Tell tell_;
     const Clock::duration again_after_;

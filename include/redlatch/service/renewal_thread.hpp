@@ -232,7 +232,7 @@ private:
     void perform(const Renewal::Lost& lost) { events_.lost(lost.hold, lost.server); }
     void perform(const Renewal::Silent& silent) {
         Link& link = links_[silent.master];
-        tell(link, no_answer());
+        if (silent.is_told) tell(link, no_answer());
         look_for_replacement(link, silent.since);
     }
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -150,8 +151,14 @@ public:
     AcquiringSet(const AcquiringSet&) = delete;
     AcquiringSet& operator=(const AcquiringSet&) = delete;
 
-    /// Gives back what was taken where an exception ends the acquisition.
-    ~AcquiringSet() { give_back(TimePoint::min()); }
+    /// Gives back what was taken where an exception ends the acquisition. Without memory for that, nothing renews it.
+    ~AcquiringSet() {
+        try {
+            give_back(TimePoint::min());
+        } catch (const std::bad_alloc&) {
+            for (const HoldRef& ref : refs_) session_->renewal().dismiss_one(*ref.hold, ref.id);
+        }
+    }
 
     Result<std::vector<HoldRef>> run() {
         SetAcquisition::Action action = machine_.begin(Clock::now());

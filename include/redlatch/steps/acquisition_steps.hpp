@@ -112,7 +112,7 @@ protected:
                 .handoffs = handoff_limit(),
                 .delivered_later = request_.delivered_later,
                 .try_by = answer_by(),
-                .asked_at = started_};
+                .asked_at = machine_ == nullptr ? started_ : Clock::now()};
     }
 
     /// It is our turn to contend at the server.

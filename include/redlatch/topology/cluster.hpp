@@ -108,7 +108,7 @@ public:
         }
         if (turn == Turn::skip) return;
         lock.unlock();
-        /// Whatever ends it: others may be waiting.
+        // Whatever ends it: others may be waiting.
         struct End {
             Cluster* its;
             SlotMapRefresh::Outcome outcome = SlotMapRefresh::Outcome::cut_short;
