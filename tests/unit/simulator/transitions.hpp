@@ -46,8 +46,6 @@ inline constexpr const char* usual_transitions[] = {
     "Acquisition: no -> SendScript",
     "Acquisition: no waiters -> SendScript",
     "Acquisition: not kept -> AcquisitionFailed",
-    "Acquisition: not_ours -> AcquisitionFailed",
-    "Acquisition: not_ours -> PassPlaceOn",
     "Acquisition: not_ours -> ReturnVotes",
     "Acquisition: not_ours -> SleepUntil",
     "Acquisition: not_ours -> TellFault",
