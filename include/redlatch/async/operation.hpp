@@ -45,7 +45,7 @@ protected:
         : engine_(&session.engine()) {
         if (stop.stop_possible()) on_stop_ = std::make_unique<std::optional<StopCallback>>();
     }
-    ~Operation() = default;
+    ~Operation() override = default;
 
     /// Keeps it alive while one of its members runs.
     virtual std::shared_ptr<const void> keep() const noexcept = 0;

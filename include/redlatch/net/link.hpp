@@ -216,7 +216,7 @@ private:
     class Own : public LinkCommand {
     public:
         Own() { command.leave(); }
-        virtual ~Own() = default;
+        ~Own() override = default;
         TimePoint answer_by() const noexcept final { return TimePoint::max(); }
         void ended(Expected<Reply, Fault>&& reply, CommandStep::Next) noexcept final {
             const std::unique_ptr<Own> destroyed{this};

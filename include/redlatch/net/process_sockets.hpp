@@ -25,15 +25,15 @@ public:
     static void add(int fd) noexcept {
         if (!is_tracked(fd)) return;
         const std::size_t word = word_of(fd);
-        open_[word].fetch_or(bit_of(fd));
-        std::size_t used = words_used_;
-        while (used <= word && !words_used_.compare_exchange_weak(used, word + 1)) {
+        sockets[word].fetch_or(bit_of(fd));
+        std::size_t used = words_used;
+        while (used <= word && !words_used.compare_exchange_weak(used, word + 1)) {
         }
     }
 
     /// Before it is closed. Does nothing for any other descriptor.
     static void remove(int fd) noexcept {
-        if (is_tracked(fd)) open_[word_of(fd)].fetch_and(~bit_of(fd));
+        if (is_tracked(fd)) sockets[word_of(fd)].fetch_and(~bit_of(fd));
     }
 
 private:
@@ -50,14 +50,14 @@ private:
     /// Puts a socket that leads nowhere in the place of each: the numbers stay taken, as objects that the
     /// child has inherited still name them.
     static void let_go_in_child() noexcept {
-        const std::size_t used = words_used_;
+        const std::size_t used = words_used;
         int nowhere = -1;
         for (std::size_t word = 0; word != used; ++word) {
-            std::uint64_t left = open_[word];
+            std::uint64_t left = sockets[word];
             if (left == 0) continue;
             if (nowhere < 0) nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
             if (nowhere < 0) return;
-            open_[word] = 0;
+            sockets[word] = 0;
             for (; left != 0; left &= left - 1) {
                 const auto fd = word * word_bits + static_cast<std::size_t>(std::countr_zero(left));
                 ::dup3(nowhere, static_cast<int>(fd), O_CLOEXEC);
@@ -66,8 +66,8 @@ private:
         if (nowhere >= 0) ::close(nowhere);
     }
 
-    static inline std::array<std::atomic<std::uint64_t>, max_words> open_{};
-    static inline std::atomic<std::size_t> words_used_{0};
+    static inline std::array<std::atomic<std::uint64_t>, max_words> sockets{};
+    static inline std::atomic<std::size_t> words_used{0};
     static inline const bool lets_go = ::pthread_atfork(nullptr, nullptr, &let_go_in_child) == 0;
 };
 
