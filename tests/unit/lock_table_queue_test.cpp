@@ -140,14 +140,20 @@ TEST(LockTable, single_try_waits_no_longer_than_its_time_for_a_release) {
     expect_free(locks);
 }
 
+/// Two single tries behind one that has had no answer yet.
+struct SingleTries {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& first = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    Asker& second = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    const std::shared_ptr<const Error> fault =
+        std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
+};
+
 TEST(LockTable, single_tries_wait_for_the_answer_to_another_one) {
-    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
-    for (const auto& heard : {fault, std::shared_ptr<const Error>{}}) {
-        Locks locks;
-        const LockTable::Turn turn = locks.enter().turn();
-        const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
-        Asker& first = locks.enter(single_try);
-        Asker& second = locks.enter(single_try);
+    for (const bool has_failed : {true, false}) {
+        auto [locks, turn, first, second, fault] = SingleTries{};
+        const auto heard = has_failed ? fault : nullptr;
         for (Asker* const waiter : {&first, &second}) {
             ASSERT_EQ(waiter->said.outcome, Outcome::queued);
             EXPECT_EQ(waiter->said.wake_at, locks.now + 1s);
@@ -166,11 +172,7 @@ TEST(LockTable, single_tries_wait_for_the_answer_to_another_one) {
 
 TEST(LockTable, single_tries_that_have_their_answer_take_no_turn) {
     for (const bool with_place : {false, true}) {
-        Locks locks;
-        const LockTable::Turn turn = locks.enter().turn();
-        const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
-        Asker& first = locks.enter(single_try);
-        Asker& second = locks.enter(single_try);
+        auto [locks, turn, first, second, fault] = SingleTries{};
         if (with_place) locks.table.announce(turn, *locks.taken());
         locks.table.set_fault(turn, nullptr);
         EXPECT_EQ(locks.table.pass_place_on(turn, false), with_place);
@@ -200,13 +202,8 @@ TEST(LockTable, single_tries_are_unanswered_where_the_one_before_is) {
 }
 
 TEST(LockTable, single_tries_behind_one_that_gave_up_have_its_fault_or_a_turn) {
-    const auto fault = std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}});
     for (const bool is_told : {true, false}) {
-        Locks locks;
-        const LockTable::Turn turn = locks.enter().turn();
-        const Wish single_try{.wait = Wait::none(), .owner = other, .try_for = 1s};
-        Asker& first = locks.enter(single_try);
-        Asker& second = locks.enter(single_try);
+        auto [locks, turn, first, second, fault] = SingleTries{};
         if (is_told) locks.table.set_fault(turn, fault);
         locks.table.end_turn(turn);
         EXPECT_EQ(locks.woken(), (Woken{&first, &second}));

@@ -21,7 +21,7 @@ struct AcquireRequest {
     bool delivered_later = false;  ///< as `Hold::deliver_later()`
     /// A single try waits for so long for the answer to a release or to another try that is under way here.
     TimePoint try_by = TimePoint::min();
-    TimePoint asked_at{};  ///< now, without another look at the clock
+    TimePoint asked_at{};  ///< when it was made
 
     const std::string& entry() const noexcept { return terms.entry(); }
 };

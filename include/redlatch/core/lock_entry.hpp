@@ -141,7 +141,8 @@ struct LockEntry {
         return current->in(Phase::held) && !waits_for_end;
     }
 
-    void note_what_for(LockWaiter& waiter) noexcept {
+    /// Whether the waiter waits for no longer than the answer to another one's try.
+    void note_if_single_try(LockWaiter& waiter) noexcept {
         waiter.waits_for_answer_ = waiter.request_->wait.is_none() && is_unanswered();
         has_single_tries = has_single_tries || waiter.waits_for_answer_;
     }

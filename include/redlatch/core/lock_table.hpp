@@ -153,7 +153,7 @@ public:
             if (front) wake_front(here);
             erase_if_unused(name);
         } else {
-            here.note_what_for(waiter);
+            here.note_if_single_try(waiter);
             waiter.wake_at_ = std::min(here.end_of_wait(*waiter.request_), here.end_to_watch(now));
             admission.wake_at = waiter.wake_at_;
         }

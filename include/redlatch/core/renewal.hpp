@@ -128,14 +128,14 @@ public:
         /// The try is over: another one follows, or none.
         virtual void follow(Renewal& renewal, TimePoint now) = 0;
         /// Whether the command is sent once more to the masters that have not answered it.
-        virtual bool is_repeated() const { return false; }
+        virtual bool wants_repeat() const { return false; }
         /// Whether it is what is sent once more.
-        virtual bool is_repetition() const { return false; }
+        virtual bool is_repeat() const { return false; }
 
         std::shared_ptr<Hold> hold_;
         std::vector<MasterIndex> silent_{};  // who has to be asked again
-        std::vector<std::shared_ptr<const std::string>>
-            servers_{};  // run ids of those that have a vote
+        // Run ids of those that have voted.
+        std::vector<std::shared_ptr<const std::string>> servers_{};
         VoteCount votes_{0};
         TimePoint sent_ = TimePoint::max();                                 // for the first time
         std::multimap<TimePoint, std::shared_ptr<Try>>::iterator place_{};  // while under way
@@ -315,8 +315,8 @@ public:
 
     /// Who has answered.
     struct Answering {
-        std::shared_ptr<const std::string>
-            server{};  ///< its run id; null if it keeps that to itself
+        /// Its run id; null if it keeps that to itself.
+        std::shared_ptr<const std::string> server{};
         /// It is one of several masters, and has restarted. Then it lets nobody else in for now, and "not ours" ends no
         /// hold before its validity does.
         bool may_have_forgotten = false;
@@ -369,7 +369,7 @@ public:
             for (const MasterIndex master : attempt->silent_) {
                 if (std::find(told.begin(), told.end(), master) != told.end()) continue;
                 told.push_back(master);
-                actions_.emplace_back(Silent{master, attempt->sent_, !attempt->is_repetition()});
+                actions_.emplace_back(Silent{master, attempt->sent_, !attempt->is_repeat()});
             }
             end(*attempt, now);
         }
@@ -531,7 +531,7 @@ private:
             if (sharers_ != nullptr) return renewal.put(due, *sharers_);
             if (hold_->is_renewed) renewal.put(due, hold_);
         }
-        bool is_repeated() const override { return renewed_ && !silent_.empty(); }
+        bool wants_repeat() const override { return renewed_ && !silent_.empty(); }
 
         const std::shared_ptr<Sharers> sharers_;
         std::vector<Member> members_{};
@@ -625,7 +625,7 @@ private:
         void decide(Renewal&, TimePoint) override {}
         bool goes_on(std::int64_t) override { return false; }
         void go_unanswered(Renewal&) override {}
-        bool is_repetition() const override { return true; }
+        bool is_repeat() const override { return true; }
         void follow(Renewal& renewal, TimePoint now) override {
             of_->silent_ = silent_;
             if (!silent_.empty()) renewal.repeat_later(of_, now);
@@ -719,10 +719,10 @@ private:
         const std::shared_ptr<Try> self = std::move(under_way_.extract(attempt.place_).mapped());
         attempt.over_ = true;
         attempt.follow(*this, now);
-        if (terms_.several_masters && attempt.is_repeated()) repeat_later(self, now);
+        if (terms_.several_masters && attempt.wants_repeat()) repeat_later(self, now);
     }
 
-    /// Some times before the next renewal: one that is away for a moment still has the lock after two that it has missed.
+    /// Three times before the next renewal at most. A master that misses two renewals, and this as well, has the lock no more.
     void repeat_later(const std::shared_ptr<Try>& attempt, TimePoint now) {
         if (closes_at_) return;
         const HoldTerms& terms = attempt->hold_->terms();

@@ -38,8 +38,8 @@ public:
 
 private:
     static constexpr std::size_t word_bits = 64;
-    static constexpr std::size_t max_words =
-        16'384;  // a process has 2^20 descriptors at most, by default
+    /// By default, a process has 2^20 descriptors at most.
+    static constexpr std::size_t max_words = (std::size_t{1} << 20U) / word_bits;
 
     static bool is_tracked(int fd) noexcept { return fd >= 0 && word_of(fd) < max_words; }
     static std::size_t word_of(int fd) noexcept { return static_cast<std::size_t>(fd) / word_bits; }

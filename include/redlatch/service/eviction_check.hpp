@@ -38,10 +38,10 @@ public:
         auto reply = connection.call(Call::plain({"INFO", "memory"}).wire(), limit);
         if (reply) {
             if (judge(connection.node(), reply->view())) ask_at(server, TimePoint::max());
-        } else {
-            ask_at(server, reply.error().transient && connection.alive() ? TimePoint::min()
-                                                                         : TimePoint::max());
+            return {};
         }
+        const bool may_answer_next = connection.alive() && reply.error().transient;
+        ask_at(server, may_answer_next ? TimePoint::min() : TimePoint::max());
         if (connection.alive()) return {};
         return Unexpected{std::move(reply).error()};
     }

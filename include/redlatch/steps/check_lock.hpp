@@ -25,12 +25,13 @@ inline bool takes_plain_set(const PolicyTraits& traits) {
            traits.scripts == &lua::on_string();
 }
 
+/// Whether any lock may have that lease.
 inline Result<void> check_range(Lease lease) {
     if (lease >= Lease::min() && lease <= Lease::max()) return {};
     return Unexpected{invalid("the lease is not between 10 ms and 24 days")};
 }
 
-/// Whether a lease may be used at all.
+/// Whether it may be used with that drift.
 inline Result<void> check_lease(Lease lease, const Drift& drift) {
     if (auto fits = check_range(lease); !fits) return fits;
     if (usable_part(lease, drift) <= Clock::duration::zero()) {
