@@ -65,11 +65,11 @@ std::string read_all(int fd) {
 }
 
 /// A watcher that goes by this program's name would be killed together with it by whoever kills by name, and the group
-/// would live on.
+/// would live on. The short name comes last: a watcher that bears it has the other one too.
 void call_itself_watcher() {
     constexpr const char* name = "watcher";
-    ::prctl(PR_SET_NAME, name);
     ::strncpy(program_invocation_name, name, std::strlen(program_invocation_name));
+    ::prctl(PR_SET_NAME, name);
 }
 
 /// From one process group to another. Returns whether that one had it.
