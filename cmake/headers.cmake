@@ -66,6 +66,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/acquisition.hpp
     include/redlatch/core/vote_count.hpp
     include/redlatch/core/schedule.hpp
+    include/redlatch/core/renewal_times.hpp
     include/redlatch/core/renewal.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp

@@ -89,7 +89,8 @@ public:
     /// `LockError`:
     /// - `denied`, `wrong_type`, `protocol` or `invalid_argument` where the lock can never be had;
     /// - `deadlock` where this thread holds it and it does not nest, or reads it and asks to write;
-    /// - `lost` where the outer hold of a nested one is gone;
+    /// - `lost`, once, where this call finds that the outer hold of a nested one is gone; where that is known already, it
+    ///   takes the lock anew, and the lost hold is still to be unlocked;
     /// - `unavailable` where the system has no thread or descriptor for the renewal that a watchdog needs;
     /// - `cancelled` where the client is closed.
     void lock() { impl_.take({}); }

@@ -100,7 +100,8 @@ public:
     /// together. Where it fails it has given back what it took, if the server answered in time.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
-    /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Throws as
+    /// Waits for all together for at most `wait`, and 50 ms for the answer to a last try. Where that time is over, it
+    /// gives back what it took in the background: a single try right behind it may find that still taken. Throws as
     /// `Lock::try_lock_for()` does.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 

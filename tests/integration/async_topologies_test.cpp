@@ -99,6 +99,27 @@ TEST_F(AsyncMasters, stop_leaves_no_vote_behind) {
     EXPECT_TRUE(eventually([&] { return masters_with("key") == 0; }));
 }
 
+TEST_F(AsyncMasters, stop_ends_a_wait_though_a_majority_is_silent) {
+    b_.freeze();
+    c_.freeze();
+    Client fresh{options()};  // whose commands may wait for 10 s
+    Lock<Simple> lock{fresh, "key"};
+    LockSet<Simple> set{fresh, {"one", "two"}};
+    std::stop_source stop;
+    Outcome<Held> outcome;
+    Outcome<HeldSet> of_set;
+    lock.async_acquire({}, stop.get_token(), outcome.callback());
+    set.async_acquire({}, stop.get_token(), of_set.callback());
+    EXPECT_TRUE(eventually([&] { return a_raw_.exists("key") && a_raw_.exists("one"); }));
+    const Stopwatch watch;
+    stop.request_stop();
+    EXPECT_EQ(code_of(outcome.get()), Errc::cancelled);
+    EXPECT_EQ(code_of(of_set.get()), Errc::cancelled);
+    EXPECT_LT(watch.elapsed(), 5s);
+    b_.thaw();
+    c_.thaw();
+}
+
 TEST_F(AsyncMasters, readers_share_a_lock_and_a_writer_has_it_alone) {
     Lock<Watchdog<Fenced<Shared>>> lock{client_, "key"};
     Lock<Watchdog<Fenced<Shared>>> theirs{other_client_, "key"};

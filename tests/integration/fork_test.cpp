@@ -12,10 +12,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -347,6 +351,62 @@ TEST_F(Fork, a_child_keeps_no_connection_of_its_parent_open) {
         << raw.client_list().size() - 1 << " connections of a client that has ended";
     child.write_line("end");
     EXPECT_TRUE(child.wait());
+}
+
+/// How many sockets of this process have another end.
+int connected_sockets() {
+    int count = 0;
+    for (int fd = 3; fd != 64; ++fd) {
+        sockaddr_storage peer{};
+        socklen_t size = sizeof peer;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0) ++count;
+    }
+    return count;
+}
+
+bool ends_well(pid_t child) {
+    int status = -1;
+    return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// What a daemon does with the descriptors that it has inherited: it closes them, opens files of its own, and forks.
+/// Whether those are still files in its child.
+bool files_survive_a_fork() {
+    ::close_range(3, ~0U, 0);
+    std::array<int, 30> files{};
+    for (int& file : files) file = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    const pid_t child = ::fork();
+    if (child != 0) return ends_well(child);
+    const auto is_file = [](int file) { return ::write(file, "x", 1) == 1; };
+    ::_exit(std::ranges::all_of(files, is_file) ? 0 : 1);
+}
+
+TEST_F(Fork, a_child_without_descriptors_keeps_no_connection_and_loses_no_file) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{64, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    std::vector<int> all;
+    for (int file = 0; (file = ::open("/dev/null", O_WRONLY | O_CLOEXEC)) >= 0;) {
+        all.push_back(file);
+    }
+    EXPECT_GT(connected_sockets(), 1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool has_only_the_tests_own = connected_sockets() == 1;
+        ::_exit(has_only_the_tests_own && files_survive_a_fork() ? 0 : 1);
+    }
+    EXPECT_TRUE(ends_well(child));
+    for (const int file : all) ::close(file);
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    expect_parent_unharmed();
+}
+
+TEST_F(Fork, a_child_that_ran_no_handlers_of_forks_loses_no_file) {
+    const pid_t child = ::_Fork();
+    if (child == 0) ::_exit(files_survive_a_fork() ? 0 : 1);
+    EXPECT_TRUE(ends_well(child));
+    expect_parent_unharmed();
 }
 
 TEST_F(Fork, a_grandchild_is_a_third_client) {

@@ -537,6 +537,19 @@ TEST_F(QuorumTest, one_connection_to_each_is_enough_for_many_threads) {
     }));
 }
 
+TEST_F(QuorumTest, a_short_silence_leaves_room_for_new_connections) {
+    ClientOptions narrow = options();
+    narrow.max_connections = 1;
+    narrow.node_timeout = 100ms;
+    Client client{narrow};
+    Lock<Simple> lock{client, key};
+    ASSERT_TRUE(had_everywhere(lock));
+    for (Master& master : masters_) master.server.freeze();
+    EXPECT_EQ(code_of(lock.acquire({.wait = 0ms})), Errc::no_quorum);
+    for (Master& master : masters_) master.server.thaw();
+    EXPECT_TRUE(eventually([&] { return lock.acquire({.wait = 1s}).has_value(); }));
+}
+
 TEST_F(QuorumTest, connections_that_died_unnoticed_are_replaced_without_a_word) {
     Client client{options()};
     Lock<Simple> lock{client, key};

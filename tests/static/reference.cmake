@@ -1,7 +1,8 @@
 # Fails unless REFERENCE has a table for each public type that a header of INCLUDE_DIR/redlatch declares, with a row for
 # each public member or enumerator and for nothing else; a plain struct may stand there as `Name{member, member}` instead.
 # A table's head begins with the type's name. Where its second column is headed `default`, that one is compared with the
-# comment and the initializer of the member. What overrides a virtual function has its row with the base. Constructors
+# comment and the initializer of the member, and the rows come in the order of the members, as designated initializers have
+# to. What overrides a virtual function has its row with the base. Constructors
 # and operators need none.
 
 cmake_minimum_required(VERSION 3.25)
@@ -21,6 +22,9 @@ while(NOT text STREQUAL "")
         set(has_defaults "${CMAKE_MATCH_2}")
         list(APPEND tables "${type}")
         set(rows_${type} "")
+        if(has_defaults)
+            set(in_order_${type} TRUE)
+        endif()
     elseif(line MATCHES "^\\|-")
         continue()
     elseif(NOT line MATCHES "^\\| ([^|]*) \\|([^|]*)\\|")
@@ -143,6 +147,9 @@ function(check_type header type text_variable indentation is_public is_enum)
             string(APPEND wrong "\n${type} has a row for ${name}, which ${header} does not declare")
         endif()
     endforeach()
+    if(DEFINED in_order_${type} AND NOT rows_${type} STREQUAL names)
+        string(APPEND wrong "\n${type}: the rows come in another order than the members: ${names}")
+    endif()
     set(wrong "${wrong}" PARENT_SCOPE)
     set(types ${types} ${type} PARENT_SCOPE)
     set(${text_variable} "${text}" PARENT_SCOPE)

@@ -346,7 +346,9 @@ TEST(Acquisition, announces_each_token_once) {
     Contender contender = Contender::in_queue();
     EXPECT_FALSE(as<SendScript>(pause_over(contender.machine, start + 2s)).announce);
     // This answer comes too late for the lease, and the token dies.
-    const auto make = as<MakeHold>(contender.machine.answered(ours(start - 1h), start + 3s));
+    const auto make = as<MakeHold>(told(contender.machine,
+                                        contender.machine.answered(ours(start - 1h), start + 3s),
+                                        Errc::unavailable, start + 3s));
     EXPECT_TRUE(make.new_token);
     EXPECT_EQ(make.clean_up, twice);
     static_cast<void>(as<SleepUntil>(contender.machine.hold_made("next", start + 3s)));
@@ -599,7 +601,8 @@ TEST(Acquisition, fence_that_is_not_stored_is_the_end_of_its_token) {
 TEST(Acquisition, fence_that_is_stored_too_late_is_none) {
     Contender contender = with_majority();
     const auto late = contender.machine.fence_stored(true, start + 1h);
-    static_cast<void>(as<ReturnVotes>(late));
+    static_cast<void>(
+        as<ReturnVotes>(told(contender.machine, late, Errc::unavailable, start + 1h)));
     EXPECT_TRUE(contender.machine.token().dead());
 }
 
@@ -717,7 +720,9 @@ TEST(Acquisition, answer_of_another_shape_is_a_fault) {
 
 TEST(Acquisition, without_a_renewal_for_the_next_token_leaves_only_that_one) {
     Contender contender;
-    static_cast<void>(as<MakeHold>(contender.machine.answered(ours(start - 1h), start)));
+    static_cast<void>(
+        as<MakeHold>(told(contender.machine, contender.machine.answered(ours(start - 1h), start),
+                          Errc::unavailable, start)));
     const auto end = contender.machine.no_hold({Errc::unavailable, {}, {}, "no thread", {}});
     EXPECT_EQ(failed(contender.machine, end, Errc::unavailable), nothing)
         << "the one before has been seen to";

@@ -189,6 +189,32 @@ TEST(LockTable, single_tries_that_have_their_answer_take_no_turn) {
     }
 }
 
+TEST(LockTable, single_tries_behind_one_that_has_got_the_lock_are_busy_though_it_is_released) {
+    auto [locks, turn, first, second, fault] = SingleTries{};
+    const auto hold = locks.taken();
+    hold->nest.push_back({1, &some_handle, false, false});
+    ASSERT_TRUE(locks.table.finish(turn, hold, false, locks.now));
+    ASSERT_EQ(locks.unlock(), Kind::last);
+    for (Asker* const waiter : {&first, &second}) {
+        EXPECT_EQ(locks.resume(*waiter), Outcome::busy);
+        EXPECT_FALSE(waiter->said.busy.is_unanswered);
+    }
+    locks.free(*hold);
+    expect_free(locks);
+}
+
+TEST(LockTable, single_tries_behind_one_that_is_cancelled_wait_for_the_next_one) {
+    auto [locks, turn, first, second, fault] = SingleTries{};
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.resume(second), Outcome::queued)
+        << "nobody has been told that the lock is taken";
+    ASSERT_EQ(locks.resume(first), Outcome::turn);
+    locks.table.set_fault(first.turn(), nullptr);
+    EXPECT_EQ(locks.resume(second), Outcome::busy);
+    locks.table.end_turn(first.turn());
+    expect_free(locks);
+}
+
 TEST(LockTable, single_tries_are_unanswered_where_the_one_before_is) {
     Locks locks;
     const LockTable::Turn turn = locks.enter().turn();
@@ -221,6 +247,26 @@ TEST(LockTable, single_tries_behind_one_that_gave_up_have_its_fault_or_a_turn) {
         }
         expect_free(locks);
     }
+}
+
+TEST(LockTable, fault_of_the_one_before_counts_until_the_next_one_asks) {
+    auto [locks, turn, first, second, fault] = SingleTries{};
+    Asker& waiter = locks.enter({.wait = 1h, .owner = other});
+    Asker& short_wait = locks.enter({.wait = 1ms, .owner = other});
+    locks.table.set_fault(turn, fault);
+    locks.table.end_turn(turn);
+    for (Asker* const answered : {&first, &second})
+        EXPECT_EQ(locks.resume(*answered), Outcome::busy);
+    Asker& late = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    EXPECT_EQ(late.said.outcome, Outcome::queued) << "nobody knows whether the lock is taken";
+    locks.now += 1ms;
+    EXPECT_EQ(locks.resume(short_wait), Outcome::busy);
+    EXPECT_EQ(short_wait.said.busy.fault, fault);
+    ASSERT_EQ(locks.resume(waiter), Outcome::turn);
+    locks.table.end_turn(waiter.turn());
+    ASSERT_EQ(locks.resume(late), Outcome::turn);
+    locks.table.end_turn(late.turn());
+    expect_free(locks);
 }
 
 TEST(LockTable, wait_ends_unanswered_where_the_one_before_is_for_a_while) {
@@ -256,6 +302,52 @@ TEST(LockTable, single_try_does_not_wait_for_what_was_held_beside_the_one_that_i
     locks.free(*adopted);
     EXPECT_EQ(locks.woken(), Woken{&waiter});
     EXPECT_EQ(locks.resume(waiter), Outcome::busy);
+}
+
+TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
+    Locks locks;
+    const auto hold = locks.taken();  // for 10 s
+    locks.take(hold);
+    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    Asker& waiter = locks.enter({.wait = 1h, .owner = other});
+    const auto single_try = [&locks]() -> Asker& {
+        return locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    };
+    const Asker& early = single_try();
+    EXPECT_EQ(early.said.outcome, Outcome::busy) << "somebody waits already";
+    EXPECT_FALSE(early.said.busy.is_unanswered);
+
+    locks.now = hold->valid_until();
+    Asker& first = single_try();
+    ASSERT_EQ(first.said.outcome, Outcome::queued) << "nobody knows who has the lock";
+    locks.now += 1s;
+    EXPECT_EQ(locks.resume(first), Outcome::busy);
+    EXPECT_TRUE(first.said.busy.is_unanswered);
+    Asker& second = single_try();
+    locks.free(*hold);
+    ASSERT_EQ(locks.resume(waiter), Outcome::turn);
+    locks.table.set_fault(waiter.turn(), nullptr);
+    EXPECT_EQ(locks.resume(second), Outcome::busy);
+    EXPECT_FALSE(second.said.busy.is_unanswered) << "that one was told that the lock is taken";
+    locks.table.end_turn(waiter.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, wait_ends_unanswered_shortly_behind_such_a_release) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    for (const auto& [wait, is_unanswered] :
+         {std::pair{-1ns, false}, {199ms, false}, {200ms, true}}) {
+        const TimePoint end = hold->valid_until() + wait;
+        Asker& late = locks.enter({.wait = Wait{end - locks.now}, .owner = other});
+        locks.now = end;
+        EXPECT_EQ(locks.resume(late), Outcome::busy);
+        EXPECT_EQ(late.said.busy.is_unanswered, is_unanswered);
+    }
+    locks.free(*hold);
+    expect_free(locks);
 }
 
 TEST(LockTable, zero_or_negative_wait_is_busy_at_once) {
@@ -461,20 +553,6 @@ TEST(LockTable, fault_of_one_who_gave_up_is_not_that_of_the_next_once_the_server
     locks.table.set_fault(next.turn(), fault);
     pause(1s);
     EXPECT_EQ(fault_behind(), fault);
-}
-
-TEST(LockTable, busy_behind_one_who_is_about_to_wake_has_no_fault) {
-    Locks locks;
-    const LockTable::Turn turn = locks.enter().turn();
-    locks.enter();
-    Asker& late = locks.enter({.wait = 1ms});
-    locks.table.set_fault(turn,
-                          std::make_shared<const Error>(Error{Errc::unavailable, {}, {}, {}, {}}));
-    locks.table.end_turn(turn);
-    EXPECT_EQ(locks.enter({.wait = Wait::none()}).said.busy.fault, nullptr);
-    locks.now += 1ms;
-    EXPECT_EQ(locks.resume(late), Outcome::busy);
-    EXPECT_EQ(late.said.busy.fault, nullptr);
 }
 
 TEST(LockTable, waiter_in_the_middle_or_at_the_end_may_leave) {

@@ -64,15 +64,16 @@ TEST_F(TakingASet, gives_all_back_where_one_is_refused) {
 }
 
 TEST_F(TakingASet, waits_for_its_releases_where_that_takes_no_more_than_its_call_may) {
-    const auto given_back_by = [](Wait wait, bool stopped) {
+    const auto given_back_by = [](Wait wait, bool stopped, TimePoint now = start) {
         Machine refused = set_with(wait);
         static_cast<void>(refused.begin(start));
         static_cast<void>(refused.taken(true, start, start));
-        return as<Machine::GiveBack>(refused.refused(busy, true, stopped, start)).answer_by;
+        return as<Machine::GiveBack>(refused.refused(busy, true, stopped, now)).answer_by;
     };
     EXPECT_EQ(given_back_by(Wait::none(), false), start + 5s);
     EXPECT_EQ(given_back_by(Wait::unlimited(), false), TimePoint::max());
-    EXPECT_EQ(given_back_by(1s, false), TimePoint::min()) << "a deadline leaves no time";
+    EXPECT_EQ(given_back_by(1s, false), start + 1050ms);
+    EXPECT_EQ(given_back_by(1s, false, start + 1s), TimePoint::min()) << "that leaves no time";
     EXPECT_EQ(given_back_by(Wait::none(), true), TimePoint::min()) << "nobody waits";
     Machine anew = set_with(Wait::unlimited());
     static_cast<void>(anew.begin(start));

@@ -386,9 +386,10 @@ private:
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
+        const TimePoint soon = saturating_add(Clock::now(), last_answer_slack / 2);
         send(
-            CommandRank::release, votes.answer_by, hold_,
-            [](const Hold& hold, bool) { return release_call(hold); },
+            CommandRank::release, is_stopped_ ? std::min(votes.answer_by, soon) : votes.answer_by,
+            hold_, [](const Hold& hold, bool) { return release_call(hold); },
             [this](const Expected<Reply, Fault>&, const MasterSets& masters, TimePoint) {
                 drive(machine().votes_returned(masters));
             },

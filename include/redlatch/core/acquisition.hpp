@@ -467,7 +467,10 @@ private:
     AcquisitionAction acquired(TimePoint now) {
         token_.acquired();
         AttemptAction next = attempts_.taken(sent_, now);
-        if (!holds_alternative<Acquired>(next)) token_.die();
+        if (!holds_alternative<Acquired>(next)) {
+            token_.die();
+            note(late_answer_fault());
+        }
         return after_try(std::move(next), now);
     }
 
@@ -488,10 +491,14 @@ private:
 
     AcquisitionAction met(Fault fault, TimePoint now) {
         fault.error.key = plan_.key;
-        if (fault.error.code != Errc::cancelled) {
-            fault_ = std::make_shared<const Error>(fault.error);
-        }
+        if (fault.error.code != Errc::cancelled) note(fault);
         return after_try(attempts_.fault(now, std::move(fault)), now);
+    }
+
+    /// For those who wait behind us.
+    void note(Fault fault) {
+        fault.error.key = plan_.key;
+        fault_ = std::make_shared<const Error>(std::move(fault.error));
     }
 
     AcquisitionAction after_try(AttemptAction next, TimePoint now) {

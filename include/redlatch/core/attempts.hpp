@@ -121,10 +121,7 @@ public:
     AttemptAction taken(TimePoint sent, TimePoint now) {
         if (now < valid_until(sent, plan_.lease, plan_.drift)) return Acquired{sent};
         refused_.reset();
-        return fault(
-            now,
-            Fault{
-                .error = {Errc::unavailable, {}, {}, "the answer took longer than the lease", {}}});
+        return fault(now, late_answer_fault());
     }
 
     /// What is sent at the end has little time. Where the answer before took longer, that one counts: the lock was taken.

@@ -5,7 +5,7 @@
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/core/release.hpp>
-#include <redlatch/core/renewal.hpp>
+#include <redlatch/core/renewal_times.hpp>
 #include <redlatch/types.hpp>
 
 #include <optional>

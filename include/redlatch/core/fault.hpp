@@ -32,6 +32,11 @@ inline Fault unanswered_fault() {
     return {.error = {Errc::unavailable, {}, {}, "the server had not answered by then", {}}};
 }
 
+/// The server gave the lock, and its validity ended on the way.
+inline Fault late_answer_fault() {
+    return {.error = {Errc::unavailable, {}, {}, "the answer took longer than the lease", {}}};
+}
+
 /// An error that followed on another: the last try often has little time left, and what was wrong
 /// before says more.
 inline Error following(Error error, const std::optional<Error>& before) {

@@ -59,7 +59,7 @@ struct LockEntry {
     std::optional<QueuePlace> queue_place{};  // under which it waits at the server, if it does
     std::optional<Grant> grant{};             // a message for that queue_place
     std::shared_ptr<const Error> fault{};     // what it, or one before, met instead of an answer
-    bool told_of_tries = false;               // it has said how its own tries went
+    bool told_of_tries = false;               // it has said how its own tries went, or has the lock
     TimePoint turn_began{};                   // of the one whose turn it is
     bool has_single_tries = false;            // somebody waits for its answer only
     IntrusiveList<LockWaiter> nesting{};      // who pauses before it nests once more
@@ -91,26 +91,33 @@ struct LockEntry {
                 return LockOutcome::deadlock;
             }
         }
-        const bool waits = !request.wait.is_none() ||
-                           ((queue.empty() || is_unanswered()) && now < end_of_single_try(request));
+        const bool waits = !request.wait.is_none() || ((queue.empty() || is_unanswered(now)) &&
+                                                       now < end_of_single_try(request, now));
         return waits ? LockOutcome::queued : LockOutcome::busy;
     }
 
     /// Until when it waits behind others of this process.
-    TimePoint end_of_wait(const AcquireRequest& request) const {
-        return request.wait.is_none() ? end_of_single_try(request) : request.deadline;
+    TimePoint end_of_wait(const AcquireRequest& request, TimePoint now) const {
+        return request.wait.is_none() ? end_of_single_try(request, now) : request.deadline;
     }
 
-    /// Nobody of this process has the lock, and the server has not said yet whether somebody else has.
-    bool is_unanswered() const noexcept {
-        return current == nullptr && contended && !told_of_tries;
+    /// Nobody of this process has the lock, and the server has not said yet whether somebody else has: it has answered
+    /// neither the try of the one before, nor a release for as long as the lease lasted.
+    bool is_unanswered(TimePoint now) const noexcept {
+        if (current != nullptr) return outlasts_lease(now);
+        if (contended) return !told_of_tries;
+        return !queue.empty() &&
+               (!told_of_tries || fault != nullptr);  // the next one is about to ask
     }
 
     /// Whether a wait that ends now has met a silent server. A server that is far away may not have answered a try that has
     /// just been sent: then the wait has met others.
     bool meets_silence(const AcquireRequest& request, TimePoint now) const noexcept {
-        const bool is_recent = now < saturating_add(turn_began, silent_after);
-        return is_unanswered() && (request.wait.is_none() || !is_recent);
+        if (!is_unanswered(now)) return false;
+        if (request.wait.is_none()) return true;
+        if (current == nullptr && !contended) return false;
+        const TimePoint since = current != nullptr ? current->valid_until() : turn_began;
+        return now >= saturating_add(since, silent_after);
     }
 
     /// When the present hold ends, for which each waiter in the queue wakes by itself. So hardly any has to be woken
@@ -142,8 +149,8 @@ struct LockEntry {
     }
 
     /// Whether the waiter waits for no longer than the answer to another one's try.
-    void note_if_single_try(LockWaiter& waiter) noexcept {
-        waiter.waits_for_answer_ = waiter.request_->wait.is_none() && is_unanswered();
+    void note_if_single_try(LockWaiter& waiter, TimePoint now) noexcept {
+        waiter.waits_for_answer_ = waiter.request_->wait.is_none() && is_unanswered(now);
         has_single_tries = has_single_tries || waiter.waits_for_answer_;
     }
 
@@ -210,7 +217,10 @@ struct LockEntry {
     }
 
     /// The current hold is over. What it displaced last and is still held becomes the current one; it may have expired.
-    void vacate() noexcept { current = take_displaced(TimePoint::min()); }
+    void vacate() noexcept {
+        current = take_displaced(TimePoint::min());
+        told_of_tries = false;
+    }
 
     // ---- The next one on the same lease
 
@@ -258,10 +268,15 @@ struct LockEntry {
 private:
     /// Until when a single try waits for a release that is under way, or for the server's first answer; for ever in the
     /// past where there is neither.
-    TimePoint end_of_single_try(const AcquireRequest& request) const {
+    TimePoint end_of_single_try(const AcquireRequest& request, TimePoint now) const {
         const bool is_being_released =
             current != nullptr && !contended && current->in(Phase::releasing);
-        return is_being_released || is_unanswered() ? request.try_by : TimePoint::min();
+        return is_being_released || is_unanswered(now) ? request.try_by : TimePoint::min();
+    }
+
+    /// Whether the release of the current hold has had no answer, and the lease is over.
+    bool outlasts_lease(TimePoint now) const noexcept {
+        return !contended && current->in(Phase::releasing) && now >= current->valid_until();
     }
 
     /// Takes out what was displaced last of that which is valid then; null for nothing.

@@ -153,8 +153,9 @@ public:
             if (front) wake_front(here);
             erase_if_unused(name);
         } else {
-            here.note_if_single_try(waiter);
-            waiter.wake_at_ = std::min(here.end_of_wait(*waiter.request_), here.end_to_watch(now));
+            here.note_if_single_try(waiter, now);
+            waiter.wake_at_ =
+                std::min(here.end_of_wait(*waiter.request_, now), here.end_to_watch(now));
             admission.wake_at = waiter.wake_at_;
         }
         return admission;
@@ -342,6 +343,7 @@ public:
                           .is_removed = removed_.take(hold->token().bytes)};
         if (finished.kept) {
             name.second.fault = nullptr;
+            name.second.told_of_tries = true;
             own->second.handoffs.begin(others_wait, hold->refreshed_at());
             if (hold->terms().joins && hold->in(Phase::held)) {
                 readers_.open_claim(hold, others_wait);
@@ -718,6 +720,7 @@ private:
         own.second.key_type = name.second.key_type;
         auto [hold, first] = share(claim, request, now);
         own.second.current = hold;
+        name.second.told_of_tries = true;
         admit_crowd(name.second, claim, now);
         hand_turn_on(name, false);
         return {.hold = std::move(hold), .first = std::move(first)};
@@ -728,7 +731,7 @@ private:
                             TimePoint now) {
         WhyBusy why{.is_unanswered = here.meets_silence(request, now),
                     .by_caller = here.is_held_by(request.caller, now)};
-        if (here.contended || for_answer) why.fault = here.fault;
+        if (here.contended || here.current == nullptr || for_answer) why.fault = here.fault;
         return why;
     }
 
@@ -751,7 +754,8 @@ private:
                                          bool stop_requested) const {
         if (closed_) return Outcome::closed;
         if (stop_requested) return Outcome::cancelled;
-        if (waiter.has_answer_ || now >= here.end_of_wait(*waiter.request_)) return Outcome::busy;
+        if (waiter.has_answer_ || now >= here.end_of_wait(*waiter.request_, now))
+            return Outcome::busy;
         return std::nullopt;
     }
 
@@ -888,10 +892,11 @@ private:
         released(*ending.hold);
     }
 
-    /// Of a claim that a reader has asked to join, and has not joined.
+    /// Of a claim that a reader has asked to join, and has not joined. Its last reader releases it, whatever the question
+    /// has done: another release would come before that one, which would find nothing.
     static CleanUp after_vain_join(const ReaderClaim& claim, bool unclear, TimePoint now) noexcept {
         if (claim.is_over() && claim.is_kept(now)) return after_delayed_claim();
-        return after_abandoned_try(claim.is_over(), unclear);
+        return after_abandoned_try(claim.is_over() && !claim.is_released(), unclear);
     }
 
     /// The current hold is over: the next one's turn.

@@ -5,7 +5,7 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
-#include <redlatch/core/renewal.hpp>
+#include <redlatch/core/renewal_times.hpp>
 
 #include <algorithm>
 #include <string_view>

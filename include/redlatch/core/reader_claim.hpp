@@ -147,6 +147,7 @@ public:
 
     /// Its release goes out.
     void released() noexcept { is_released_ = true; }
+    bool is_released() const noexcept { return is_released_; }
 
 private:
     struct Reader {

@@ -77,12 +77,12 @@ public:
     Action refused(Error why, bool all_held, bool stopped, TimePoint now) {
         const bool cut_short_by_loss = why.code == Errc::cancelled && !all_held && !stopped;
         if (cut_short_by_loss) return lost(now);
-        return give_up(std::move(why), !stopped);
+        return give_up(std::move(why), !stopped, now);
     }
 
     /// As `refused`.
     Action refreshed(bool all_held, bool stopped, TimePoint now) {
-        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, !stopped);
+        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, false, now);
         if (all_held) return Done{};
         return lost(now);
     }
@@ -105,16 +105,17 @@ private:
     Action lost(TimePoint now) {
         constexpr bool waits = false;  // a set that begins anew still hears a stop
         if (!is_over(now)) return give_back(waits);
-        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}});
+        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}},
+                       true, now);
     }
 
     /// `somebody_waits`: else it was stopped.
-    Action give_up(Error why, bool somebody_waits = true) {
+    Action give_up(Error why, bool somebody_waits, TimePoint now) {
         over_ = true;
         error_ = std::move(why);
-        // A deadline leaves next to no time for releases.
-        const bool has_deadline = !plan_.wait.is_none() && !plan_.wait.is_unlimited();
-        return give_back(somebody_waits && !has_deadline);
+        // A deadline that is over leaves next to no time for releases.
+        const bool has_time = plan_.wait.is_none() || !is_over(now);
+        return give_back(somebody_waits && has_time);
     }
 
     GiveBack give_back(bool waits) const noexcept {

@@ -123,7 +123,7 @@ public:
             return fail(too_few_replicas(reply.replicas, reply.replicas_wanted, reply.node));
         }
         if (now >= valid_until(sent_, plan_.lease, plan_.drift)) {
-            return fail({Errc::unavailable, {}, {}, "the answer took longer than the lease", {}});
+            return fail(late_answer_fault().error);
         }
         return Moved{.since = sent_,
                      .fence = reply.fence,

@@ -116,7 +116,6 @@ public:
     }
 
     const Script* script() const noexcept { return script_; }
-    bool needs_all_keys() const noexcept { return keys_ > 1 && needs_all_keys_; }
     bool can_omit_keys() const noexcept { return keys_ > 1 && !needs_all_keys_; }
 
     /// Whether a text names one of the keys but the first, as the scripts do.

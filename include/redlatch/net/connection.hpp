@@ -34,6 +34,7 @@ namespace redlatch::inline v0::detail {
 
 struct FreeContext {
     void operator()(redisContext* context) const noexcept {
+        ProcessSockets::shut_down(context->fd);
         ProcessSockets::remove(context->fd);
         redisFree(context);
     }

@@ -48,7 +48,7 @@ inline bool is_of_wrong_type(const Fault& fault, const Call& call) {
 inline void explain(Fault& fault, const Call& call) {
     std::string& message = fault.error.message;
     const bool denied = fault.error.code == Errc::denied;
-    if (denied && call.needs_all_keys() && denies_key(message)) {
+    if (denied && !call.can_omit_keys() && denies_key(message)) {
         message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
     }
     if (denied && denies_command(message)) {

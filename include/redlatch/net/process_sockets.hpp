@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,11 +25,18 @@ public:
     /// Once it is open.
     static void add(int fd) noexcept {
         if (!is_tracked(fd)) return;
+        note_owner();
         const std::size_t word = word_of(fd);
         sockets[word].fetch_or(bit_of(fd));
         std::size_t used = words_used;
         while (used <= word && !words_used.compare_exchange_weak(used, word + 1)) {
         }
+    }
+
+    /// Before it is removed, where it is the only one of its connection: that ends for the server too where a child that is
+    /// being forked just now keeps a copy. Does nothing for a socket of another process.
+    static void shut_down(int fd) noexcept {
+        if (owner == ::getpid()) ::shutdown(fd, SHUT_RDWR);
     }
 
     /// Before it is closed. Does nothing for any other descriptor.
@@ -47,28 +55,53 @@ private:
         return std::uint64_t{1} << (static_cast<std::size_t>(fd) % word_bits);
     }
 
+    /// A child that came to be without `fork` may use the numbers of its parent's sockets for something else.
+    static void note_owner() noexcept {
+        const ::pid_t here = ::getpid();
+        const ::pid_t before = owner.exchange(here);
+        if (before != here && before != 0) forget_all();
+    }
+    static void forget_all() noexcept {
+        for (std::size_t word = 0; word != words_used; ++word) sockets[word] = 0;
+    }
+
+    static void note_forking() noexcept { forking = ::getpid(); }
+
     /// Puts a socket that leads nowhere in the place of each: the numbers stay taken, as objects that the
     /// child has inherited still name them.
     static void let_go_in_child() noexcept {
-        const std::size_t used = words_used;
+        if (owner.exchange(::getpid()) != forking) return forget_all();
         int nowhere = -1;
-        for (std::size_t word = 0; word != used; ++word) {
-            std::uint64_t left = sockets[word];
-            if (left == 0) continue;
-            if (nowhere < 0) nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-            if (nowhere < 0) return;
-            sockets[word] = 0;
-            for (; left != 0; left &= left - 1) {
-                const auto fd = word * word_bits + static_cast<std::size_t>(std::countr_zero(left));
-                ::dup3(nowhere, static_cast<int>(fd), O_CLOEXEC);
+        for (std::size_t word = 0; word != words_used; ++word) {
+            for (std::uint64_t left = sockets[word].exchange(0); left != 0; left &= left - 1) {
+                const auto bit = static_cast<std::size_t>(std::countr_zero(left));
+                replace(static_cast<int>(word * word_bits + bit), nowhere);
             }
         }
-        if (nowhere >= 0) ::close(nowhere);
+    }
+
+    /// `nowhere`: the first one that was replaced; negative for none.
+    static void replace(int fd, int& nowhere) noexcept {
+        if (nowhere >= 0) {
+            ::dup3(nowhere, fd, O_CLOEXEC);
+            return;
+        }
+        ::close(fd);  // first, as the process may have no descriptor left
+        const int made = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (made < 0) return;
+        if (made != fd) {
+            ::dup3(made, fd, O_CLOEXEC);
+            ::close(made);
+        }
+        nowhere = fd;
     }
 
     static inline std::array<std::atomic<std::uint64_t>, max_words> sockets{};
     static inline std::atomic<std::size_t> words_used{0};
-    static inline const bool lets_go = ::pthread_atfork(nullptr, nullptr, &let_go_in_child) == 0;
+    static inline std::atomic<::pid_t> owner{0};    // of those; 0 before the first one
+    static inline std::atomic<::pid_t> forking{0};  // the last process that has forked
+    static inline const bool lets_go =
+        ::pthread_atfork(&note_forking, nullptr, &let_go_in_child) == 0;
 };
 
 }  // namespace redlatch::inline v0::detail

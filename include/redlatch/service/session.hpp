@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/attempts.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/loss.hpp>
@@ -26,6 +27,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -230,12 +232,14 @@ public:
     /// The hold of that token if its clean-up is to come or under way; else null.
     std::shared_ptr<Hold> cleaned_up(std::string_view token) { return renewal_.cleaned_up(token); }
 
-    /// Tries once, for `command_timeout` at most. Not over a link: the engine's thread may be the one that calls.
+    /// Tries once, for as long as the end of the client waits for calls. Not over a link: the engine's thread may be the one
+    /// that calls.
     void release_now(const Hold& hold) {
         const Call call = release_call(hold);
         QuorumProgress progress;
-        static_cast<void>(
-            topology_->run_on_masters(call, call, Limit::in(command_timeout_), progress));
+        const TimePoint soon = saturating_add(Clock::now(), last_answer_slack);
+        const Limit limit{std::max(soon, calls_end_.load())};
+        static_cast<void>(topology_->run_on_masters(call, call, limit, progress));
     }
 
     /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
@@ -244,8 +248,9 @@ public:
     /// just now), one for the releases, one for callbacks that run; and one more where releases were
     /// only sent.
     void close() {
-        if (closed_.exchange(true)) return;
         const TimePoint calls_end = saturating_add(Clock::now(), command_timeout_);
+        if (closed_.exchange(true)) return;
+        calls_end_ = calls_end;
         LockTable::Remains remains = locks_.close();
         for (const auto& hold : remains.holds) declare_lost(hold, ServerKeeps::lock);
         for (QueuePlace& place : remains.places) clean_up(std::move(place));
@@ -370,6 +375,7 @@ private:
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<std::size_t> thwarted_{0};
     std::atomic<bool> closed_{false};
+    std::atomic<TimePoint> calls_end_{TimePoint::min()};  // once it closes
     std::atomic<bool> told_key_space_{false};
 
     Contention contention_;

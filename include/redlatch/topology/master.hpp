@@ -31,6 +31,8 @@ public:
 
     /// Has a connection made, and `waiter` rung when there is news; null for nobody. Borrows it until `forget`.
     ConnectStatus request(const WakeDescriptor* waiter) {
+        // Those that came back after the fault are of no use either, and would leave no room for a new one.
+        if (is_doubtful() && !node_.has_room()) node_.drop_idle();
         const auto lock = thread_.lock();
         if (thread_.is_closing()) {
             return {ConnectStatus::Kind::none, cancelled_fault(cancelled_by_close)};

@@ -564,6 +564,7 @@ private:
         detail::Token token = hold_ != nullptr ? hold_->token() : detail::Token{};
         const bool fresh = make.new_token && !(world_->has(Mutant::dead_token_used) && hold_);
         if (fresh) token = client_->new_token(owner_);
+        world_->checker->contends(token.bytes, wanted_->lock, this->token());
         hold_ = std::make_shared<Hold>(terms_, token, owner_);
         client_->contends(contending_, token.bytes);
         reserve_renewal();
@@ -626,6 +627,7 @@ private:
         if (!reply) {
             return act("failed", machine_.failed(std::move(reply).error(), masters, now()));
         }
+        world_->checker->answered(hold_->token().bytes);
         if (reply->view().is_taken(ReplyShape::acquired)) {
             world_->checker->is_given(hold_->token().bytes,
                                       milliseconds{*reply->view()[1].integer()});
@@ -1007,8 +1009,16 @@ private:
         if (!nesting_ && !wanted_->wait.is_none()) {
             world_->checker->gives_up(client_->number(), machine_.deadline(), error.code);
         }
+        if (!nesting_ && error.code == Errc::timed_out) {
+            world_->checker->says_others_have_it(client_->number(), wanted_->lock, token(),
+                                                 started_);
+        }
         end();
         std::exchange(done_, nullptr)(Unexpected{error});
+    }
+
+    std::string_view token() const {
+        return hold_ != nullptr ? std::string_view{hold_->token().bytes} : std::string_view{};
     }
 
     void end() {

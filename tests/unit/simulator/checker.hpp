@@ -5,6 +5,7 @@
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
+#include <redlatch/core/lock_entry.hpp>
 #include <redlatch/core/recheck.hpp>
 #include <redlatch/core/redirection.hpp>
 #include <redlatch/net/server_error.hpp>
@@ -253,6 +254,41 @@ public:
         if (passes && host(process).clock() < deadline) fail("gave up before its deadline");
     }
 
+    /// Its process asks with it in its turn from now on, and has asked with `before` until now.
+    void contends(std::string_view name, int lock, std::string_view before) {
+        const bool is_answered = !before.empty() && token_of(before).is_answered;
+        Token& token = token_of(name);
+        token.lock = lock;
+        token.contends_since = timeline_->now();
+        token.is_answered = is_answered;
+    }
+    /// A try with it.
+    void answered(std::string_view name) { token_of(name).is_answered = true; }
+
+    /// An acquisition with that token, or with none yet, says that others have had the lock since it `started`.
+    void says_others_have_it(int process, int lock, std::string_view name, Moment started) {
+        if (host(process).frozen_until() >= started) return;  // others have not had their turn yet
+        if (is_narrowed(lock)) return;  // there are too few permits for anybody
+        if (locks_[static_cast<std::size_t>(lock)].deposed_answered_at >= started) return;
+        for (std::size_t master = 0; master < servers_->size(); ++master) {
+            note_owners(lock, server(static_cast<int>(master)).owners(lock));
+        }
+        const Moment recent = timeline_->now() - detail::LockEntry::silent_after - 50ms;
+        // What its own command has left, the same one finds that runs once more.
+        const bool runs_twice = plan_->rates.doubled > 0 || plan_->rates.repeated > 0;
+        const bool is_true = std::ranges::any_of(tokens_, [&](const auto& named) {
+            const auto& [other, token] = named;
+            if (token.lock != lock || (other == name && !runs_twice)) return false;
+            if (token.had_at >= started) return true;
+            if (process_of(other) != process) return false;
+            // Its release, or its first try, may be on its way.
+            const Moment end = host(process).moment_of(token.end);
+            if (std::max({token.had_at, end, token.contends_since}) >= recent) return true;
+            return token.is_answered && !token.is_over();
+        });
+        if (!is_true) fail("says that others have a lock that nobody has had");
+    }
+
     /// A renewal was answered.
     void renewed(const detail::Hold& hold) {
         Held& token = held(hold);
@@ -387,11 +423,11 @@ public:
     }
 
     /// Whether its holder, who ends it, could rely on it until now, and hears of the first release that was carried out.
-    /// That of a claim may be one that its process has sent for another reader; what was repeated unseen is nobody's, and
-    /// an ACL stops a command half-way. Of several masters, one that has lost its keys has not had it.
+    /// What was repeated unseen is nobody's, and an ACL stops a command half-way. Of several masters, one that has lost its
+    /// keys has not had it.
     bool was_promised(const detail::Hold& hold) const {
         const bool is_told_twice = plan_->rates.doubled > 0 || plan_->denies_any();
-        if (is_told_twice || hold.terms().joins || several()) return false;
+        if (is_told_twice || several()) return false;
         return host_of(hold).clock() < hold.valid_until() &&
                promised_until(hold, moment_of_end(hold));
     }
@@ -503,6 +539,7 @@ public:
         }
         for (const Server::Owner& owner : at.owners) {
             if (has(at.before, owner.token)) continue;
+            token_of(owner.token).had_at = owner.end;
             here.expired = std::max(here.expired, owner.end);
             here.order_is_known = false;
         }
@@ -569,6 +606,8 @@ public:
             Token& token = token_of(owner.token);
             token.kept_at_most = std::max(token.kept_at_most, owner.end);
         }
+        note_owners(command.lock, at.before);
+        note_owners(command.lock, owners);
         at.owners = owners;
         const bool for_owner = command.verb != Verb::release && command.verb != Verb::force_unlock;
         if (for_owner && !refused && has(owners, command.token())) came_late(command);
@@ -622,6 +661,7 @@ public:
 
     /// A command was carried out by a master that is none any more: what it says is outside the promise.
     void went_to_deposed(const Command& command) {
+        locks_[static_cast<std::size_t>(command.lock)].deposed_answered_at = timeline_->now();
         for (const std::string_view name :
              {command.token(),
               command.verb == Verb::move ? command.next_token() : command.token()}) {
@@ -763,6 +803,9 @@ private:
         bool waits_for_release = false;  ///< at once, as it lasts on after a loss
         Moment given_for{0};             ///< by the server, as its client has heard last
         Moment prolonged_until{-1h};     ///< by what its holder does not rely on
+        Moment had_at{-1h};              ///< the lock, by a server's word, last
+        Moment contends_since{-1h};      ///< in its process
+        bool is_answered = false;        ///< in that turn
 
         void not_moved() noexcept {
             moved_to = false;
@@ -808,6 +851,7 @@ private:
         std::vector<Queued> order{};  ///< who queues, first come first
         bool order_is_known = true;
         std::vector<std::string> queue_before{};  ///< a command of which places are checked
+        Moment deposed_answered_at{-1h};          ///< by a master that is none any more
         std::int64_t issued = 0;                  ///< the setting of permits that counts
         std::optional<std::int64_t> permits{};    ///< and how many that is
         unsigned in_row = 0;  ///< how often it was passed on inside a process while others waited
@@ -837,6 +881,14 @@ private:
     }
 
     Held& held(const detail::Hold& hold) { return held_[&hold]; }
+
+    void note_owners(int lock, const Owners& owners) {
+        for (const Server::Owner& owner : owners) {
+            Token& token = token_of(owner.token);
+            token.lock = lock;
+            token.had_at = timeline_->now();
+        }
+    }
 
     /// The last reader that was known has lost the claim, and one more had been let in with it before: its thread has
     /// come to run only now.
