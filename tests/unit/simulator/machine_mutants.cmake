@@ -122,7 +122,7 @@ mutate(held_told_as_expired core/release.hpp
 
 # ---- Renewal
 
-mutate(renewed_in_a_hot_loop core/renewal.hpp
+mutate(renewed_in_a_hot_loop core/renewal_times.hpp
     "renewal_interval(lease, drift) / 4);\n}\n\n/// The next try"
     "renewal_interval(lease, drift) / 4" "renewal_interval(lease, drift) * 3")
 mutate(closing_without_limit core/renewal.hpp

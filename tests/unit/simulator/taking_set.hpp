@@ -156,7 +156,9 @@ private:
     }
 
     /// Whether its releases were waited for, and had the time for that.
-    bool gives_back_in_time() const { return !is_asynchronous() && now() < give_back_by_; }
+    bool gives_back_in_time() const {
+        return !is_asynchronous() && !stopped() && now() < give_back_by_;
+    }
 
     void end(const std::vector<Got>& all) {
         const milliseconds patience = wanted_->wait.is_none() ? client_->command_timeout() : 0ms;
