@@ -155,9 +155,10 @@ private:
         end({});
     }
 
-    /// Whether its releases were waited for, and had the time for that.
+    /// Whether its releases are to be waited for, and had the time for that.
     bool gives_back_in_time() const {
-        return !is_asynchronous() && !stopped() && now() < give_back_by_;
+        const milliseconds more = wanted_->wait.is_none() ? client_->command_timeout() : 0ms;
+        return !is_asynchronous() && !stopped() && now() < deadline_ + more;
     }
 
     void end(const std::vector<Got>& all) {
