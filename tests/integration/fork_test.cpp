@@ -402,6 +402,35 @@ TEST_F(Fork, a_child_without_descriptors_keeps_no_connection_and_loses_no_file) 
     expect_parent_unharmed();
 }
 
+TEST_F(Fork, a_child_that_may_have_fewer_descriptors_keeps_no_connection) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{4, before.rlim_max};  // below each of theirs
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(connected_sockets() == 1 ? 0 : 1);  // the test's own
+    EXPECT_TRUE(ends_well(child));
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    expect_parent_unharmed();
+}
+
+/// The client has no thread of its own yet, which such a child would wait for.
+TEST_F(Fork, a_child_that_ran_no_handlers_of_forks_ends_no_connection_of_its_parent) {
+    auto parents = std::make_unique<Client>(server.uri());
+    ASSERT_TRUE(parents->ping());
+    const std::size_t before = raw.client_list().size();
+    const pid_t child = ::_Fork();
+    if (child == 0) {
+        Client own{server.uri()};
+        const bool fine = own.ping().has_value();
+        parents.reset();
+        ::_exit(fine ? 0 : 1);
+    }
+    EXPECT_TRUE(ends_well(child));
+    EXPECT_TRUE(eventually([&] { return raw.client_list().size() == before; }));
+    expect_parent_unharmed();
+}
+
 TEST_F(Fork, a_child_that_ran_no_handlers_of_forks_loses_no_file) {
     const pid_t child = ::_Fork();
     if (child == 0) ::_exit(files_survive_a_fork() ? 0 : 1);

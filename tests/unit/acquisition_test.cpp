@@ -367,6 +367,17 @@ TEST(Acquisition, at_the_last_try_its_place_depends_on_those_behind_it) {
     }
 }
 
+TEST(Acquisition, that_is_cut_short_by_its_own_wait_tells_nobody_behind_it_of_a_fault) {
+    for (const auto wait : {1ms, 2000ms}) {
+        AcquisitionPlan wanted = plan();
+        wanted.attempts.wait = wait;  // a command may take 1 s
+        Contender contender{wanted};
+        const auto answer_by = as<SendSet>(contender.first).answer_by;
+        const auto told = contender.machine.failed(unanswered_fault(), {}, answer_by);
+        EXPECT_EQ(as<TellFault>(told).to_waiters, wait > 1s);
+    }
+}
+
 TEST(Acquisition, at_the_last_try_without_a_place_asks_nobody) {
     Contender contender{plan(), true};
     static_cast<void>(as<SleepUntil>(contender.machine.answered(not_ours(), start)));

@@ -333,6 +333,37 @@ TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
     expect_free(locks);
 }
 
+TEST(LockTable, single_tries_behind_such_a_release_are_woken_where_it_hands_the_lock_on) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    const Lease same{hold->terms().lease};
+    Asker& waiter = locks.enter({.wait = 1h, .owner = other, .lease = same});
+    locks.now = hold->valid_until();
+    Asker& single_try = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    ASSERT_EQ(single_try.said.outcome, Outcome::queued);
+    ASSERT_TRUE(locks.table.moved(*hold, {{"next"}, locks.now}, false, locks.now));
+    EXPECT_EQ(locks.woken(), (Woken{&waiter, &single_try}));
+    EXPECT_EQ(locks.resume(single_try), Outcome::busy);
+    EXPECT_FALSE(single_try.said.busy.is_unanswered);
+}
+
+TEST(LockTable, silence_goes_on_from_one_turn_to_the_next) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    Asker& late = locks.enter({.wait = 210ms, .owner = other});
+    locks.now += 200ms;
+    locks.table.end_turn(turn);  // without an answer
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    locks.now += 10ms;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_TRUE(late.said.busy.is_unanswered);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
+}
+
 TEST(LockTable, wait_ends_unanswered_shortly_behind_such_a_release) {
     Locks locks;
     const auto hold = locks.taken();

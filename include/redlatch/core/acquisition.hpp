@@ -111,7 +111,9 @@ struct StoreFence {
 struct AskForWaiters {};
 /// Tell the observer of `fault()`, and those who wait behind us; where it is null only these, that the
 /// server has answered again.
-struct TellFault {};
+struct TellFault {
+    bool to_waiters = true;
+};
 /// Sleep at the lock table.
 struct SleepUntil {
     TimePoint until;
@@ -492,6 +494,7 @@ private:
     AcquisitionAction met(Fault fault, TimePoint now) {
         fault.error.key = plan_.key;
         if (fault.error.code != Errc::cancelled) note(fault);
+        is_cut_short_ = attempts_.was_cut_short(now);  // others may wait for the answer longer
         return after_try(attempts_.fault(now, std::move(fault)), now);
     }
 
@@ -509,7 +512,7 @@ private:
     AcquisitionAction tell(AttemptAction next) {
         told_fault_ = fault_;
         after_telling_ = std::move(next);
-        return TellFault{};
+        return TellFault{.to_waiters = !std::exchange(is_cut_short_, false)};
     }
 
     // ---- Giving up
@@ -557,8 +560,9 @@ private:
     Attempts attempts_;
     TokenState token_{{}};  // of the token that we ask with
     bool contended_ = false;
-    bool announced_ = false;    // the lock table knows the token
-    bool may_be_told_ = false;  // there is a place to be told of
+    bool announced_ = false;     // the lock table knows the token
+    bool is_cut_short_ = false;  // the try, by the end of our own wait
+    bool may_be_told_ = false;   // there is a place to be told of
 
     // The try that is under way, or was the last one.
     bool is_plain_ = false;

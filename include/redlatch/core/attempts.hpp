@@ -136,6 +136,11 @@ public:
         return pause(now, pauses_.next(std::nullopt));
     }
 
+    /// Whether the last try ended because its caller's wait did, before a command has to be answered.
+    bool was_cut_short(TimePoint now) const noexcept {
+        return now >= answer_by_ && answer_by_ < saturating_add(sent_, plan_.command_timeout);
+    }
+
     AttemptAction cancelled(std::string why) {
         return GiveUp{with_cause({Errc::cancelled, {}, {}, std::move(why), {}})};
     }

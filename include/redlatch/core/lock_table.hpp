@@ -744,8 +744,8 @@ private:
     Turn begin_turn(Named& name, const AcquireRequest& request, TimePoint now) noexcept {
         if (!request.wait.is_none()) close_crowds(request);
         name.second.contended = true;
-        name.second.told_of_tries = false;
-        name.second.turn_began = now;
+        if (name.second.told_of_tries) name.second.begin_to_ask();
+        if (name.second.unanswered_since == TimePoint{}) name.second.unanswered_since = now;
         name.second.key_type = request.terms.traits.key_type;
         return Turn{name};
     }
@@ -785,6 +785,7 @@ private:
     void hand_to_front(Entry& here, HandOff handed, TimePoint now) {
         wake(&here.pass_to_front(std::move(handed), now));
         wake_front(here);
+        if (here.has_single_tries) set_fault(here, nullptr);
     }
 
     void hand_turn_on(Named& name, bool with_place) {

@@ -36,7 +36,9 @@ public:
     /// Before it is removed, where it is the only one of its connection: that ends for the server too where a child that is
     /// being forked just now keeps a copy. Does nothing for a socket of another process.
     static void shut_down(int fd) noexcept {
-        if (owner == ::getpid()) ::shutdown(fd, SHUT_RDWR);
+        if (is_tracked(fd) && (sockets[word_of(fd)] & bit_of(fd)) != 0 && owner == ::getpid()) {
+            ::shutdown(fd, SHUT_RDWR);
+        }
     }
 
     /// Before it is closed. Does nothing for any other descriptor.
@@ -78,22 +80,20 @@ private:
                 replace(static_cast<int>(word * word_bits + bit), nowhere);
             }
         }
+        if (nowhere >= 0) ::close(nowhere);
     }
 
-    /// `nowhere`: the first one that was replaced; negative for none.
+    /// `nowhere`: negative before the first one. The limit of descriptors may be below the number: then it is closed.
     static void replace(int fd, int& nowhere) noexcept {
-        if (nowhere >= 0) {
-            ::dup3(nowhere, fd, O_CLOEXEC);
-            return;
+        if (nowhere < 0) {
+            ::close(fd);  // first, as the process may have no descriptor left
+            nowhere = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         }
-        ::close(fd);  // first, as the process may have no descriptor left
-        const int made = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (made < 0) return;
-        if (made != fd) {
-            ::dup3(made, fd, O_CLOEXEC);
-            ::close(made);
+        if (nowhere == fd) {
+            nowhere = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        } else if (nowhere < 0 || ::dup3(nowhere, fd, O_CLOEXEC) < 0) {
+            ::close(fd);
         }
-        nowhere = fd;
     }
 
     static inline std::array<std::atomic<std::uint64_t>, max_words> sockets{};

@@ -212,9 +212,9 @@ protected:
         return machine().waiters(turn_->has_waiters(), Clock::now());
     }
 
-    Next carry_out(const TellFault&) {
+    Next carry_out(const TellFault& tell) {
         if (machine().fault() != nullptr) session_->events().error(*machine().fault());
-        turn_->set_fault(machine().fault());
+        if (tell.to_waiters) turn_->set_fault(machine().fault());
         return machine().fault_told(Clock::now());
     }
 

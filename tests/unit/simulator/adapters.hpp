@@ -664,8 +664,11 @@ private:
         act(any ? "waiters" : "no waiters", machine_.waiters(any, now()));
     }
 
-    void carry_out(const detail::TellFault&) {
-        client_->with_table([this](LockTable& table) { table.set_fault(turn_, machine_.fault()); });
+    void carry_out(const detail::TellFault& tell) {
+        if (tell.to_waiters) {
+            client_->with_table(
+                [this](LockTable& table) { table.set_fault(turn_, machine_.fault()); });
+        }
         act("fault_told", machine_.fault_told(now()));
     }
 
