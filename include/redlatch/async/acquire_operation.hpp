@@ -386,6 +386,7 @@ private:
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
+        // A stop ends the wait within 50 ms. What is not answered by then is released in the background.
         const TimePoint soon = saturating_add(Clock::now(), last_answer_slack / 2);
         send(
             CommandRank::release, is_stopped_ ? std::min(votes.answer_by, soon) : votes.answer_by,
