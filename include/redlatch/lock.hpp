@@ -103,7 +103,8 @@ public:
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
     /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is `try_lock()`.
-    /// False only where the lock was taken until then. A fault that lasted until then throws `LockError`.
+    /// False only where the lock was taken until then. A fault that lasted until then throws `LockError`. Where the server is
+    /// silent and another thread of this process asks it just now: false in the first 200 ms of that, then it throws.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.

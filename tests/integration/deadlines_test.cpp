@@ -222,6 +222,22 @@ protected:
     std::unique_ptr<Client> client = std::make_unique<Client>(options_for(server.uri()));
 };
 
+/// It tries to give back what it may have been given, as long as the end of its client lasts.
+TEST_F(FrozenUnderAHold, a_call_whose_client_ends_returns_within_its_command_timeout) {
+    constexpr auto timeout = 7s;  // twice that is more than it and `slack`
+    client = std::make_unique<Client>(options_for(server.uri(), timeout));
+    Lock<Simple> lock{*client, "job"};
+    ASSERT_TRUE(client->ping());
+    server.freeze();
+    auto waits = in_background([&] {
+        return within(timeout, [&] { return code_of(lock.acquire({.wait = timeout - 100ms})); });
+    });
+    EXPECT_EQ(waits.wait_for(50ms), std::future_status::timeout);
+    client.reset();
+    ASSERT_TRUE(finishes(waits));
+    EXPECT_NE(waits.get(), Errc{});
+}
+
 TEST_F(FrozenUnderAHold, release_gives_up_after_the_command_timeout) {
     Lock<Simple> lock{*client, "job"};
     lock.lock();

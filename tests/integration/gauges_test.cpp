@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -158,6 +159,19 @@ TEST_F(GaugesTest, count_nobody_who_tries_once) {
     lock.async_acquire({.wait = 0ms}, {}, outcome.callback());
     EXPECT_EQ(code_of(outcome.get()), Errc::timed_out);
     EXPECT_TRUE(are(1, 0));
+}
+
+TEST_F(GaugesTest, count_nobody_who_tries_once_behind_another_one) {
+    Lock<> lock{*client_, "job"};
+    server_.freeze();
+    std::vector<std::future<bool>> tries;
+    for (int i = 0; i < 4; ++i) {
+        tries.push_back(in_background([&lock] { return lock.acquire({.wait = 0ms}).has_value(); }));
+    }
+    EXPECT_TRUE(stays([&] { return numbers_->waits_begun == 0; }, 50ms));
+    server_.thaw();
+    for (auto& one : tries) ASSERT_TRUE(finishes(one));
+    EXPECT_EQ(numbers_->waits_begun, 0);
 }
 
 TEST_F(GaugesTest, end_waits_that_get_nothing) {

@@ -2,8 +2,7 @@
 # each public member or enumerator and for nothing else; a plain struct may stand there as `Name{member, member}` instead.
 # A table's head begins with the type's name. Where its second column is headed `default`, that one is compared with the
 # comment and the initializer of the member, and the rows come in the order of the members, as designated initializers have
-# to. What overrides a virtual function has its row with the base. Constructors
-# and operators need none.
+# to. What overrides a virtual function has its row with the base. Constructors and operators need none.
 
 cmake_minimum_required(VERSION 3.25)
 include("${CMAKE_CURRENT_LIST_DIR}/lines.cmake")

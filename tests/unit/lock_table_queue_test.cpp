@@ -140,6 +140,20 @@ TEST(LockTable, single_try_waits_no_longer_than_its_time_for_a_release) {
     expect_free(locks);
 }
 
+/// A lock whose release has had no answer yet.
+struct BeingReleased {
+    Locks locks;
+    const std::shared_ptr<detail::Hold> hold = locks.taken();  // for 10 s
+
+    BeingReleased() {
+        locks.take(hold);
+        EXPECT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    }
+    Asker& single_try() {
+        return locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    }
+};
+
 /// Two single tries behind one that has had no answer yet.
 struct SingleTries {
     Locks locks;
@@ -189,12 +203,12 @@ TEST(LockTable, single_tries_that_have_their_answer_take_no_turn) {
     }
 }
 
-TEST(LockTable, single_tries_behind_one_that_has_got_the_lock_are_busy_though_it_is_released) {
+TEST(LockTable, single_tries_behind_one_that_has_got_the_lock_are_busy_while_it_is_released) {
     auto [locks, turn, first, second, fault] = SingleTries{};
     const auto hold = locks.taken();
     hold->nest.push_back({1, &some_handle, false, false});
     ASSERT_TRUE(locks.table.finish(turn, hold, false, locks.now));
-    ASSERT_EQ(locks.unlock(), Kind::last);
+    ASSERT_EQ(locks.table.end_innermost("key", me).kind, Kind::last);
     for (Asker* const waiter : {&first, &second}) {
         EXPECT_EQ(locks.resume(*waiter), Outcome::busy);
         EXPECT_FALSE(waiter->said.busy.is_unanswered);
@@ -287,6 +301,21 @@ TEST(LockTable, wait_ends_unanswered_where_the_one_before_is_for_a_while) {
     expect_free(locks);
 }
 
+TEST(LockTable, silence_goes_on_from_one_turn_to_the_next) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    Asker& late = locks.enter({.wait = 210ms, .owner = other});
+    locks.now += 200ms;
+    locks.table.end_turn(turn);  // without an answer
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    locks.now += 10ms;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_TRUE(late.said.busy.is_unanswered);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
+}
+
 TEST(LockTable, single_try_does_not_wait_for_what_was_held_beside_the_one_that_is_released) {
     Locks locks;
     const auto before = locks.taken({.token = "before"});
@@ -305,26 +334,21 @@ TEST(LockTable, single_try_does_not_wait_for_what_was_held_beside_the_one_that_i
 }
 
 TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
-    Locks locks;
-    const auto hold = locks.taken();  // for 10 s
-    locks.take(hold);
-    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    BeingReleased release;
+    Locks& locks = release.locks;
     Asker& waiter = locks.enter({.wait = 1h, .owner = other});
-    const auto single_try = [&locks]() -> Asker& {
-        return locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
-    };
-    const Asker& early = single_try();
+    const Asker& early = release.single_try();
     EXPECT_EQ(early.said.outcome, Outcome::busy) << "somebody waits already";
     EXPECT_FALSE(early.said.busy.is_unanswered);
 
-    locks.now = hold->valid_until();
-    Asker& first = single_try();
+    locks.now = release.hold->valid_until();
+    Asker& first = release.single_try();
     ASSERT_EQ(first.said.outcome, Outcome::queued) << "nobody knows who has the lock";
     locks.now += 1s;
     EXPECT_EQ(locks.resume(first), Outcome::busy);
     EXPECT_TRUE(first.said.busy.is_unanswered);
-    Asker& second = single_try();
-    locks.free(*hold);
+    Asker& second = release.single_try();
+    locks.free(*release.hold);
     ASSERT_EQ(locks.resume(waiter), Outcome::turn);
     locks.table.set_fault(waiter.turn(), nullptr);
     EXPECT_EQ(locks.resume(second), Outcome::busy);
@@ -334,50 +358,30 @@ TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
 }
 
 TEST(LockTable, single_tries_behind_such_a_release_are_woken_where_it_hands_the_lock_on) {
-    Locks locks;
-    const auto hold = locks.taken();
-    locks.take(hold);
-    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
-    const Lease same{hold->terms().lease};
-    Asker& waiter = locks.enter({.wait = 1h, .owner = other, .lease = same});
-    locks.now = hold->valid_until();
-    Asker& single_try = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    BeingReleased release;
+    Locks& locks = release.locks;
+    Asker& waiter = locks.enter({.wait = 1h, .owner = other, .lease = release.hold->terms().lease});
+    locks.now = release.hold->valid_until();
+    Asker& single_try = release.single_try();
     ASSERT_EQ(single_try.said.outcome, Outcome::queued);
-    ASSERT_TRUE(locks.table.moved(*hold, {{"next"}, locks.now}, false, locks.now));
+    ASSERT_TRUE(locks.table.moved(*release.hold, {{"next"}, locks.now}, false, locks.now));
     EXPECT_EQ(locks.woken(), (Woken{&waiter, &single_try}));
     EXPECT_EQ(locks.resume(single_try), Outcome::busy);
     EXPECT_FALSE(single_try.said.busy.is_unanswered);
 }
 
-TEST(LockTable, silence_goes_on_from_one_turn_to_the_next) {
-    Locks locks;
-    const LockTable::Turn turn = locks.enter().turn();
-    Asker& next = locks.enter({.wait = 1h, .owner = other});
-    Asker& late = locks.enter({.wait = 210ms, .owner = other});
-    locks.now += 200ms;
-    locks.table.end_turn(turn);  // without an answer
-    ASSERT_EQ(locks.resume(next), Outcome::turn);
-    locks.now += 10ms;
-    EXPECT_EQ(locks.resume(late), Outcome::busy);
-    EXPECT_TRUE(late.said.busy.is_unanswered);
-    locks.table.end_turn(next.turn());
-    expect_free(locks);
-}
-
 TEST(LockTable, wait_ends_unanswered_shortly_behind_such_a_release) {
-    Locks locks;
-    const auto hold = locks.taken();
-    locks.take(hold);
-    ASSERT_EQ(locks.table.end_acquisition(*hold, 1).kind, Kind::last);
+    BeingReleased release;
+    Locks& locks = release.locks;
     for (const auto& [wait, is_unanswered] :
          {std::pair{-1ns, false}, {199ms, false}, {200ms, true}}) {
-        const TimePoint end = hold->valid_until() + wait;
+        const TimePoint end = release.hold->valid_until() + wait;
         Asker& late = locks.enter({.wait = Wait{end - locks.now}, .owner = other});
         locks.now = end;
         EXPECT_EQ(locks.resume(late), Outcome::busy);
         EXPECT_EQ(late.said.busy.is_unanswered, is_unanswered);
     }
-    locks.free(*hold);
+    locks.free(*release.hold);
     expect_free(locks);
 }
 

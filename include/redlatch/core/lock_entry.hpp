@@ -60,9 +60,9 @@ struct LockEntry {
     std::optional<Grant> grant{};             // a message for that queue_place
     std::shared_ptr<const Error> fault{};     // what it, or one before, met instead of an answer
     bool told_of_tries = false;               // it has said how its own tries went, or has the lock
-    TimePoint unanswered_since{};   // the first of the turns in a row that had no answer began
-    bool has_single_tries = false;  // somebody waits for its answer only
-    IntrusiveList<LockWaiter> nesting{};  // who pauses before it nests once more
+    TimePoint unanswered_since{};             // when the first turn without an answer began
+    bool has_single_tries = false;            // somebody waits for its answer only
+    IntrusiveList<LockWaiter> nesting{};      // who pauses before it nests once more
     IntrusiveList<LockWaiter> queue{};
     Handoffs handoffs{};
     std::string claimant{};  // the last token that was announced, of a lock with claims
