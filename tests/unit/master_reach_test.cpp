@@ -44,6 +44,16 @@ TEST_F(MasterReach, has_none_made_where_there_is_no_room) {
     EXPECT_FALSE(reach_.connects());
 }
 
+TEST_F(MasterReach, closes_idle_connections_for_the_one_that_ends_a_doubt) {
+    EXPECT_FALSE(reach_.wants_room(!has_room)) << "they are of use";
+    reach_.failed(fault());
+    EXPECT_FALSE(reach_.wants_room(has_room));
+    EXPECT_TRUE(reach_.wants_room(!has_room)) << "none of them is used before it was reached anew";
+    request();
+    reach_.connected({}, now_);
+    EXPECT_FALSE(reach_.wants_room(!has_room));
+}
+
 TEST_F(MasterReach, is_tried_again_after_a_pause) {
     request();
     reach_.connected(fault(), now_);

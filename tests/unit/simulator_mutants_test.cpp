@@ -139,7 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, under force, where the master is one of
 /// several nodes, or where a client closes without a connection or while a slot moves.
-constexpr std::array<std::string_view, 37> in_some_schedules{"closing_tries_once",
+constexpr std::array<std::string_view, 38> in_some_schedules{"closing_tries_once",
+                                                             "no_room_for_a_new_one",
                                                              "refusal_at_close_is_silence",
                                                              "renewed_for_each_reader",
                                                              "renewed_for_one_reader",

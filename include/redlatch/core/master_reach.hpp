@@ -26,6 +26,10 @@ public:
         return {Kind::coming, {}, wanted_since_};
     }
 
+    /// Whether its idle connections are to be closed before one is requested. Those that came back after the fault
+    /// are of no use either, and would leave no room for the one that ends the doubt.
+    bool wants_room(bool has_room) const noexcept { return is_doubtful() && !has_room; }
+
     /// A connection is to be made, or is being made.
     bool connects() const noexcept { return connects_; }
 

@@ -31,8 +31,7 @@ public:
 
     /// Has a connection made, and `waiter` rung when there is news; null for nobody. Borrows it until `forget`.
     ConnectStatus request(const WakeDescriptor* waiter) {
-        // Those that came back after the fault are of no use either, and would leave no room for a new one.
-        if (is_doubtful() && !node_.has_room()) node_.drop_idle();
+        if (wants_room()) node_.drop_idle();
         const auto lock = thread_.lock();
         if (thread_.is_closing()) {
             return {ConnectStatus::Kind::none, cancelled_fault(cancelled_by_close)};
@@ -83,6 +82,11 @@ public:
     }
 
 private:
+    bool wants_room() {
+        const auto lock = thread_.lock();
+        return reach_.wants_room(node_.has_room());
+    }
+
     void run() {
         auto lock = thread_.lock();
         for (;;) {

@@ -1012,6 +1012,9 @@ private:
         if (!nesting_ && !wanted_->wait.is_none()) {
             world_->checker->gives_up(client_->number(), machine_.deadline(), error.code);
         }
+        if (!nesting_ && wanted_->wait.is_none() && error.code == Errc::unavailable) {
+            world_->checker->met_a_fault();
+        }
         if (!nesting_ && error.code == Errc::timed_out) {
             world_->checker->says_others_have_it(client_->number(), wanted_->lock, token(),
                                                  started_);

@@ -254,6 +254,11 @@ public:
         if (passes && host(process).clock() < deadline) fail("gave up before its deadline");
     }
 
+    /// A single try, which lasts as long as a command may take.
+    void met_a_fault() const {
+        if (plan_->is_calm() && !several()) fail("told of a fault, and there was none");
+    }
+
     /// Its process asks with it in its turn from now on, and has asked with `before` until now.
     void contends(std::string_view name, int lock, std::string_view before) {
         const bool is_answered = !before.empty() && token_of(before).is_answered;

@@ -173,6 +173,16 @@ inline Coverage::Machine& command_coverage() {
 struct MasterLink {
     detail::MasterReach reach{};
     std::vector<std::function<void()>> waiting{};
+    std::vector<std::weak_ptr<Connection>> made{};
+
+    /// Of its connections, those that lie idle or are in use.
+    std::ptrdiff_t connections() {
+        std::erase_if(made, [](const std::weak_ptr<Connection>& one) {
+            const auto connection = one.lock();
+            return connection == nullptr || !connection->alive;
+        });
+        return std::ssize(made);
+    }
 };
 
 /// What the renewal thread does: one connection to each master, on which the commands of tries are sent
@@ -521,10 +531,10 @@ public:
     detail::ConnectStatus request(int master, std::function<void()> wake) {
         MasterLink& there = link(master);
         const bool connected = there.reach.connects();
-        constexpr bool has_room = true;
-        detail::ConnectStatus status = there.reach.request(has_room, now());
+        if (there.reach.wants_room(has_room(there))) drop_idle(master);
+        detail::ConnectStatus status = there.reach.request(connected || has_room(there), now());
         if (status.kind == detail::ConnectStatus::Kind::none) return status;
-        if (!connected) {
+        if (!connected && there.reach.connects()) {
             host_.soon(2 * world_->network->latency(noise_), [this, master] { connect(master); });
         }
         there.waiting.push_back(std::move(wake));
@@ -533,7 +543,12 @@ public:
 
     /// A command to it met a fault.
     void master_failed(int master, const Fault& fault) {
-        if (!link(master).reach.failed(fault)) return;
+        if (link(master).reach.failed(fault)) drop_idle(master);
+    }
+    bool has_room(MasterLink& there) const {
+        return there.connections() < world_->plan->max_connections;
+    }
+    void drop_idle(int master) {
         for (const auto& idle : std::exchange(idle_[static_cast<std::size_t>(master)], {})) {
             idle->close();
         }
@@ -845,6 +860,7 @@ private:
         there.reach.connected(made == nullptr ? std::optional{refused()} : std::nullopt, now());
         if (made != nullptr) {
             made->fresh = true;
+            there.made.push_back(made);
             give_back(std::move(made));
         }
         for (const auto& wake : std::exchange(there.waiting, {})) wake();

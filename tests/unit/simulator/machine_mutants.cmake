@@ -66,6 +66,20 @@ mutate(first_fault_ends_it core/attempts.hpp
 mutate(refusal_ends_it core/attempts.hpp
     "if (is_over(now)) return GiveUp{out_of_time" "is_over(now)" "true")
 
+# ---- What single tries behind others are told
+
+mutate(unanswered_is_taken core/lock_entry.hpp
+    "if (contended) return !told_of_tries;" "!told_of_tries" "false")
+mutate(next_turn_is_answered core/lock_entry.hpp
+    "told_of_tries = false;\n        unanswered_since" "false" "told_of_tries")
+mutate(unanswered_release_is_taken core/lock_entry.hpp
+    "if (current != nullptr) return outlasts_lease(now);" "outlasts_lease(now)" "false")
+mutate(cut_short_is_told core/acquisition.hpp
+    ".to_waiters = !std::exchange(is_cut_short_, false)" "!std::exchange(is_cut_short_, false)" "true")
+mutate(silence_counted_from_the_last_turn core/lock_entry.hpp
+    "const TimePoint since = current != nullptr ? current->valid_until() : unanswered_since;"
+    "unanswered_since" "now")
+
 # ---- Token state
 
 mutate(silence_is_no_try core/token_state.hpp
@@ -97,6 +111,8 @@ mutate(one_says_lost core/vote_count.hpp
 mutate(votes_after_a_restart core/quorum_call.hpp
     "rules_.subject != QuorumSubject::taking || !rules_.may_have_forgotten(started_by, now);"
     "!rules_.may_have_forgotten(started_by, now)" "true")
+mutate(no_room_for_a_new_one core/master_reach.hpp
+    "return is_doubtful() && !has_room;" "is_doubtful() && !has_room" "false")
 mutate(never_overtakes core/command_order.hpp
     "may_overtake() const noexcept { return owed_ > behind_; }" "owed_ > behind_" "false")
 mutate(late_masters_not_told core/quorum_call.hpp

@@ -192,6 +192,7 @@ struct Plan {
     NodesPlan nodes{};
     std::array<microseconds, most_masters> server_clocks{};  ///< ahead of the first one's
     milliseconds node_timeout{100};
+    std::ptrdiff_t max_connections = 64;  ///< of a process, to each of several masters
     Drift drift{};
     Backoff backoff{};
     milliseconds command_timeout{300};
@@ -813,6 +814,12 @@ inline void draw_late_answers(Dice dice, Plan& plan) {
     }
 }
 
+/// Some schedules in which a process has few connections to each of several masters: likewise.
+inline void draw_few_connections(Dice dice, Plan& plan) {
+    if (plan.has_several_masters() && dice.one_in(3))
+        plan.max_connections = dice.pick({1, 1, 2, 3});
+}
+
 /// Of several masters, a majority may take longer to answer, and to store a fencing token, than a short lease lasts.
 /// Who may not give a claim back stands in its own way: what a try gets of one master lasts until the next one has got
 /// another. Nobody waits without limit for what cannot be.
@@ -895,6 +902,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (mutant == Mutant::none) draw_closings(Dice{dice.seed()}, plan);
     if (has_nodes(mutant)) draw_long_moves(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_closings_in_a_move(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_few_connections(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }
@@ -980,7 +988,8 @@ inline std::ostream& operator<<(std::ostream& out, const Plan& plan) {
     if (plan.claims == Claims::shared) out << "for readers and writers, ";
     out << (plan.on_hash ? "hashes" : "strings") << ", " << plan.masters << " master(s), "
         << plan.replicas << " replica(s) that are " << plan.replication_delay / 1us
-        << " us behind, node_timeout " << plan.node_timeout.count() << " ms, command_timeout "
+        << " us behind, node_timeout " << plan.node_timeout.count() << " ms, "
+        << plan.max_connections << " connections to each of several, command_timeout "
         << plan.command_timeout.count() << " ms, latency " << plan.latency / 1us << " us, back-off "
         << plan.backoff.min.count() << " to " << plan.backoff.max.count() << " ms\nuntil "
         << plan.faults_until / 1us << " us, once in:";
