@@ -270,7 +270,9 @@ public:
             if (outcome(result, read_awaits_) == 0) return Unexpected{closed()};
             if (errno != EAGAIN) return Unexpected{fault_};
             if (auto ready = wait_ready(socket_.fd(), read_awaits_, limit); !ready) {
-                if (limit.over()) ready.error().error.message = no_handshake;
+                if (ready.error().error.code == Errc::unavailable) {
+                    ready.error().error.message = no_handshake;
+                }
                 return ready;
             }
         }
@@ -311,6 +313,8 @@ private:
     bool expect_server(std::string name) {
         if (name.size() > 1 && name.ends_with('.')) name.pop_back();
         SSL* const ssl = ssl_.get();
+        // No certificate has the zone of an address.
+        if (name.find(':') != std::string::npos) name.resize(std::min(name.size(), name.find('%')));
         ::SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl), name.c_str()) == 1) return true;
         ::ERR_clear_error();
@@ -358,16 +362,26 @@ private:
         return std::find(passing.begin(), passing.end(), alert) != passing.end();
     }
 
+    static constexpr int last_alert = SSL_AD_REASON_OFFSET + 255;
+
+    /// Whether OpenSSL speaks of a failure of its own, such as a lack of memory, and of nothing that the other end has
+    /// sent: such a reason is below those of TLS or, since OpenSSL 3, beyond the alerts.
+    static bool is_own_failure(unsigned long error) {
+        constexpr int first_of_tls = 100;
+        const int reason = ERR_GET_REASON(error);
+        return ERR_GET_LIB(error) == ERR_LIB_SSL && (reason < first_of_tls || reason > last_alert);
+    }
+
     /// Why the two do not get on. Trying again would not help, where it is no passing trouble.
     Fault refusal() const {
-        Fault fault{.error = {Errc::protocol,
-                              {},
-                              {},
-                              "TLS: " + openssl_message(::ERR_peek_last_error()),
-                              {}},
+        const unsigned long error = ::ERR_peek_last_error();
+        Fault fault{.error = {Errc::protocol, {}, {}, "TLS: " + openssl_message(error), {}},
                     .transient = false};
         const long verdict = ::SSL_get_verify_result(ssl_.get());
-        const int reason = ERR_GET_REASON(::ERR_peek_last_error());
+        const int reason = ERR_GET_REASON(error);
+        if (is_own_failure(error) || verdict == X509_V_ERR_OUT_OF_MEM) {
+            return io_fault(fault.error.message);
+        }
         if (verdict != X509_V_OK) {
             fault.error.code = Errc::denied;
             fault.error.message = std::string{"TLS: the server's certificate is not accepted: "} +

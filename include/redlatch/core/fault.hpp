@@ -17,6 +17,7 @@ struct Fault {
     bool maybe_executed = false;  ///< it may have run, or may still run
     bool disconnected = false;    ///< the other end closed the connection, or it broke
     bool from_server = false;     ///< it is what the server said
+    bool refuses_log_in = false;  ///< the server refuses the user or the password
 };
 
 /// Why a call was cancelled.

@@ -97,7 +97,10 @@ public:
         return Done{outcome_};
     }
 
-    static Action failed(Error error) { return Done{Unexpected{std::move(error)}}; }
+    Action failed(Error error) const {
+        if (outcome_ == Forced::removed) error.message += "; some owners have been removed by then";
+        return Done{Unexpected{std::move(error)}};
+    }
 
 private:
     bool has_owner() const noexcept { return !plan_.owner.empty(); }

@@ -60,9 +60,9 @@ struct LockEntry {
     std::optional<Grant> grant{};             // a message for that queue_place
     std::shared_ptr<const Error> fault{};     // what it, or one before, met instead of an answer
     bool told_of_tries = false;               // it has said how its own tries went, or has the lock
-    TimePoint unanswered_since{};             // when the first turn without an answer began
-    bool has_single_tries = false;            // somebody waits for its answer only
-    IntrusiveList<LockWaiter> nesting{};      // who pauses before it nests once more
+    TimePoint unanswered_since{};   // when the first turn, or the release, without an answer began
+    bool has_single_tries = false;  // somebody waits for its answer only
+    IntrusiveList<LockWaiter> nesting{};  // who pauses before it nests once more
     IntrusiveList<LockWaiter> queue{};
     Handoffs handoffs{};
     std::string claimant{};  // the last token that was announced, of a lock with claims
@@ -116,7 +116,8 @@ struct LockEntry {
         if (!is_unanswered(now)) return false;
         if (request.wait.is_none()) return true;
         if (current == nullptr && !contended) return false;
-        const TimePoint since = current != nullptr ? current->valid_until() : unanswered_since;
+        TimePoint since = unanswered_since;
+        if (current != nullptr) since = std::max(since, current->valid_until());
         return now >= saturating_add(since, silent_after);
     }
 
@@ -217,9 +218,10 @@ struct LockEntry {
     }
 
     /// The current hold is over. What it displaced last and is still held becomes the current one; it may have expired.
+    /// What the server has told who contends beside an adopted hold still holds.
     void vacate() noexcept {
         current = take_displaced(TimePoint::min());
-        begin_to_ask();
+        if (!contended) begin_to_ask();
     }
 
     /// Nobody knows any more whether somebody else has the lock.

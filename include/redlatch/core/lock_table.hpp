@@ -454,6 +454,7 @@ public:
         } else if (ending.can_hand_off) {
             hand_off(ending, now);
         }
+        if (ending.kind == Kind::last) begin_release(*ending.hold, now);
     }
 
     /// Hands the lock of a hold that has to be released to the waiter that would be next on equal
@@ -465,6 +466,13 @@ public:
         ending.kind = Ending::Kind::handed;
         hold.advance(Phase::releasing, Phase::released);
         hand_to_front(here, {hold.token(), hold.refreshed_at(), hold.open_tries}, now);
+    }
+
+    /// The server has to be told that the hold is over.
+    void begin_release(const Hold& hold, TimePoint now) {
+        const auto name = entries_.find(hold.entry());
+        const bool is_there = name != entries_.end() && name->second.current.get() == &hold;
+        if (is_there && !name->second.contended) name->second.unanswered_since = now;
     }
 
     /// The release of a hold has been answered, or given up: the next one's turn.

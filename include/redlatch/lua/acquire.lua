@@ -44,7 +44,7 @@ if not ours and (waiting ~= 0 or not free) then
       failed, about = given_lease, waiters
     end
   elseif key_type == 'h' then
-    local fields, alone = redis.call('HGETALL', lock), false
+    local fields, most = nil, 16
     -- #include "only_a_hold.lua"
     owner = fields[1]
   end
@@ -104,8 +104,9 @@ if fenced and not failed then
   failed = store_fencing_token(number, is_new, lease)
 end
 if failed and free then
-  -- Only a hash comes here. A key without an end would lock everybody out for ever.
-  redis.call('HDEL', lock, token)
+  -- A string comes here where its fencing token was refused. A hash may have no end, and would lock
+  -- everybody out for ever.
+  redis.call(key_type == 's' and 'DEL' or 'HDEL', lock, key_type == 'h' and token or nil)
 end
 return failed or {1, longer and ttl or lease, tonumber(waiting) or 0, now, number}
 --)lua"_lua

@@ -56,6 +56,8 @@ local function leave()
   redis.call('HDEL', waiters, token)
 end
 
+local had_place = redis.call('ZRANK', queue, token)
+
 -- Takes a place in the queue, or keeps it. Returns an error, or nothing: with an error there is no
 -- new place, and no key that would stay for ever.
 local function take_place()
@@ -63,6 +65,9 @@ local function take_place()
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
   -- A new key has no end. If one of the two is new, both get an end.
   local endless = not last or redis.call('PTTL', waiters) < queue_ttl
+  if had_place then
+    redis.call('ZREM', queue, '')  -- a full server forbids what takes memory as a first write
+  end
   -- Behind everybody else, whatever the server's clock did meanwhile.
   if redis.call('ZADD', queue, 'NX', exact(math.max(now, (last or 0) + 1)), token) == 0 then
     -- Never shorter: this may be an old command that arrives late.
@@ -84,7 +89,6 @@ local function take_place()
 end
 
 -- One who comes is let in, or takes its place last: what fails before leaves none.
-local had_place = redis.call('ZRANK', queue, token)
 local failed = had_place and queue_ttl > 0 and take_place()
 if failed then
   return failed

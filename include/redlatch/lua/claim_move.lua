@@ -47,7 +47,7 @@ end
 local next_claim = next_weight .. ' ' .. next_token
 redis.call('ZREM', lock, '')
 local left, failed = hold(moved or next_claim, lease, its_end)
-if ours then
+if ours and left then
   drop(ours)
 end
 local number, is_new = 0

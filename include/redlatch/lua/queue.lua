@@ -72,9 +72,9 @@ local function grant(caller, dead)
             refused = store_fencing_token(its_number, true, its_lease)
           end
           if refused then
-            -- Only a hash comes here, as a string and its token are written by the same command. A
-            -- key without an end would lock everybody out for ever.
-            redis.call('HDEL', lock, waiter)
+            -- A string comes here where its fencing token was refused. A hash may have no end, and
+            -- would lock everybody out for ever.
+            redis.call(its_type == 's' and 'DEL' or 'HDEL', lock, its_type == 'h' and waiter or nil)
             error(refused.err, 0)
           end
           if channel then

@@ -104,6 +104,15 @@ public:
                (has_pending_replies() || context_->reader->pos == context_->reader->len);
     }
 
+    /// Whether it is idle, and nothing has come that nobody asked for. Reads what has come where answers are not pending: a
+    /// connection that is not in step is of no use any more.
+    bool is_in_step() {
+        if (!idle()) return false;
+        if (has_pending_replies()) return true;
+        std::array<char, 1> byte{};
+        return read_bytes(byte, false) <= 0;  // that it was closed, the next command finds out
+    }
+
     /// From now on a receive looks for the answer without sleep for that long before it blocks.
     void busy_wait(std::chrono::microseconds time) noexcept { busy_wait_ = time; }
 
@@ -400,6 +409,7 @@ private:
     /// A server that turns a client away says why and hangs up, before it has read anything: what it
     /// said, if it is there, tells more than that it hung up.
     Fault last_words(Fault fault) {
+        if (heard_) return fault;         // it is the answer to what was sent before
         std::array<char, 4096> buffer{};  // protected mode has a whole page to say
         const ssize_t n = read_bytes(buffer, false);
         void* raw = nullptr;
@@ -436,9 +446,11 @@ private:
         if (handshake_ == "AUTH" && code == Errc::protocol) code = Errc::denied;
         std::string message =
             handshake_.empty() ? printable(plain_words(text)) : without_quotation(text, handshake_);
+        const bool is_log_in = handshake_ == "AUTH" || text.starts_with("NOAUTH");
         return Unexpected{Fault{.error = {code, {}, node_, std::move(message), {}},
                                 .transient = transient,
-                                .from_server = true}};
+                                .from_server = true,
+                                .refuses_log_in = is_log_in && code == Errc::denied}};
     }
 
     std::unique_ptr<redisContext, FreeBoundedContext> context_;

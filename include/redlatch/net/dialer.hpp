@@ -110,7 +110,8 @@ private:
     }
 
     /// What was refused may have expired: there is one more try with what is given then.
-    Expected<Connection, Fault> open_with_log_in(Endpoint endpoint, const Limit& limit) const {
+    Expected<Connection, Fault> open_with_log_in(const Endpoint& endpoint,
+                                                 const Limit& limit) const {
         for (bool again = false;; again = true) {
             auto given = log_in->get(limit);
             if (!given) {
@@ -118,9 +119,10 @@ private:
                 return Unexpected{std::move(given).error()};
             }
             const auto& [user, password] = **given;
-            endpoint.log_in_as(user, password);
-            auto connection = open(endpoint, limit);
-            if (connection || connection.error().error.code != Errc::denied) return connection;
+            Endpoint as_user = endpoint;
+            as_user.log_in_as(user, password);
+            auto connection = open(as_user, limit);
+            if (connection || !connection.error().refuses_log_in) return connection;
             log_in->refused(*given);
             if (again) return connection;
         }

@@ -72,15 +72,22 @@ public:
             lock.unlock();
             return open_new(limit);
         }
-        Connection connection = std::move(idle_.back());
+        std::optional<Connection> connection{std::move(idle_.back())};
         idle_.pop_back();
-        return Loan{*this, std::move(connection), true};
+        lock.unlock();
+        if (connection->is_in_step()) return Loan{*this, *std::move(connection), true};
+        connection.reset();
+        return open_new(limit);
     }
 
     /// A connection that was not there before. The caller has given its own loan back.
     Expected<Loan, Fault> borrow_new(const Limit& limit) {
-        drop_idle();
-        return borrow(limit);
+        for (;;) {
+            drop_idle();
+            auto loan = borrow(limit);
+            if (!loan || !loan->reused()) return loan;
+            (*loan)->discard();  // somebody gave it back meanwhile, and it may be as dead
+        }
     }
 
     /// An idle connection on which no answer is pending any more; nothing where there is none. Does not
@@ -91,8 +98,12 @@ public:
             auto loan = borrow_any_idle();
             if (!loan) return std::nullopt;
             auto drained = (*loan)->drain_available();
-            if (drained && *drained) return loan;
-            if (drained) pending.push_back(*std::move(loan));
+            if (drained && *drained) {
+                if ((*loan)->is_in_step()) return loan;
+                (*loan)->discard();
+            } else if (drained) {
+                pending.push_back(*std::move(loan));
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 #include <netdb.h>
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -18,6 +19,7 @@ namespace redlatch::inline v0::detail {
 struct Lookup {
     std::vector<Address> addresses{};  ///< without a port
     int error = 0;                     ///< of getaddrinfo
+    int system_error = 0;              ///< and of the system, where that is why
 };
 
 inline Lookup look_up(const std::string& host, int flags) {
@@ -27,8 +29,14 @@ inline Lookup look_up(const std::string& host, int flags) {
     hints.ai_flags = flags;
     addrinfo* found = nullptr;
     Lookup result;
+    errno = 0;
     result.error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-    if (result.error != 0) return result;
+    if (result.error != 0) {
+        // Without a descriptor for the question, it says that the name is not known.
+        const bool lacks_descriptor = errno == EMFILE || errno == ENFILE;
+        if (result.error == EAI_SYSTEM || lacks_descriptor) result.system_error = errno;
+        return result;
+    }
     for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
         Address address;
         std::memcpy(&address.storage, info->ai_addr, info->ai_addrlen);
@@ -54,13 +62,17 @@ public:
                                        : *std::static_pointer_cast<const Lookup>(*asked);
         }
         if (result.error != 0) {
-            return Unexpected{
-                io_fault(std::string{"name resolution: "} + ::gai_strerror(result.error))};
+            return Unexpected{io_fault("name resolution: " + why(result))};
         }
         return std::move(result.addresses);
     }
 
 private:
+    static std::string why(const Lookup& failed) {
+        return failed.system_error != 0 ? system_message(failed.system_error)
+                                        : ::gai_strerror(failed.error);
+    }
+
     /// Null without memory.
     static DetachedCalls::Result ask(const std::string& host) noexcept {
         try {

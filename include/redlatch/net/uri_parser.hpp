@@ -238,15 +238,15 @@ private:
         if (slash == std::string_view::npos) return fail("no service behind the Sentinels' hosts");
         std::string_view hosts = rest_.substr(0, slash);
         std::string_view service = rest_.substr(slash + 1);
+        // A password with a `/` in it that is not encoded looks like this.
+        if (service.find('@') != std::string_view::npos) {
+            return fail("the service has an @ in it: write %40, and %2F for a / in a password");
+        }
         const auto end = service.find('/');
         if (end != std::string_view::npos) {
             const std::string_view db = service.substr(end + 1);
             service = service.substr(0, end);
             if (!db.empty() && !parse_db(db)) return false;
-        }
-        // A password with a `/` in it that is not encoded looks like this.
-        if (service.find('@') != std::string_view::npos) {
-            return fail("the service has an @ in it: write %40, and %2F for a / in a password");
         }
         const auto name = decode(service);
         if (!name || name->empty()) return fail("the service is empty or badly encoded");

@@ -39,8 +39,8 @@ namespace redlatch::inline v0 {
 /// Companion keys of another type: Q and W are left as they are. `acquire` fails with WRONGTYPE and the
 /// key's name where it needs them, that is where somebody else has the lock or waits for it. All other
 /// scripts do without them, `release` and `force_unlock` free the lock. F is overwritten, and counts as lost.
-/// An ACL may forbid any command. No script leaves a key without an end then, or fails behind a grant. One
-/// that ends in an error leaves no lock, no place and no companion key that was not there before.
+/// An ACL may forbid any command. No script leaves a key without an end then. One that ends in an error leaves its
+/// caller no lock, no place and no companion key that was not there before.
 ///
 /// Times are the server's, in microseconds; 0 stands for unknown. A script that gives somebody a lock
 /// or a place changes nothing after the `deadline`: then nobody waits for its answer any more, and it

@@ -32,7 +32,12 @@ public:
             return told(Unexpected{Error{
                 Errc::deadlock, {}, {}, "it reads, and has to end that before it writes", {}}});
         }
-        while (!result_) enter();
+        try {
+            while (!result_) enter();
+        } catch (...) {
+            if (hold_ != nullptr) end_acquisition();
+            throw;
+        }
         return told(*std::exchange(result_, std::nullopt));
     }
 

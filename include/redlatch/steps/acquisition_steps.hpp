@@ -298,9 +298,10 @@ protected:
     NestAction begin_nesting(std::shared_ptr<Hold> hold, std::uint64_t count) {
         hold_ = std::move(hold);
         count_ = count;
+        // First: what ends the acquisition, after an exception too, dismisses it.
+        auto unreserved = request_.renewed_later ? std::nullopt : reserve_renewal();
         nesting_ = std::make_unique<Nesting>(machine().attempts(),
                                              OuterHold{hold_->key(), hold_->last_end()}, lease_);
-        auto unreserved = request_.renewed_later ? std::nullopt : reserve_renewal();
         if (unreserved) return nesting_->unreserved(*std::move(unreserved));
         if (hold_->weight() != 0) {
             return nesting_->begin_unsent(hold_->valid(Clock::now()), session_->is_closed(),

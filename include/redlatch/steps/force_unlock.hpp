@@ -57,7 +57,7 @@ private:
     Action carry_out(const ForcedRelease::Look&) {
         if (!has_claims(spec_->traits)) before_ = session_->locks().current(spec_->key());
         auto info = inspect_lock(*session_, *spec_, limit_);
-        if (!info) return ForcedRelease::failed(std::move(info).error());
+        if (!info) return machine_.failed(std::move(info).error());
         return machine_.seen(owners_of(*info));
     }
 
@@ -67,7 +67,7 @@ private:
         const bool was_valid = hold != nullptr && hold->valid(Clock::now());
         const Call call = force_unlock_call(*spec_->keys, spec_->traits, owner_);
         auto reply = ask(*session_, *spec_, call, limit_);
-        if (!reply) return ForcedRelease::failed(std::move(reply).error());
+        if (!reply) return machine_.failed(std::move(reply).error());
         return machine_.answered({.removed = was_held(*reply->view().integer()),
                                   .repeated = reply->repeated,
                                   .was_held = hold != nullptr,

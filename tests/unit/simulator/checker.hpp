@@ -256,7 +256,8 @@ public:
 
     /// A single try, which lasts as long as a command may take.
     void met_a_fault() const {
-        if (plan_->is_calm() && !several()) fail("told of a fault, and there was none");
+        if (plan_->is_calm() && !several() && leases_outlast_commands(*plan_))
+            fail("told of a fault, and there was none");
     }
 
     /// Its process asks with it in its turn from now on, and has asked with `before` until now.

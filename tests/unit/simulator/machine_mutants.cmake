@@ -77,8 +77,9 @@ mutate(unanswered_release_is_taken core/lock_entry.hpp
 mutate(cut_short_is_told core/acquisition.hpp
     ".to_waiters = !std::exchange(is_cut_short_, false)" "!std::exchange(is_cut_short_, false)" "true")
 mutate(silence_counted_from_the_last_turn core/lock_entry.hpp
-    "const TimePoint since = current != nullptr ? current->valid_until() : unanswered_since;"
-    "unanswered_since" "now")
+    "TimePoint since = unanswered_since;" "unanswered_since" "now")
+mutate(turn_beside_an_adopted_hold_forgotten core/lock_entry.hpp
+    "if (!contended) begin_to_ask();" "!contended" "true")
 
 # ---- Token state
 

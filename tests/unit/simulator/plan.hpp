@@ -418,6 +418,21 @@ inline std::size_t count_acquisitions(const Plan& plan) {
     return count;
 }
 
+/// Whether a command, which may take two round trips, is answered before any lease is over.
+inline bool leases_outlast_commands(const std::vector<AcquisitionPlan>& plans, Moment latency) {
+    return std::ranges::all_of(plans, [latency](const AcquisitionPlan& plan) {
+        return plan.lease.duration() > 10 * latency &&
+               leases_outlast_commands(plan.nested, latency);
+    });
+}
+inline bool leases_outlast_commands(const Plan& plan) {
+    return std::ranges::all_of(plan.processes, [&plan](const ProcessPlan& process) {
+        return std::ranges::all_of(process.actors, [&plan](const ActorPlan& actor) {
+            return leases_outlast_commands(actor.acquisitions, plan.latency);
+        });
+    });
+}
+
 /// Some schedules in which some acquisitions have a `min_hold`. By chance of their own, so that nothing
 /// else of a schedule depends on it.
 inline void draw_min_holds(Dice dice, Plan& plan) {
