@@ -130,6 +130,31 @@ TEST_F(LogIn, asks_again_after_the_password_was_changed) {
     EXPECT_EQ(secrets->asked(), 2);
 }
 
+TEST_F(LogIn, asks_again_where_a_user_was_dismissed_in_favour_of_the_default_one) {
+    const auto secrets = std::make_shared<std::atomic<int>>(0);
+    Client client{{.uris = {server.uri()},
+                   .connect_timeout = 10s,
+                   .command_timeout = 10s,
+                   .credentials = [secrets] {
+                       return secrets->fetch_add(1) == 0 ? Credentials{"old-user", "old"}
+                                                         : Credentials{"", "first"};
+                   }}};
+    EXPECT_TRUE(client.ping().has_value());
+    EXPECT_EQ(*secrets, 2);
+}
+
+TEST_F(LogIn, asks_once_where_something_else_is_denied_than_to_log_in) {
+    raw.command({"ACL", "SETUSER", "alice", "on", ">first", "+@all", "-select"});
+    const auto secrets = vault("alice", "first");
+    Client client{logging_in("unix://" + server.socket_path() + "?db=1", secrets)};
+    for (int i = 0; i < 3; ++i) {
+        const auto answer = client.ping();
+        ASSERT_FALSE(answer);
+        EXPECT_EQ(answer.error().code, Errc::denied);
+    }
+    EXPECT_EQ(secrets->asked(), 1);
+}
+
 TEST_F(LogIn, is_denied_at_the_second_refusal) {
     const auto secrets = vault("", "wrong-secret");
     Client client{logging_in(server.uri(), secrets)};

@@ -89,6 +89,13 @@ TEST_F(Tls, host_may_be_a_name_or_an_address) {
     EXPECT_TRUE(succeeds(Client{options(server, "127.0.0.1")}.ping()));
 }
 
+TEST_F(Tls, host_may_be_an_address_with_a_zone) {
+    if (!ipv6_available()) GTEST_SKIP() << "this machine has no IPv6 loopback, ::1";
+    const RedisServer server{{.ipv6 = true, .tls = with(authority_.issue("IP:::1"))}};
+    EXPECT_TRUE(succeeds(Client{options(server, "[::1]")}.ping()));
+    EXPECT_TRUE(succeeds(Client{options(server, "[::1%251]")}.ping()));
+}
+
 TEST_F(Tls, a_server_with_a_certificate_for_another_host_is_refused) {
     RedisServer server{{.tls = with(authority_.issue("DNS:other.example,IP:127.0.0.2"))}};
     for (const std::string host : {"localhost", "127.0.0.1"}) {

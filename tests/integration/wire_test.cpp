@@ -50,6 +50,11 @@ public:
 
     std::string uri() const { return address_.uri(); }
 
+    /// What nobody has asked for, on the present connection.
+    void say(std::string_view words) const {
+        ::send(present_, words.data(), words.size(), MSG_NOSIGNAL);
+    }
+
     /// How many connections the other side has closed, or this one.
     int ended() const { return ended_; }
 
@@ -67,6 +72,7 @@ private:
     }
 
     void serve(int fd) {
+        present_ = fd;
         std::vector<char> buffer(4096);
         for (bool first = true; !stop_;) {
             if (!readable(fd)) continue;
@@ -103,6 +109,7 @@ private:
     const bool hang_up_;
     std::atomic<bool> stop_{false};
     std::atomic<int> ended_{0};
+    std::atomic<int> present_{-1};
     std::thread thread_;
 };
 
@@ -378,8 +385,8 @@ TEST(Connection, reports_used_up_descriptors) {
         const UniqueFd next{::dup(STDERR_FILENO)};  // the lowest free number
         limit.rlim_cur = static_cast<rlim_t>(next.get());
         ::setrlimit(RLIMIT_NOFILE, &limit);
-        {
-            Client client{options_for(server.uri(), 10s)};
+        for (const std::string& uri : {server.uri(), std::string{"redis://localhost:1"}}) {
+            Client client{options_for(uri, 10s)};
             Lock<Simple> lock{client, "job"};
             const auto error = thrown_by([&] { static_cast<void>(lock.try_lock()); });
             if (!is_error(error, Errc::unavailable) || !speaks_of(*error, "open files")) return 1;
@@ -479,6 +486,17 @@ TEST(Pool, replaces_connections_that_died_idle_without_an_error) {
     EXPECT_TRUE(lock.try_lock());
     EXPECT_TRUE(is_outcome(lock.release(), Release::released));
     EXPECT_TRUE(journal->errors().empty());
+}
+
+TEST(Pool, uses_no_connection_on_which_something_came_that_nobody_asked_for) {
+    const std::string taken = "*6\r\n:0\r\n:1000\r\n:-1\r\n:1\r\n:0\r\n$0\r\n\r\n";
+    const FakeServer server{{"+PONG\r\n", "$-1\r\n", taken}};
+    Client client{options_for(server.uri(), 10s)};
+    ASSERT_TRUE(succeeds(client.ping()));
+    server.say("+OK\r\n");
+    Lock<Simple> lock{client, "job"};
+    EXPECT_FALSE(lock.try_lock()) << "somebody else has it";
+    EXPECT_TRUE(eventually([&] { return server.ended() == 1; }));
 }
 
 TEST(Pool, stays_as_it_is_over_thousands_of_locks) {

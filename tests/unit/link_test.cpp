@@ -438,6 +438,19 @@ TEST_F(ALink, leaves_a_server_that_is_a_replica) {
     EXPECT_TRUE(link_.has_unwritten());
 }
 
+TEST_F(ALink, takes_no_answer_to_one_command_for_the_fault_of_another) {
+    add("a");
+    link_.write();
+    sent();
+    answer("-WRONGTYPE that of a\r\n");
+    hang_up();
+    Told& b = add("b");
+    link_.write();  // before anybody reads
+    link_.not_connected({});
+    EXPECT_NE(told().find("b="), std::string::npos);
+    EXPECT_EQ(b.last_fault.code, Errc::unavailable) << b.last_fault.message;
+}
+
 TEST_F(ALink, sends_what_may_have_met_a_dead_connection_once_more_and_otherwise) {
     add("a");
     link_.write();

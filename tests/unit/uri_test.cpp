@@ -117,6 +117,7 @@ TEST(Uri, refuses_bad_sentinels) {
     EXPECT_TRUE(refused("redis+sentinel://h", "service"));
     EXPECT_TRUE(refused("redis+sentinel://h/", "service"));
     EXPECT_TRUE(refused("redis+sentinel://user:123/secret@h:1/", "%2F"));
+    EXPECT_TRUE(refused("redis+sentinel://:se/cret@h/service", "%2F"));
     EXPECT_TRUE(refused("redis+sentinel://h/%zz", "service"));
     EXPECT_TRUE(refused("redis+sentinel:///service", "host"));
     EXPECT_TRUE(refused("redis+sentinel://a,/service", "host"));
