@@ -6,6 +6,8 @@
 #include "support/proxy.hpp"
 #include "support/waiting_thread.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -366,6 +368,37 @@ TEST_P(ClosedClient, tells_a_nested_call_of_its_end_and_of_no_loss) {
     proxy.pass();
     EXPECT_EQ(nested.get(), Errc::cancelled);
     end.get();
+}
+
+TEST(CancelledThread, in_a_nested_call_leaves_the_outer_hold_to_its_own_end) {
+#if defined(REDLATCH_TEST_TSAN)
+    GTEST_SKIP() << "the sanitizer loses count of what a cancelled thread unwinds";
+#endif
+    RedisServer server;
+    RawRedis redis{server};
+    Proxy proxy{server.uri()};
+    Client client{{.uris = {proxy.uri()}, .command_timeout = generous_limit}};
+    Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 5min}};
+    std::promise<::pthread_t> outer;
+    std::thread thread{[&] {
+        const std::lock_guard scope{lock};
+        lock.lock();  // from now on the server knows the script
+        lock.unlock();
+        proxy.hold_replies();
+        outer.set_value(::pthread_self());
+        lock.lock();
+        ADD_FAILURE() << "it was not cancelled";
+        lock.unlock();
+    }};
+    const ::pthread_t id = outer.get_future().get();
+    EXPECT_TRUE(eventually([&] {
+        const auto fields = redis.hgetall("job");
+        return fields.size() == 1 && fields.begin()->second == "2";
+    }));
+    ::pthread_cancel(id);
+    proxy.pass();
+    thread.join();
+    EXPECT_FALSE(redis.exists("job"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,

@@ -3,6 +3,7 @@
 
 #include "async_tools.hpp"
 #include "support/own_new.hpp"
+#include "support/waiting_thread.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -375,6 +376,71 @@ TEST_F(OutOfMemoryInASet, what_was_taken_is_given_back) {
         }
         EXPECT_GT(times_thrown, times_aborted) << for_good;
     }
+}
+
+/// A thread whose call throws, and that ends what it has besides.
+class OutOfMemoryInACall : public OutOfMemoryOfAProcess {
+protected:
+    enum Ended : int { done, thrown, left_behind };
+
+    /// The lock has a lease that nobody outlasts.
+    Ended end(bool has_failed) {
+        const auto is_free = [this] { return !redis_.exists("job"); };
+        if (!eventually(is_free)) return left_behind;
+        return has_failed ? thrown : done;
+    }
+
+    Ended nest(int fails_after) {
+        Client client{patient(server_.uri())};
+        Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 5min}};
+        lock.lock();
+        const bool nests = returns(fails_after, false, [&] { lock.lock(); });
+        const bool has_failed = Failing::has_failed();
+        if (nests) lock.unlock();
+        lock.unlock();
+        return end(has_failed);
+    }
+
+    /// The thread that waits tries once more where its call has thrown.
+    Ended hand_over(int fails_after) {
+        Client client{patient(server_.uri())};
+        Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 5min}};
+        lock.lock();
+        bool has_failed = false;
+        WaitingThread thread{[&] {
+            before_allocation = &fail_where_it_is_time;
+            const bool has_it = returns(fails_after, false, [&] { lock.lock(); });
+            has_failed = Failing::has_failed();
+            if (!has_it) lock.lock();
+            lock.unlock();
+        }};
+        thread.wait_until_asleep();
+        lock.unlock();
+        thread.join();
+        return end(has_failed);
+    }
+
+    /// Has each allocation of `call` fail in a process of its own, that has to end well or by the failure.
+    template <class Call>
+    void expect_nothing_left_behind(Call call) {
+        int times_thrown = 0;
+        for (int fails_after = 0;; ++fails_after) {
+            redis_.command({"DEL", "job"});  // of a process that has ended
+            const auto ended = in_a_child([&] { return call(fails_after); });
+            EXPECT_NE(ended, left_behind) << "allocation " << fails_after;
+            if (ended == thrown) ++times_thrown;
+            if (ended == done) break;
+        }
+        EXPECT_GT(times_thrown, 0);
+    }
+};
+
+TEST_F(OutOfMemoryInACall, nested_lock_leaves_the_outer_hold_to_its_own_end) {
+    expect_nothing_left_behind([this](int fails_after) { return nest(fails_after); });
+}
+
+TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back) {
+    expect_nothing_left_behind([this](int fails_after) { return hand_over(fails_after); });
 }
 
 template <class Policy>
