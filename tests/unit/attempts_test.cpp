@@ -79,6 +79,23 @@ TEST(Attempts, leave_a_try_that_waits_for_its_turn_as_long_as_the_wait_lasts) {
     EXPECT_EQ(first(10s, start + 300ms).give_up_at, start + 300ms) << "one of several";
 }
 
+TEST(Attempts, ask_only_where_a_try_fits_in_behind_that) {
+    const Attempts core{plan(10s), start, 1};
+    EXPECT_EQ(core.time_to_ask(start), start + 1s);
+    EXPECT_EQ(core.time_to_ask(start + 9s - 1ns), start + 10s - 1ns);
+    EXPECT_EQ(core.time_to_ask(start + 9s), std::nullopt);
+    EXPECT_EQ(core.time_to_ask(start + 11s), std::nullopt);
+    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.time_to_ask(start)), std::nullopt);
+    EXPECT_EQ((Attempts{plan(Wait::unlimited()), start, 1}.time_to_ask(start + 24h)),
+              start + 24h + 1s);
+}
+
+TEST(Attempts, ask_no_longer_than_until_the_end_for_several) {
+    AcquirePlan one_of_several = plan(10s);
+    one_of_several.answer_by = start + 300ms;
+    EXPECT_EQ((Attempts{one_of_several, start, 1}.time_to_ask(start)), start + 300ms);
+}
+
 TEST(Attempts, without_a_wait_tries_exactly_once) {
     for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {

@@ -221,6 +221,21 @@ TEST(QuorumCall, waits_for_a_connection_that_is_coming) {
     EXPECT_EQ(call.sets().asked, 0b001U);
 }
 
+TEST(QuorumCall, waits_for_a_connection_whose_master_may_decide_where_the_others_disagree) {
+    QuorumCall call{3, taking, deadline};
+    send(call, 0);
+    send(call, 1);
+    call.not_connected(2, coming());
+    call.answered(0, yes);
+    call.answered(1, no);
+    EXPECT_FALSE(call.is_over(start));
+    send(call, 2);
+    EXPECT_FALSE(call.is_over(start));
+    call.answered(2, yes);
+    EXPECT_TRUE(call.is_over(start));
+    EXPECT_EQ(call.end(), Verdict::yes);
+}
+
 TEST(QuorumCall, waits_a_moment_for_a_new_connection_although_it_is_decided) {
     QuorumCall call{3, taking, deadline};
     call.not_connected(2, coming(start));
