@@ -792,6 +792,15 @@ protected:
         recipe.max_hold = max_hold;
         return watched(std::move(recipe));
     }
+    /// Of a lock that is not watched, with one acquisition that is, until then.
+    std::shared_ptr<Hold> watched_until(TimePoint end) {
+        HoldRecipe recipe = reading();
+        recipe.traits.watched = false;
+        auto hold = taken(std::move(recipe));
+        machine_.enlist(*hold);
+        machine_.arm(hold, now_, {1, end});
+        return hold;
+    }
     void leaves(Hold& hold) {
         machine_.dismiss(hold);
         hold.advance(Phase::held, Phase::released);
@@ -929,16 +938,40 @@ TEST_F(RenewalOfReaders, lets_each_end_when_it_has_to) {
 }
 
 TEST_F(RenewalOfReaders, lasts_for_none_longer_than_its_watched_acquisition_wants) {
-    HoldRecipe recipe = reading();
-    recipe.traits.watched = false;
-    const auto brief = taken(std::move(recipe));
-    machine_.enlist(*brief);
-    machine_.arm(brief, now_, {1, start_ + 500ms});
+    const auto brief = watched_until(start_ + 500ms);
     const auto longer = reader();
     now_ = start_ + 1s;
     answer(command(), 1);
     EXPECT_EQ(brief->valid_until(), start_ + 3s);
     EXPECT_EQ(longer->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, lasts_for_each_as_long_as_its_watched_acquisition_wants) {
+    const auto brief = watched_until(start_ + 3500ms);
+    const auto longer = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    EXPECT_EQ(sent.lease(), Lease{3s}) << "as long as the longest wants";
+    answer(sent, 1);
+    EXPECT_EQ(brief->valid_until(), start_ + 3500ms);
+    EXPECT_EQ(longer->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, says_nothing_to_one_that_wants_none_any_more) {
+    const auto brief = watched_until(start_ + 500ms);
+    const auto longer = reader();
+    for (const auto time : {1s, 2s, 3s}) {
+        SCOPED_TRACE(time.count());
+        now_ = start_ + time;
+        brief->doubt();
+        answer(command(), 1);
+        const auto renewed = told<Renewal::Renewed>();
+        ASSERT_EQ(renewed.size(), 1U);
+        EXPECT_EQ(renewed[0].hold, longer);
+        EXPECT_TRUE(told<Renewal::Lost>().empty()) << "it may have ended by itself";
+        EXPECT_EQ(brief->state(now_), time < 3s ? HoldState::uncertain : HoldState::lost);
+    }
+    EXPECT_EQ(brief->valid_until(), start_ + 3s);
 }
 
 TEST_F(RenewalOfReaders, tells_one_that_was_lost_meanwhile_that_the_server_has_it) {
@@ -952,6 +985,17 @@ TEST_F(RenewalOfReaders, tells_one_that_was_lost_meanwhile_that_the_server_has_i
     EXPECT_TRUE(told_lost(first, ServerKeeps::longer));
     EXPECT_EQ(machine_.next_due(), start_ + 2s) << "for the other one";
     EXPECT_EQ(second->valid_until(), start_ + 4s);
+}
+
+TEST_F(RenewalOfReaders, tells_so_also_one_that_wanted_none_any_more) {
+    const auto brief = watched_until(start_ + 500ms);
+    const auto longer = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    machine_.dismiss(*brief);
+    brief->advance(Phase::held, Phase::lost);
+    answer(sent, 1);
+    EXPECT_TRUE(told_lost(brief, ServerKeeps::longer));
 }
 
 TEST_F(RenewalOfReaders, is_about_the_own_key_alone_for_all_where_that_has_to_be) {
@@ -1421,6 +1465,37 @@ TEST_F(RenewalOfAQuorum, is_not_sent_once_more_where_another_one_is_due_soon_or_
     now_ += 250ms;
     EXPECT_TRUE(nothing_to_send());
     EXPECT_EQ(machine_.next_due(), TimePoint::max());
+}
+
+// The later one is sent to all of them, and asks for more.
+TEST_F(RenewalOfAQuorum, is_not_sent_once_more_where_a_later_one_is_had_meanwhile) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U, 3U}) answer(sent[i], 1);
+    now_ += 250ms;
+    const auto again = machine_.take_due(now_);
+    ASSERT_EQ(again.size(), 1U);
+    machine_.begin(again[0], {0, 1, 2, 3, 4}, now_);
+    ASSERT_EQ(told<Renewal::Send>().size(), 1U) << "it waits for a connection";
+    now_ = start_ + 2s;
+    sent = commands();
+    EXPECT_TRUE(machine_.send(*again[0], 4, now_)) << "the later one has no answer yet";
+    for (const std::size_t i : {0U, 1U, 2U}) answer(sent[i], 1);
+    EXPECT_FALSE(machine_.send(*again[0], 4, now_));
+    EXPECT_EQ(hold->valid_until(), start_ + 5s);
+}
+
+TEST_F(RenewalOfAQuorum, is_not_sent_once_more_when_the_client_closes) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U, 3U}) answer(sent[i], 1);
+    machine_.close(now_);
+    EXPECT_TRUE(machine_.is_closed(now_));
+    EXPECT_EQ(machine_.next_due(), now_ + 1s) << "the time for the clean-ups";
+    now_ += 250ms;
+    EXPECT_TRUE(nothing_to_send());
 }
 
 TEST_F(RenewalOfAQuorum, counts_a_server_under_two_addresses_once) {

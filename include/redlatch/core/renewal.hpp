@@ -192,7 +192,6 @@ public:
     void close(TimePoint now) {
         if (closes_at_) return;
         closes_at_ = saturating_add(now, terms_.command_timeout);
-        repeats_.clear();
         for (auto all = std::exchange(clean_ups_, {}); !all.empty();) {
             auto next = all.extract(all.begin());
             next.key() = std::min(next.key(), now);
