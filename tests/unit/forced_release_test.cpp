@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 
 namespace {
 
@@ -47,6 +48,14 @@ void expect_done(const Action& action, Forced outcome) {
 void expect_told(Machine& machine, const Action& action, ServerKeeps server, Forced outcome) {
     EXPECT_EQ(as<Machine::DeclareLost>(action).server, server);
     expect_done(machine.declared_lost(), outcome);
+}
+
+/// That it ends with a fault, and says that.
+void expect_failed(const Machine& machine, const std::string& message) {
+    const auto done = as<Machine::Done>(machine.failed({Errc::unavailable, {}, {}, "x", {}}));
+    ASSERT_FALSE(done.outcome.has_value());
+    EXPECT_EQ(done.outcome.error().code, Errc::unavailable);
+    EXPECT_EQ(done.outcome.error().message, message);
 }
 
 TEST(ForcedRelease, of_anybody_removes_the_one_that_it_has_seen) {
@@ -190,8 +199,21 @@ TEST(ForcedRelease, of_no_claims_is_over_at_once) {
 }
 
 TEST(ForcedRelease, ends_with_the_first_fault) {
-    const auto done = as<Machine::Done>(Machine::failed({Errc::unavailable, {}, {}, "x", {}}));
-    EXPECT_EQ(done.outcome.error().code, Errc::unavailable);
+    for (Machine machine : {of_anybody(), of_any_claims()}) {
+        machine.begin();
+        machine.seen({{"a", "b"}});
+        expect_failed(machine, "x");
+    }
+}
+
+TEST(ForcedRelease, that_fails_says_that_some_owners_are_removed) {
+    Machine machine = of_any_claims();
+    machine.begin();
+    expect_removes(machine.seen({{"a", "b", "c"}}), "a");
+    expect_removes(machine.answered({.removed = false}, start), "b");
+    as<Machine::DeclareLost>(machine.answered({.removed = true}, start));
+    expect_removes(machine.declared_lost(), "c");
+    expect_failed(machine, "x; some owners have been removed by then");
 }
 
 TEST(ForcedRelease, of_any_claims_at_several_masters_looks_until_nobody_is_seen) {

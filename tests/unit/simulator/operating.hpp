@@ -88,7 +88,7 @@ private:
         ask(
             {}, [this](const std::string&) { return detail::inspect_call(keys(), traits()); },
             [this](const Expected<Reply, Fault>& reply) {
-                if (!reply) return act("failed", Machine::failed(reply.error().error));
+                if (!reply) return act("failed", machine_.failed(reply.error().error));
                 act("seen", machine_.seen(detail::owners_of(detail::lock_info(reply->view()))));
             });
     }
@@ -104,7 +104,7 @@ private:
                 return detail::force_unlock_call(keys(), traits(), owner);
             },
             [this, was_held = hold != nullptr, was_valid](const Expected<Reply, Fault>& reply) {
-                if (!reply) return act("failed", Machine::failed(reply.error().error));
+                if (!reply) return act("failed", machine_.failed(reply.error().error));
                 removed_ = *reply->view().integer() != 0;
                 act(removed_ ? "removed" : "not there",
                     machine_.answered({.removed = removed_,
