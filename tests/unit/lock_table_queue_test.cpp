@@ -333,6 +333,44 @@ TEST(LockTable, single_try_does_not_wait_for_what_was_held_beside_the_one_that_i
     EXPECT_EQ(locks.resume(waiter), Outcome::busy);
 }
 
+TEST(LockTable, end_of_an_adopted_hold_forgets_nothing_that_the_contender_beside_it_was_told) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    locks.table.set_fault(turn, nullptr);
+    const auto adopted = locks.taken({.token = "adopted"});
+    adopted->nest.push_back({2, &some_handle, false, false});
+    ASSERT_TRUE(locks.table.adopt(adopted, false, locks.now));
+    ASSERT_EQ(locks.end(*adopted, 2), Kind::last);
+    const Asker& single_try = locks.enter({.wait = Wait::none(), .owner = other, .try_for = 1s});
+    EXPECT_EQ(single_try.said.outcome, Outcome::busy);
+    EXPECT_FALSE(single_try.said.busy.is_unanswered);
+    Asker& late = locks.enter({.wait = 1h, .owner = other});
+    locks.now += 1h;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_FALSE(late.said.busy.is_unanswered);
+    locks.table.end_turn(turn);
+    expect_free(locks);
+}
+
+TEST(LockTable, silence_of_a_turn_lasts_since_its_begin_whatever_is_released_beside_it) {
+    Locks locks;
+    const TimePoint begin = locks.now;
+    const LockTable::Turn turn = locks.enter().turn();
+    locks.now += 100ms;
+    const auto adopted = locks.taken({.token = "adopted"});
+    adopted->nest.push_back({2, &some_handle, false, false});
+    ASSERT_TRUE(locks.table.adopt(adopted, false, locks.now));
+    ASSERT_EQ(locks.end(*adopted, 2), Kind::last);
+    for (const auto& [wait, is_unanswered] : {std::pair{199ms, false}, {200ms, true}}) {
+        Asker& late = locks.enter({.wait = begin + wait - locks.now, .owner = other});
+        locks.now = begin + wait;
+        EXPECT_EQ(locks.resume(late), Outcome::busy);
+        EXPECT_EQ(late.said.busy.is_unanswered, is_unanswered);
+    }
+    locks.table.end_turn(turn);
+    expect_free(locks);
+}
+
 TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
     BeingReleased release;
     Locks& locks = release.locks;
@@ -382,6 +420,27 @@ TEST(LockTable, wait_ends_unanswered_shortly_behind_such_a_release) {
         EXPECT_EQ(late.said.busy.is_unanswered, is_unanswered);
     }
     locks.free(*release.hold);
+    expect_free(locks);
+}
+
+TEST(LockTable,
+     wait_behind_a_release_that_begins_after_the_lease_is_unanswered_only_after_a_while) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    locks.now = hold->valid_until() + 1h;
+    auto ending = locks.table.end_acquisition(*hold, 1);
+    ASSERT_EQ(ending.kind, Kind::last);
+    locks.table.conclude(ending, locks.now);
+    const TimePoint begin = locks.now;
+    for (const auto& [wait, is_unanswered] : {std::pair{199ms, false}, {200ms, true}}) {
+        Asker& late = locks.enter({.wait = begin + wait - locks.now, .owner = other});
+        ASSERT_EQ(late.said.outcome, Outcome::queued);
+        locks.now = begin + wait;
+        EXPECT_EQ(locks.resume(late), Outcome::busy);
+        EXPECT_EQ(late.said.busy.is_unanswered, is_unanswered);
+    }
+    locks.free(*hold);
     expect_free(locks);
 }
 
