@@ -79,6 +79,9 @@ private:
     void ended(const Result<Got>& got) {
         if (!got) {
             const char* const event = all_held() ? "refused" : "refused: one is lost";
+            if (got.error().code == Errc::cancelled && all_held() && !stopped()) {
+                client_->world().checker->fail("a set is cancelled, and nobody has stopped it");
+            }
             return act(event, machine_.refused(got.error(), all_held(), stopped(), now()));
         }
         taken_.push_back(*got);
@@ -173,8 +176,11 @@ private:
         for (; watched_ < taken_.size(); ++watched_) {
             const auto& [hold, id] = taken_[watched_];
             losses_.push_back(std::make_unique<std::stop_callback<std::function<void()>>>(
-                hold->lost_token(),
-                [this] { client_->host().soon(client_->start_up(), [this] { cancel(); }); }));
+                hold->lost_token(), [this, round = round_] {
+                    client_->host().soon(client_->start_up(), [this, round] {
+                        if (round == round_) cancel();
+                    });
+                }));
             client_->watch_clock(hold);
             if (hold->terms().traits.watched) continue;
             if (!LockTable::is_outermost(*hold, id)) continue;
@@ -195,6 +201,7 @@ private:
         }
         watched_ = 0;
         losses_.clear();
+        ++round_;
     }
 
     bool all_held() const {
@@ -234,6 +241,7 @@ private:
     std::size_t watched_ = 0;    // of those that were taken
     std::vector<Got> enlisted_;  // that nobody else wants to be renewed
     std::vector<std::unique_ptr<std::stop_callback<std::function<void()>>>> losses_;
+    int round_ = 0;  // a loss ends no wait of a later one
     std::vector<std::unique_ptr<Extending>> refreshings_;
     std::vector<std::unique_ptr<Releasing>> releasings_;
 };
