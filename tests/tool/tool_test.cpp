@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -38,6 +39,7 @@ namespace redlatch::test {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using Words = std::vector<std::string>;
 
 std::string content(const std::string& path) {
@@ -1331,8 +1333,24 @@ public:
         ASSERT_EQ(::write(master_.get(), keys.data(), keys.size()),
                   static_cast<ssize_t>(keys.size()));
     }
+    /// Nobody reads it: it has room for the beginning of a long message, and not for the rest.
+    void fill() const {
+        const UniqueFd writer{
+            ::open(::ptsname(master_.get()), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
+        const std::string some(64, 'x');
+        while (is_ready(writer)) ASSERT_GT(::write(writer.get(), some.data(), some.size()), 0);
+        std::array<char, 16> few{};
+        while (!is_ready(writer)) ASSERT_GT(::read(master_.get(), few.data(), few.size()), 0);
+    }
 
 private:
+    /// What was written goes on to the reader's side in the background.
+    static bool is_ready(const UniqueFd& writer) {
+        constexpr int patience_ms = 50;
+        pollfd entry{writer.get(), POLLOUT, 0};
+        return ::poll(&entry, 1, patience_ms) == 1;
+    }
+
     UniqueFd master_;
     UniqueFd slave_;
 };
@@ -1340,6 +1358,34 @@ private:
 const Words with_terminal{"setsid", "--ctty"};
 constexpr std::string_view interrupt_key{"\x03"};
 constexpr std::string_view stop_key{"\x1a"};
+
+TEST_F(Tool, ends_the_command_at_a_loss_that_no_terminal_takes) {
+    const std::string name(1000, '\xff');  // shown as four characters each
+    const Terminal unread;
+    unread.fill();
+    ToolRun tool{{"run", "--lease", "1", "--kill-after", "1", name, "--", "sh", "-c",
+                  "trap '' TERM; touch " + file("up") + "; while :; do sleep 1; done"},
+                 {{"REDLATCH_URI", uri()}},
+                 {},
+                 -1,
+                 unread.input()};
+    ASSERT_TRUE(made("up"));
+    raw.set(name, "somebody");
+    EXPECT_EQ(tool.code(), 79);
+    EXPECT_EQ(raw.get(name), "somebody");
+    EXPECT_EQ(::fcntl(unread.input(), F_GETFL) & O_NONBLOCK, 0) << "of what it shares with others";
+}
+
+TEST_F(Tool, starts_the_command_where_no_terminal_takes_what_it_says) {
+    Words arguments{"run", "--verbose"};
+    for (int i = 0; i < 400; ++i) arguments.push_back("job" + std::to_string(i));
+    for (const std::string& word : {"--"s, "touch"s, file("ran")}) arguments.push_back(word);
+    const Terminal unread;
+    unread.fill();
+    ToolRun tool{arguments, {{"REDLATCH_URI", uri()}}, {}, -1, unread.input()};
+    EXPECT_EQ(tool.code(), 0);
+    EXPECT_TRUE(exists(file("ran")));
+}
 
 TEST_F(Tool, lets_the_command_read_from_the_terminal) {
     const Terminal terminal;

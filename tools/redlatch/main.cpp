@@ -1,8 +1,7 @@
+#include "standard_error.hpp"
 #include "verbs.hpp"
 
 #include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -12,11 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 namespace tool {
@@ -42,19 +39,7 @@ redlatch::Client make_client(const Settings& settings,
 }
 
 void complain(const Settings& settings, const std::string& line) {
-    if (settings.quiet) return;
-    const std::string text = "redlatch: " + line + "\n";
-    // Nobody may read it: a pager that is not scrolled, a terminal that is held by its stop key. A part that fits into
-    // what is free blocks nobody.
-    constexpr int patience_ms = 100;
-    for (std::string_view left{text}; !left.empty();) {
-        pollfd entry{STDERR_FILENO, POLLOUT, 0};
-        if (::poll(&entry, 1, patience_ms) == 0) return;
-        const ssize_t n =
-            ::write(STDERR_FILENO, left.data(), std::min<std::size_t>(left.size(), PIPE_BUF));
-        if (n < 0 && errno != EINTR && errno != EAGAIN) return;
-        if (n > 0) left.remove_prefix(static_cast<std::size_t>(n));
-    }
+    if (!settings.quiet) write_what_is_taken("redlatch: " + line + "\n");
 }
 
 }  // namespace tool

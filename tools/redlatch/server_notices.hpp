@@ -35,6 +35,12 @@ private:
     /// Shorter ones, such as a failover, are no news.
     static constexpr std::chrono::seconds told_after{3};
 
+    std::vector<std::string> warnings_at_end(bool is_acquired);
+    /// Remembers it. Whether it is the one that is told.
+    bool is_to_be_told(const redlatch::Error& event);
+    /// Keeps it until the lock is acquired, where it is not to be told before.
+    bool is_kept(const std::string& warning);
+
     const Settings* settings_;
     mutable std::mutex mutex_;
     std::optional<std::chrono::steady_clock::time_point> began_;
