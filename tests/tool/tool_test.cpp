@@ -1,5 +1,6 @@
 #include "support/authority.hpp"
 #include "support/cluster.hpp"
+#include "support/in_background.hpp"
 #include "support/process.hpp"
 #include "support/raw_redis.hpp"
 #include "support/redis_server.hpp"
@@ -25,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -1994,6 +1996,32 @@ TEST_F(Tool, takes_away_what_more_hold_than_are_named) {
     EXPECT_TRUE(asked.errors().ends_with("redlatch: 500 more are held, by others than these\n"));
     EXPECT_EQ(seats.inspect()->taken, 900U);
     EXPECT_EQ(run({"break", "--yes", "seats"}).code(), 0);
+    EXPECT_EQ(seats.inspect()->taken, 0U);
+}
+
+// As the first two hundred lose it, others get it, before the rest is named.
+TEST_F(Tool, takes_no_more_away_than_there_was_when_it_began) {
+    constexpr std::size_t holders = 205;
+    constexpr std::size_t newcomers = 40;
+    Client client{uri()};
+    Client theirs{uri()};
+    Semaphore<> seats{client, "seats", holders, {.lease = 60s}};
+    Semaphore<> wanted{theirs, "seats", holders, {.lease = 120s}};
+    std::vector<Held> former;
+    while (former.size() < holders) former.push_back(seats.take().value());
+    std::vector<std::future<Result<Held>>> waiting;
+    while (waiting.size() < newcomers) {
+        waiting.push_back(in_background([&] { return wanted.take({.wait = 60s}); }));
+    }
+    ASSERT_TRUE(eventually([&] { return seats.inspect()->waiters == newcomers; }));
+    EXPECT_EQ(run({"break", "--yes", "seats"}).code(), 0);
+    std::size_t kept = 0;
+    for (auto& waiter : waiting) {
+        Result<Held> taken = waiter.get();
+        ASSERT_TRUE(taken) << taken.error().describe();
+        if (taken->release() == Release::released) ++kept;
+    }
+    EXPECT_EQ(kept, newcomers);
     EXPECT_EQ(seats.inspect()->taken, 0U);
 }
 

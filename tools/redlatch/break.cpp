@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <iostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tool {
 
@@ -24,18 +26,35 @@ bool user_agrees(const std::string& name, const std::string& owner, bool has_end
     return ::strcasecmp(answer.c_str(), "y") == 0 || ::strcasecmp(answer.c_str(), "yes") == 0;
 }
 
-/// How much of what is held those have whom the server has named. It names two hundred at once.
+/// How much of what is held that holder has.
+std::uint64_t part_of(const redlatch::Holder& holder, Kind kind) {
+    return kind == Kind::semaphore ? holder.weight : 1;
+}
+
+/// How much of it those have whom the server has named. It names two hundred at once.
 std::uint64_t named(const Seen& seen) {
-    if (seen.kind != Kind::semaphore) return seen.holders.size();
-    std::uint64_t permits = 0;
-    for (const redlatch::Holder& holder : seen.holders) permits += holder.weight;
-    return permits;
+    std::uint64_t sum = 0;
+    for (const redlatch::Holder& holder : seen.holders) sum += part_of(holder, seen.kind);
+    return sum;
 }
 
 /// How much all of those have at whom one may have to look once more.
 std::uint64_t all_that_is_held(const Seen& seen) {
     const bool has_many = seen.kind == Kind::semaphore || seen.kind == Kind::shared;
     return has_many ? seen.count : 0;
+}
+
+/// Leaves of those whom a further look has named as many as the first look has counted and not named. Who came meanwhile
+/// mostly ends later than who was there before, and is named behind that one.
+void leave_out_newcomers(Seen& seen, std::uint64_t left) {
+    std::vector<redlatch::Holder> kept;
+    for (redlatch::Holder& holder : seen.holders) {
+        const std::uint64_t part = part_of(holder, seen.kind);
+        if (part > left) continue;
+        left -= part;
+        kept.push_back(std::move(holder));
+    }
+    seen.holders = std::move(kept);
 }
 
 /// Takes it away from those who were named, where the user agrees. Whether it did, of anybody.
@@ -72,7 +91,6 @@ int take_away(const Settings& settings) {
         return 0;
     }
     bool any_taken = false;
-    // Those who come meanwhile are left alone.
     for (std::uint64_t left = all_that_is_held(*seen); !seen->holders.empty();) {
         const auto taken = take_from_named(settings, client, *seen);
         if (!taken) return failed(settings, taken.error());
@@ -85,6 +103,7 @@ int take_away(const Settings& settings) {
         }
         seen = look_at(client, name);
         if (!seen) return failed(settings, seen.error());
+        leave_out_newcomers(*seen, left);
     }
     if (any_taken) return 0;
     complain(settings, "nothing was done");
