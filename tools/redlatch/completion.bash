@@ -8,7 +8,7 @@ _redlatch() {
         if declare -F _command_offset >/dev/null; then
             _command_offset $((i + 1))
         elif ((COMP_CWORD == i + 1)); then
-            mapfile -t COMPREPLY < <(compgen -c -- "$word")
+            mapfile -t COMPREPLY < <(compgen -c -- "$word" | sort -u)
         else
             compopt -o filenames 2>/dev/null
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
