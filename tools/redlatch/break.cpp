@@ -44,8 +44,8 @@ std::uint64_t all_that_is_held(const Seen& seen) {
     return has_many ? seen.count : 0;
 }
 
-/// Leaves of those whom a further look has named as many as the first look has counted and not named. Who came meanwhile
-/// mostly ends later than who was there before, and is named behind that one.
+/// Leaves of those whom a further look has named as many as the first look has counted and not named. Who came
+/// meanwhile mostly ends later than who was there before, and is named behind that one.
 void leave_out_newcomers(Seen& seen, std::uint64_t left) {
     std::vector<redlatch::Holder> kept;
     for (redlatch::Holder& holder : seen.holders) {

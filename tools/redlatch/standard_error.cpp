@@ -19,9 +19,10 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-/// A terminal is ready where it has room for one byte, and a write then waits until it has taken all. So a terminal or a
-/// pipe is opened anew, not to block: standard error itself is the command's too, and of others, for whom it is to block.
-/// Nothing where that cannot be done, and for a file, where a new description would write over what there is.
+/// A terminal is ready where it has room for one byte, and a write then waits until it has taken all. So a terminal
+/// or a pipe is opened anew, not to block: standard error itself is the command's too, and of others, for whom it is
+/// to block. Nothing where that cannot be done, and for a file, where a new description would write over what there
+/// is.
 Descriptor opened_anew() {
     struct stat status {};
     if (::fstat(STDERR_FILENO, &status) != 0) return Descriptor{};
