@@ -28,7 +28,7 @@ struct Access;
 /// `command_timeout` after the destructor began. Where the server answers, a lock that a call is just acquiring is given
 /// back before the destructor returns. It takes at most three times `command_timeout`, and four times where releases were
 /// only sent; that includes the time that it gives to callbacks. Handles may outlive their client, and then fail in the
-/// same way.
+/// same way, in a forked child too.
 ///
 /// In a forked child, a client works with connections and an owner's identity of its own: it holds
 /// none of its parent's locks and cannot touch them.
@@ -77,7 +77,7 @@ REDLATCH_INLINE Client::Client(ClientOptions options)
     : shared_(std::make_shared<detail::SharedClient>(detail::check(std::move(options)).value())) {}
 
 REDLATCH_INLINE Client::~Client() {
-    if (detail::Session* const session = shared_->existing_session()) session->close();
+    shared_->end();
 }
 
 REDLATCH_INLINE Result<void> Client::ping() {

@@ -25,6 +25,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -493,6 +494,110 @@ TEST_F(Fork, an_inherited_held_may_be_moved_and_assigned) {
               "ok");
     EXPECT_FALSE(raw.exists("own"));
     expect_parent_unharmed();
+}
+
+/// Of a client that is to end before all that was made with it.
+class ForkBesideAnEnd : public testing::Test {
+protected:
+    ForkBesideAnEnd() { EXPECT_TRUE(succeeds(client->ping())); }
+
+    /// As in the process where the client has ended.
+    void expect_that_each_fails(Findings& findings) {
+        const auto is_cancelled = [](const auto& result) {
+            return !result && result.error().code == Errc::cancelled;
+        };
+        findings.expect(is_cancelled(lock->acquire({.wait = Wait::none()})), "tries the lock");
+        findings.expect(is_cancelled(lock->acquire({.wait = 10s})), "takes the lock");
+        findings.expect(is_cancelled(lock->inspect()), "sees the lock");
+        findings.expect(is_cancelled(set->acquire({.wait = Wait::none()})), "takes a set");
+        findings.expect(is_cancelled(gpus->take({.wait = Wait::none()})), "takes a permit");
+        findings.expect(!lock->held() && !RawRedis{server.uri()}.exists("job"), "has the lock");
+    }
+
+    /// Neither does its last handle, which goes while the call is under way.
+    void expect_that_an_asynchronous_call_fails(Findings& findings) {
+        std::promise<Result<Held>> told;
+        auto outcome = told.get_future();
+        lock->async_acquire({.wait = 10s}, {},
+                            [&told](Result<Held> held) { told.set_value(std::move(held)); });
+        lock.reset();
+        set.reset();
+        gpus.reset();
+        if (!finishes(outcome)) return findings.expect(false, "completes nowhere");
+        const auto result = outcome.get();
+        findings.expect(!result && result.error().code == Errc::cancelled, "takes the lock");
+        findings.expect(!RawRedis{server.uri()}.exists("job"), "has the lock");
+    }
+
+    RedisServer server;
+    std::optional<Client> client{options_for(server.uri(), 10s)};
+    std::optional<Lock<Simple>> lock{std::in_place, *client, "job"};
+    std::optional<LockSet<Simple>> set{std::in_place, *client, std::vector{"job", "b"}};
+    std::optional<Semaphore<>> gpus{std::in_place, *client, "gpus", 4};
+};
+
+TEST_F(ForkBesideAnEnd, handles_of_a_client_that_is_gone_fail_in_a_child_too) {
+    client.reset();
+    EXPECT_EQ(in_child([this](Findings& findings) { expect_that_each_fails(findings); }), "ok");
+}
+
+TEST_F(ForkBesideAnEnd, asynchronous_calls_of_a_client_that_is_gone_fail_in_a_child_too) {
+    client.reset();
+    EXPECT_EQ(
+        in_child([this](Findings& findings) { expect_that_an_asynchronous_call_fails(findings); }),
+        "ok");
+}
+
+TEST_F(ForkBesideAnEnd, handles_fail_after_the_end_of_a_client_that_the_child_has_not_used) {
+    ASSERT_TRUE(becomes_quiet());
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  client.reset();
+                  expect_that_each_fails(findings);
+              }),
+              "ok");
+    EXPECT_TRUE(lock->try_lock()) << "in the parent it goes on";
+}
+
+TEST_F(ForkBesideAnEnd, asynchronous_calls_fail_after_the_end_of_one_that_the_child_has_not_used) {
+    ASSERT_TRUE(becomes_quiet());
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  client.reset();
+                  expect_that_an_asynchronous_call_fails(findings);
+              }),
+              "ok");
+    EXPECT_TRUE(lock->try_lock()) << "in the parent it goes on";
+}
+
+TEST_F(ForkBesideAnEnd, no_call_of_a_child_survives_an_end_that_comes_with_its_first) {
+    ASSERT_TRUE(becomes_quiet());
+    for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(in_child([this](Findings& findings) {
+                      std::atomic<int> ready = 0;
+                      const auto wait_for_the_other = [&ready] {
+                          for (++ready; ready != 2;) std::this_thread::yield();
+                      };
+                      std::thread ends{[&] {
+                          wait_for_the_other();
+                          client.reset();
+                      }};
+                      wait_for_the_other();
+                      static_cast<void>(lock->acquire({.wait = Wait::none()}));
+                      ends.join();
+                      expect_that_each_fails(findings);
+                  }),
+                  "ok");
+    }
+}
+
+TEST_F(ForkBesideAnEnd, handles_fail_in_the_child_of_a_child_that_has_ended_the_client) {
+    ASSERT_TRUE(becomes_quiet());
+    EXPECT_EQ(in_child([this](Findings& findings) {
+                  client.reset();
+                  const auto in_grandchild =
+                      in_child([this](Findings& its) { expect_that_each_fails(its); });
+                  findings.expect(in_grandchild == "ok", "grandchild: " + in_grandchild);
+              }),
+              "ok");
 }
 
 /// A process that reads, twice, writes, has permits in two ways, and has a set of locks.

@@ -36,9 +36,9 @@ public:
     PerProcess& operator=(const PerProcess&) = delete;
     ~PerProcess() {
         Own* const own = own_.load();
-        if (own->is_ours()) {
+        if (is_ours(own)) {
             delete own;
-        } else {
+        } else if (own != nullptr) {
             abandon(own);
         }
     }
@@ -46,18 +46,37 @@ public:
     /// Null in a child that has none of its own yet.
     T* existing() noexcept {
         Own* const own = own_.load(std::memory_order_acquire);
-        return own->is_ours() ? &own->value : nullptr;
+        return is_ours(own) ? &own->value : nullptr;
+    }
+
+    /// The same. Where it is null, nothing is inherited any more: a `renew` that is under way prepares once more.
+    T* existing_or_disown() noexcept {
+        Own* own = own_.load(std::memory_order_acquire);
+        while (own != nullptr && !is_ours(own)) {
+            if (!own_.compare_exchange_strong(own, nullptr)) continue;
+            abandon(own);
+            return nullptr;
+        }
+        return own == nullptr ? nullptr : &own->value;
     }
 
     /// For a child that has none of its own yet, unless another of its threads is faster.
-    template <class... Args>
-    T& renew(const Args&... args) {
-        Own* inherited = own_.load(std::memory_order_acquire);
-        if (inherited->is_ours()) return inherited->value;
-        auto own = std::make_unique<Own>(args...);
-        if (!own_.compare_exchange_strong(inherited, own.get())) return inherited->value;
-        abandon(inherited);
-        return own.release()->value;
+    T& renew() {
+        return renew([](T&) {});
+    }
+
+    /// The same. `prepare(T&)`: before any other thread has it.
+    template <class Prepare, class... Args>
+    T& renew(const Prepare& prepare, const Args&... args) {
+        for (;;) {
+            Own* inherited = own_.load(std::memory_order_acquire);
+            if (is_ours(inherited)) return inherited->value;
+            auto own = std::make_unique<Own>(args...);
+            prepare(own->value);
+            if (!own_.compare_exchange_strong(inherited, own.get())) continue;
+            if (inherited != nullptr) abandon(inherited);
+            return own.release()->value;
+        }
     }
 
 private:
@@ -70,7 +89,9 @@ private:
         T value;
     };
 
-    std::atomic<Own*> own_;
+    static bool is_ours(const Own* own) noexcept { return own != nullptr && own->is_ours(); }
+
+    std::atomic<Own*> own_;  // null where a child has disowned what it has inherited
 };
 
 }  // namespace redlatch::inline v0::detail

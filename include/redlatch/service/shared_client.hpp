@@ -4,6 +4,7 @@
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/service/session.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -25,6 +26,12 @@ public:
         return make_session_(*this);
     }
 
+    /// The client is gone. Handles that outlive it fail, also in a child that is forked later.
+    void end() noexcept {
+        has_ended_ = true;
+        if (Session* const own = session_.existing_or_disown()) own->close();
+    }
+
     /// Whether all keys of a lock have to lie in one slot.
     bool has_slots() const { return setup_.is(UriParts::Kind::cluster); }
 
@@ -42,10 +49,14 @@ private:
     static Session& make_session(SharedClient& client) {
         ClientSetup setup = client.setup_;
         if (setup.options.tls != nullptr) setup.options.tls = setup.options.tls->afresh();
-        return client.session_.renew(setup);
+        const auto close_with_client = [&client](Session& session) {
+            if (client.has_ended_) session.close();
+        };
+        return client.session_.renew(close_with_client, setup);
     }
 
     const ClientSetup setup_;
+    std::atomic<bool> has_ended_{false};  // in a parent, too
     PerProcess<Session> session_;
     /// By a pointer: a file that makes no client compiles nothing that makes a session.
     Session& (*const make_session_)(SharedClient&);
