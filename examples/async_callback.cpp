@@ -17,7 +17,6 @@ class JobQueue final : public redlatch::Executor {
 public:
     void post(Executor::Task& task) noexcept override {
         const std::lock_guard lock{mutex_};
-        task.next = nullptr;
         *end_ = &task;
         end_ = &task.next;
         ready_.notify_one();

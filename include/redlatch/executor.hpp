@@ -3,6 +3,7 @@
 #include <redlatch/compilation.hpp>
 
 #include <memory>
+#include <utility>
 
 namespace redlatch::inline v0 {
 
@@ -28,7 +29,7 @@ public:
         /// coroutine stays suspended, a lock that it was about to get is released.
         virtual void discard() noexcept = 0;
 
-        /// For the executor, to link tasks with: nothing need be allocated for them.
+        /// For the executor, to link tasks with: nothing need be allocated for them. Null when the task comes to `post`.
         Task* next = nullptr;
 
     protected:
@@ -48,9 +49,9 @@ public:
     /// same time. Posts one after the other, unless an executor that wakes somebody overrides it to do that once.
     virtual void post_chain(Task& first) noexcept {
         for (Task* task = &first; task != nullptr;) {
-            Task* const next = task->next;  // it may be gone when it is posted
-            post(*task);
-            task = next;
+            Task& one = *std::exchange(task, task->next);
+            one.next = nullptr;
+            post(one);  // it may be gone after that
         }
     }
 

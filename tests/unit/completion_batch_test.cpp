@@ -201,6 +201,27 @@ TEST(Executor, that_knows_of_no_chain_is_posted_each_task_of_it) {
     EXPECT_EQ(posted, (std::vector<Executor::Task*>{&first, &second}));
 }
 
+TEST(Executor, that_knows_of_no_chain_gets_tasks_that_nothing_is_linked_behind) {
+    class Linking final : public Executor {
+    public:
+        void post(Task& task) noexcept override {
+            EXPECT_EQ(task.next, nullptr);
+            *end_ = &task;
+            end_ = &task.next;
+        }
+
+    private:
+        Task* first_ = nullptr;
+        Task** end_ = &first_;
+    } executor;
+    Posted first{executor};
+    Posted second{executor};
+    Posted third{executor};
+    CompletionBatch batch;
+    for (Posted* const posted : {&first, &second, &third}) batch.add(*posted);
+    batch.hand_over();
+}
+
 TEST(CompletionBatch, is_known_on_its_own_thread_as_long_as_it_lives) {
     EXPECT_EQ(CompletionBatch::of_this_thread(), nullptr);
     {
