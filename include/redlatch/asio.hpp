@@ -129,7 +129,18 @@ public:
 
     explicit AsioCompletions(net::execution_context& context)
         : net::execution_context::service(context) {}
-    ~AsioCompletions() override = default;
+    /// One that is made while its context goes is not shut down.
+    ~AsioCompletions() override { leave(); }
+
+    /// That of a context. A context destroys the newest of its services first. So the one of descriptors, which this one
+    /// uses to its end, is there before.
+    static AsioCompletions& of(net::execution_context& context,
+                               const net::any_io_executor& executor) {
+        if (!net::has_service<AsioCompletions>(context)) {
+            [[maybe_unused]] const net::posix::stream_descriptor needs_their_service{executor};
+        }
+        return net::use_service<AsioCompletions>(context);
+    }
 
     /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`. It
     /// stays the caller's where the context goes, and where this throws.
@@ -158,10 +169,13 @@ public:
     }
 
 private:
-    /// The services that these use go before this one.
-    void shutdown() override {
+    void shutdown() override { leave(); }
+
+    /// The context goes.
+    void leave() noexcept {
         {
             const std::lock_guard lock{mutex_};
+            if (gone_) return;
             gone_ = queue_->share();
         }
         if (descriptor_ && process_ != ProcessId::of_this_process()) leave_to_parent();
@@ -178,8 +192,7 @@ private:
         if (!other.valid() || ::dup3(other.get(), number, O_CLOEXEC) < 0) ::close(number);
     }
 
-    /// A descriptor that is closed before the context's reactor has heard of the fork would be taken from the
-    /// parent's, which may hear of it after this: so that is done later.
+    /// What the parent's handlers destroy may use services that hear of the fork after this one: so that is done later.
     void notify_fork(net::execution_context::fork_event event) override {
         if (event != net::execution_context::fork_child || !descriptor_) return;
         net::post(descriptor_->get_executor(), [this] { begin_anew_in_child(); });
@@ -271,7 +284,7 @@ public:
         if constexpr (has_context) {
             const net::any_io_executor executor = pending_->executor;
             net::execution_context& context = net::query(executor, net::execution::context);
-            auto& completions = net::use_service<AsioCompletions>(context);
+            AsioCompletions& completions = AsioCompletions::of(context, executor);
             std::unique_ptr<AsioPending> pending = std::move(own_);
             try {
                 call.complete_on(completions.begin(executor, pending));

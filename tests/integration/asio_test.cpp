@@ -355,6 +355,29 @@ TEST_F(AsioTest, release_begun_by_a_handler_that_its_context_destroys_goes_on) {
     }
 }
 
+TEST_F(AsioTest, first_release_of_a_context_may_be_begun_by_a_handler_that_it_destroys) {
+    Lock<Simple> first{client_, "first"};
+    Lock<Simple> second{client_, "second"};
+    {
+        asio::io_context io;
+        asio::post(io, [guard = std::make_unique<GivesBack>(take(first), io)] {});
+        asio::post(io, [guard = std::make_unique<GivesBack>(take(second), io)] {});
+    }
+    for (const std::string name : {"first", "second"}) {
+        EXPECT_TRUE(eventually([&] { return !redis_.exists(name); })) << name;
+    }
+}
+
+TEST_F(AsioTest, first_release_of_a_context_may_be_begun_by_a_timer_that_it_destroys) {
+    Lock<Simple> lock{client_, "key"};
+    {
+        asio::io_context io;
+        asio::steady_timer timer{io, 1h};
+        timer.async_wait([guard = std::make_unique<GivesBack>(take(lock), io)](const auto&) {});
+    }
+    EXPECT_TRUE(eventually([&] { return !redis_.exists("key"); }));
+}
+
 /// What a client and all that goes on with it keep.
 class KeptByClient {
 public:
