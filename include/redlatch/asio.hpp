@@ -132,8 +132,8 @@ public:
     /// One that is made while its context goes is not shut down.
     ~AsioCompletions() override { leave(); }
 
-    /// That of a context. A context destroys the newest of its services first. So the one of descriptors, which this one
-    /// uses to its end, is there before.
+    /// That of a context. A context destroys the newest of its services first. So the one of descriptors, which this
+    /// one uses to its end, is there before.
     static AsioCompletions& of(net::execution_context& context,
                                const net::any_io_executor& executor) {
         if (!net::has_service<AsioCompletions>(context)) {

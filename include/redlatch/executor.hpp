@@ -29,7 +29,8 @@ public:
         /// coroutine stays suspended, a lock that it was about to get is released.
         virtual void discard() noexcept = 0;
 
-        /// For the executor, to link tasks with: nothing need be allocated for them. Null when the task comes to `post`.
+        /// For the executor, to link tasks with: nothing need be allocated for them. Null when the task comes to
+        /// `post`.
         Task* next = nullptr;
 
     protected:
