@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
         watch(loop, ticks);
 
         constexpr int orders = 100;
+        int ended = 0;
         int done = 0;
         int ticked = 0;
         // [loop]
@@ -49,10 +50,11 @@ int main(int argc, char** argv) {
 
         for (int i = 0; i < orders; ++i) {
             lock.async_acquire({.wait = 1min}, {}, [&](redlatch::Result<redlatch::Held> held) {
+                ++ended;
                 if (held) ++done;
             });
         }
-        while (done < orders) {
+        while (ended < orders) {  // also those that got no lock, or no server
             epoll_event event{};
             if (::epoll_wait(loop, &event, 1, -1) != 1) continue;
             if (event.data.fd == queue.descriptor()) queue.run_ready();
@@ -62,5 +64,6 @@ int main(int argc, char** argv) {
         std::printf("%d orders on one thread, which saw %d ticks meanwhile\n", done, ticked);
         ::close(ticks);
         ::close(loop);
+        example::require(done == orders, "all orders are done");
     });
 }
