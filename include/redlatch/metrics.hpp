@@ -317,21 +317,8 @@ private:
         return rest_;
     }
 
-    std::string label_of(std::string_view lock) const {
-        std::string label;
-#if defined(__cpp_exceptions)
-        try {
-            label = label_(lock);
-        } catch (const std::bad_alloc&) {
-            throw;       // or an end would count under another label than its beginning
-        } catch (...) {  // a user's function
-            return std::string{other};
-        }
-#else
-        label = label_(lock);
-#endif
-        return valid_utf8(std::move(label));
-    }
+    /// Catches what a user's function throws: not for a file that may do without exceptions.
+    std::string label_of(std::string_view lock) const;
 
     std::vector<const Series*> all_series() const {
         std::vector<const Series*> all;
@@ -426,5 +413,21 @@ private:
     Counter reconnected_{0};
     Counter warnings_{0};
 };
+
+#if REDLATCH_DEFINITIONS
+
+REDLATCH_INLINE std::string Metrics::label_of(std::string_view lock) const {
+    std::string label;
+    try {
+        label = label_(lock);
+    } catch (const std::bad_alloc&) {
+        throw;       // or an end would count under another label than its beginning
+    } catch (...) {  // a user's function
+        return std::string{other};
+    }
+    return valid_utf8(std::move(label));
+}
+
+#endif
 
 }  // namespace redlatch::inline v0

@@ -12,4 +12,5 @@
 #define REDLATCH_SOURCE
 
 #include <redlatch/lock_set.hpp>
+#include <redlatch/metrics.hpp>
 #include <redlatch/redlatch.hpp>
