@@ -103,11 +103,11 @@ public:
     /// only once tells of no wait.
     ///
     /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how
-    /// many there are now. Each beginning that is told has one end that is told, whatever happens. An end is
-    /// not dropped, and may come after that of the client. Where a backlog or the client's end makes a
-    /// beginning be dropped, or the call throws, its end is not told either. Where calls run beside each other,
-    /// an end may be told while its beginning still is, and is then told also where that throws. In a forked
-    /// child, what began before has no end.
+    /// many there are now. Each beginning that is told has one end that is told, whatever happens, unless there
+    /// is no memory to tell it with. An end is not dropped, and may come after that of the client. Where a backlog
+    /// or the client's end makes a beginning be dropped, or the call throws, its end is not told either. Where
+    /// calls run beside each other, an end may be told while its beginning still is, and is then told also where
+    /// that throws. In a forked child, what began before has no end.
     virtual void wait_began(const WaitBegan&) {}
 
     /// A call that waited has got the lock, or gives up. `acquired` or `timed_out` follow, where that is the outcome.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <new>
@@ -441,6 +442,46 @@ TEST_F(OutOfMemoryInACall, nested_lock_leaves_the_outer_hold_to_its_own_end) {
 
 TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back) {
     expect_nothing_left_behind([this](int fails_after) { return hand_over(fails_after); });
+}
+
+class OutOfMemoryOfEvents : public OutOfMemoryOfAProcess {
+protected:
+    enum Ended : int { done, failed, still_counted };
+
+    class Holders : public Observer {
+    public:
+        void hold_began(const HoldBegan&) override { ++now; }
+        void hold_ended(const HoldEnded&) override { --now; }
+
+        std::atomic<int> now{0};
+    };
+
+    /// What the observer counts when a `try_lock()` of which one allocation fails is over, and its client too.
+    Ended lock_once(int fails_after) {
+        const auto holders = std::make_shared<Holders>();
+        bool has_failed = false;
+        {
+            Client client{patient(server_.uri(), holders)};
+            Lock<Simple>{client, "first"}.acquire().value().release().value();
+            Lock<Simple> lock{client, "job"};
+            static_cast<void>(returns(fails_after, false, [&] { (void)lock.try_lock(); }));
+            has_failed = Failing::has_failed();
+        }
+        if (holders->now != 0) return still_counted;
+        return has_failed ? failed : done;
+    }
+};
+
+TEST_F(OutOfMemoryOfEvents, each_hold_that_was_told_of_has_its_end) {
+    int times_failed = 0;
+    for (int fails_after = 0;; ++fails_after) {
+        redis_.del("job");  // of a process that has ended
+        const auto ended = in_a_child([&] { return lock_once(fails_after); });
+        EXPECT_NE(ended, still_counted) << "allocation " << fails_after;
+        if (ended == failed) ++times_failed;
+        if (ended == done) break;
+    }
+    EXPECT_GT(times_failed, 0);
 }
 
 template <class Policy>

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -27,9 +28,9 @@ public:
     bool wanted() const noexcept { return observer_ != nullptr; }
 
     /// Somebody holds a lock from now on.
-    void hold_began(const std::shared_ptr<Hold>& hold) {
+    void hold_began(const std::shared_ptr<Hold>& hold) noexcept {
         tell_begin({hold, &hold->events},
-                   [key = hold->key()](Observer& observer) { observer.hold_began({key}); });
+                   [hold](Observer& observer) { observer.hold_began({hold->key()}); });
     }
 
     /// It is over. To be called once for each hold.
@@ -98,9 +99,20 @@ public:
 private:
     using Tell = std::function<void(Observer&)>;
 
-    void tell_begin(const std::shared_ptr<EventPair>& pair, Tell begin) {
+    /// Without memory for it neither the beginning nor the end is told.
+    template <class Begin>
+    void tell_begin(const std::shared_ptr<EventPair>& pair, Begin begin) noexcept {
         if (!wanted()) return pair->drop();
-        const bool posted = notifier_->post([observer = observer_, pair, begin = std::move(begin)] {
+        try {
+            if (!notifier_->post(task_of(pair, std::move(begin)))) pair->drop();
+        } catch (const std::bad_alloc&) {
+            pair->drop();
+        }
+    }
+
+    template <class Begin>
+    Notifier::Task task_of(const std::shared_ptr<EventPair>& pair, Begin begin) const {
+        return [observer = observer_, pair, begin = std::move(begin)] {
             if (!pair->begins()) return;
             try {
                 begin(*observer);
@@ -108,8 +120,7 @@ private:
                 pair->drop();
                 throw;
             }
-        });
-        if (!posted) pair->drop();
+        };
     }
 
     /// Not dropped where the beginning is told.

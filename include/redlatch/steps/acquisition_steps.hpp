@@ -69,11 +69,7 @@ protected:
     Result<HoldRef> told(Result<HoldRef> ref) {
         if (!ref) ref.error().key = spec_->key();
         if (!session_->events().wanted()) return ref;
-        try {
-            tell(ref);
-        } catch (const std::bad_alloc&) {
-            if (ref && nesting_ == nullptr) ref->hold->events.drop();
-        }
+        tell(ref);
         return ref;
     }
 
@@ -410,15 +406,29 @@ protected:
 
     // ---- The observer
 
-    void tell(const Result<HoldRef>& ref) {
+    /// Each apart: one that finds no memory takes no other one with it.
+    void tell(const Result<HoldRef>& ref) noexcept {
         const auto waited = Clock::now() - started_;
-        if (waits_ != nullptr) {
-            const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
-            session_->events().wait_ended(waits_,
-                                          {spec_->key(), waited, outcome, machine().tries()});
+        if (waits_ != nullptr) unless_out_of_memory([&] { tell_wait_ended(ref, waited); });
+        if (ref && nesting_ == nullptr) session_->events().hold_began(ref->hold);
+        unless_out_of_memory([&] { tell_outcome(ref, waited); });
+    }
+
+    template <class Tell>
+    static void unless_out_of_memory(Tell tell) noexcept {
+        try {
+            tell();
+        } catch (const std::bad_alloc&) {
         }
+    }
+
+    void tell_wait_ended(const Result<HoldRef>& ref, Clock::duration waited) {
+        const Result<void> outcome = ref ? Result<void>{} : Unexpected{ref.error()};
+        session_->events().wait_ended(waits_, {spec_->key(), waited, outcome, machine().tries()});
+    }
+
+    void tell_outcome(const Result<HoldRef>& ref, Clock::duration waited) {
         if (ref) {
-            if (nesting_ == nullptr) session_->events().hold_began(ref->hold);
             session_->events().acquired({spec_->key(), waited, machine().tries()});
         } else if (ref.error().code == Errc::timed_out) {
             session_->events().timed_out({spec_->key(), waited, machine().tries()});
