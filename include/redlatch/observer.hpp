@@ -90,7 +90,8 @@ public:
     /// A wait ended without the lock.
     virtual void timed_out(const TimedOut&) {}
 
-    /// A hold ended by a release, or there was none to end.
+    /// A hold ended by a release, or there was none to end. Nothing is told where a hold has expired that nobody has
+    /// had yet: one that was not delivered in time, or that a set has lost while it waited for its other locks.
     virtual void released(const Released&) {}
 
     /// A watchdog renewed a lease.
@@ -118,7 +119,7 @@ public:
     virtual void hold_began(const HoldBegan&) {}
 
     /// A hold is over: released, whatever the outcome, lost, detached, or given back by a set that did not get
-    /// all of its locks. `released` or `lost` follow.
+    /// all of its locks. `released` or `lost` follow, unless it was gone before anybody had it.
     virtual void hold_ended(const HoldEnded&) {}
 
     /// A command failed, whether or not it is tried again.

@@ -36,7 +36,10 @@ public:
     void hold_began(const HoldBegan&) override { ++holds_begun; }
     void hold_ended(const HoldEnded&) override { ++holds_ended; }
     void acquired(const Acquired&) override { ++acquisitions; }
-    void released(const Released&) override { ++releases; }
+    void released(const Released& event) override {
+        if (event.outcome && *event.outcome == Release::expired) ++expired;
+        ++releases;
+    }
     void lost(const Lost&) override { ++losses; }
 
     /// How the waits have ended.
@@ -51,6 +54,7 @@ public:
     std::atomic<int> holds_ended{0};
     std::atomic<int> acquisitions{0};
     std::atomic<int> releases{0};
+    std::atomic<int> expired{0};  ///< of the releases
     std::atomic<int> losses{0};
     std::atomic<unsigned> tries{0};  ///< of waits that have ended
 
@@ -627,6 +631,45 @@ TEST_F(GaugesTest, count_no_loss_of_what_nobody_has_had) {
     ASSERT_TRUE(stalls.run_until([&] { return outcome.is_there(); }));
     EXPECT_EQ(code_of(outcome.get()), Errc::lost);
     EXPECT_TRUE(had(1));
+    EXPECT_EQ(numbers_->losses, 0);
+}
+
+TEST_F(GaugesTest, count_no_expiry_of_what_nobody_has_had) {
+    Loop stalls;
+    Lock<Simple> lock{*client_, "job", {.lease = 100ms}};
+    Outcome<Held> outcome;
+    lock.async_acquire({}, {}, outcome.callback(), &stalls);
+    EXPECT_TRUE(eventually([&] { return numbers_->holds_begun == 1; }));
+    EXPECT_TRUE(eventually([&] { return !lock.inspect().value().locked; }));
+    ASSERT_TRUE(stalls.run_until([&] { return outcome.is_there(); }));
+    EXPECT_EQ(code_of(outcome.get()), Errc::lost);
+    client_.reset();  // what it had to tell is told
+    EXPECT_TRUE(had(1));
+    EXPECT_EQ(numbers_->releases, 0);
+}
+
+TEST_F(GaugesTest, count_no_expiry_of_what_a_set_loses_while_it_waits) {
+    Lock<> theirs{*other_client_, "b"};
+    LockSet<> set{*client_, {"a", "b"}};
+    for (const bool blocks : {true, false}) {
+        const int before = numbers_->holds_begun;
+        std::optional<Held> held = theirs.acquire().value();
+        Outcome<HeldSet> outcome;
+        std::jthread waiter;
+        if (blocks) {
+            waiter = std::jthread{[&] { outcome.callback()(set.acquire()); }};
+        } else {
+            set.async_acquire({}, {}, outcome.callback());
+        }
+        EXPECT_TRUE(hold_and_wait(2, 1));
+        EXPECT_TRUE(Lock<>(*client_, "a").force_unlock());
+        EXPECT_TRUE(eventually([&] { return numbers_->holds_begun == before + 3; }))
+            << "it takes that one anew";
+        held.reset();
+        EXPECT_TRUE(outcome.get());
+    }
+    client_.reset();  // what it had to tell is told
+    EXPECT_EQ(numbers_->expired, 0);
     EXPECT_EQ(numbers_->losses, 0);
 }
 

@@ -161,6 +161,8 @@ protected:
         if (!session.events().wanted()) return;
         const auto held_for = ended - hold->taken_at();
         if (ends_hold) session.events().hold_ended(hold, held_for);
+        // As its loss: nobody has worked under what was never delivered.
+        if (!hold->is_delivered() && outcome && *outcome == Release::expired) return;
         session.events().released(hold->key(), held_for, outcome);
     }
 
