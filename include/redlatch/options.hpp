@@ -79,12 +79,22 @@ struct Drift {
     std::chrono::milliseconds floor{2};  ///< Default: 2 ms.
 };
 
+namespace detail {
+
+/// No truth value, and no character.
+template <class T>
+concept WholeNumber = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
+                      !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
+                      !std::same_as<T, char16_t> && !std::same_as<T, char32_t>;
+
+}  // namespace detail
+
 /// How many replicas have to acknowledge a lock before it counts as taken: a number up to
 /// `most()`, none, or all that the server has just then.
 class Replicas {
 public:
     /// So many. A number that is negative, or above `most()`, is refused where the options are checked.
-    template <std::integral Number>
+    template <detail::WholeNumber Number>
     constexpr Replicas(Number count) noexcept
         : count_(static_cast<std::uintmax_t>(count) <= greatest ? static_cast<unsigned>(count)
                                                                 : none_such) {}
