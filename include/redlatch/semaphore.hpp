@@ -106,8 +106,8 @@ public:
 
     /// Takes permits as an object that owns them: all that are asked for, or none. Blocks as `Lock::acquire()` does.
     /// Never throws. Errors as of `Lock::acquire()`; `invalid_argument` for fewer than 1, and for more than the
-    /// `permits` of this object. Where `set_permits()` has left fewer, the call waits until there are enough, and those
-    /// behind it in the queue are served meanwhile.
+    /// `permits` of this object, or than 1 where it was made with 0. Where there are fewer, by that or by
+    /// `set_permits()`, the call waits until there are enough, and those behind it in the queue are served meanwhile.
     [[nodiscard]] Result<Held> take(const TakeOptions& options = {}) noexcept {
         return impl_.take(options);
     }
