@@ -191,8 +191,8 @@ private:
     Result<void> check_downgrade() const;
     std::shared_ptr<detail::AsyncCallFor<void>> downgrade_call();
 
-    std::shared_ptr<detail::SharedClient> client_;
-    detail::HoldRef ref_;
+    std::shared_ptr<detail::SharedClient> client_{};
+    detail::HoldRef ref_{};
     ReleaseMode release_mode_ = ReleaseMode::confirmed;
     bool posts_release_ = false;
 };

@@ -127,7 +127,7 @@ private:
     std::shared_ptr<detail::AsyncCallFor<Release>> release_call();
     std::shared_ptr<detail::AsyncCallFor<void>> extend_call(Lease lease);
 
-    std::shared_ptr<detail::HoldsOfSet> holds_;
+    std::shared_ptr<detail::HoldsOfSet> holds_{};
 };
 
 #if REDLATCH_DEFINITIONS

@@ -115,7 +115,7 @@ private:
         const std::string& str() const noexcept { return text_; }
 
     private:
-        std::string text_;
+        std::string text_{};
     };
 
     void write(const Line& line) const { write_(line.str()); }

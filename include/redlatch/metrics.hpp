@@ -187,13 +187,13 @@ private:
     /// How often something took how long.
     class Histogram {
     public:
-        explicit Histogram(const Bounds& bounds) : bounds_(&bounds), counts_(bounds.size() + 1) {}
+        explicit Histogram(const Bounds& bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
 
         void add(Duration d) {
             const Duration taken = std::max(d, Duration::zero());
             const double seconds = static_cast<double>(taken.count()) / 1e9;
-            const auto bucket = std::lower_bound(bounds_->begin(), bounds_->end(), seconds);
-            ++counts_[static_cast<std::size_t>(bucket - bounds_->begin())];
+            const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), seconds);
+            ++counts_[static_cast<std::size_t>(bucket - bounds_.begin())];
             nanoseconds_ += static_cast<std::uint64_t>(taken.count());
         }
 
@@ -202,7 +202,7 @@ private:
             std::uint64_t count = 0;
             for (std::size_t i = 0; i < counts_.size(); ++i) {
                 count += counts_[i];
-                const std::string bound = i < bounds_->size() ? decimal((*bounds_)[i]) : "+Inf";
+                const std::string bound = i < bounds_.size() ? decimal(bounds_[i]) : "+Inf";
                 sample(text, base + "_bucket", {label, labelled("le", bound)},
                        std::to_string(count));
             }
@@ -226,7 +226,7 @@ private:
             return {digits.data(), end.ptr};
         }
 
-        const Bounds* bounds_;
+        const Bounds& bounds_;
         std::vector<Counter> counts_;  // the last one of what is beyond all bounds
         Counter nanoseconds_{0};
     };
@@ -269,8 +269,8 @@ private:
         const std::string label;  // as it is printed
         Histogram waited;
         Histogram held;
-        Gauge holders;
-        Gauge waiters;
+        Gauge holders{};
+        Gauge waiters{};
         Counter tries{0};
         Counter timed_out{0};
         std::array<Counter, failed_release + 1> releases{};

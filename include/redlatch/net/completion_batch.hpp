@@ -54,7 +54,7 @@ private:
 
     static inline thread_local CompletionBatch* open = nullptr;
 
-    TaskList completions_;
+    TaskList completions_{};
 };
 
 }  // namespace redlatch::inline v0::detail

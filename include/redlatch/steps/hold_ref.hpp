@@ -11,7 +11,7 @@ class Hold;
 
 /// One acquisition that succeeded: the hold it belongs to, and its own number there.
 struct HoldRef {
-    std::shared_ptr<Hold> hold;
+    std::shared_ptr<Hold> hold{};
     std::uint64_t id = 0;
     ::pid_t process = ProcessId::of_this_process();
 
