@@ -44,10 +44,22 @@ private:
 
     static Context connect(const std::string& uri) {
         const std::string address = uri.substr(uri.find("://") + 3);
-        if (uri.starts_with("unix://")) return Context{redisConnectUnix(address.c_str())};
+        if (uri.starts_with("unix://")) return Context{redisConnectUnix(decoded(address).c_str())};
         const auto colon = address.find(':');
         const int port = colon == std::string::npos ? 6379 : std::atoi(&address[colon + 1]);
         return Context{redisConnect(address.substr(0, colon).c_str(), port)};
+    }
+
+    /// What it is without percent signs.
+    static std::string decoded(const std::string& path) {
+        std::string text;
+        for (std::size_t i = 0; i < path.size(); ++i) {
+            const bool encoded = path[i] == '%';
+            text += encoded ? static_cast<char>(std::stoi(path.substr(i + 1, 2), nullptr, 16))
+                            : path[i];
+            if (encoded) i += 2;
+        }
+        return text;
     }
 
     Context context_;
