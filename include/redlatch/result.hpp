@@ -59,7 +59,8 @@ inline std::string string_of(const char* text, const char* meaning) {
 
 /// A value or the reason why there is none: the part of C++23's `std::expected` that a C++20
 /// library can offer, with the same names. `value()` without a value throws `LockError`; the
-/// other accessors have `std::expected`'s preconditions.
+/// other accessors have `std::expected`'s preconditions. There is no `==` of two of them, and nothing that
+/// takes a function, such as `and_then()`.
 template <class T, class E>
 class [[nodiscard]] Expected {
     using Value = std::conditional_t<std::is_void_v<T>, detail::Nothing, T>;

@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <compare>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -95,6 +97,7 @@ public:
     /// From the text of another one. A null pointer is an empty text, which no lock adopts.
     explicit Ticket(std::string text) : text_(std::move(text)) {}
     explicit Ticket(const char* text) : text_(text == nullptr ? "" : text) {}
+    explicit Ticket(std::same_as<std::string_view> auto text) : text_(text) {}
     /// @}
 
     /// What has to get to the other process.

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <limits>
+#include <string>
+#include <string_view>
 
 namespace {
 
@@ -77,6 +79,12 @@ TEST(Lease, has_limits) {
     EXPECT_EQ(Lease::max().duration(), milliseconds{std::chrono::days{24}});
     EXPECT_LT(Lease{9'999us}, Lease::min());
     EXPECT_EQ(Lease{10'001us}, Lease::min());
+}
+
+TEST(Ticket, is_made_of_any_text) {
+    const std::string_view line{"ticket=text"};
+    EXPECT_EQ(Ticket{line.substr(7)}, Ticket{"text"});
+    EXPECT_EQ(Ticket{line.substr(7)}, Ticket{std::string{"text"}});
 }
 
 TEST(LockInfo, of_nothing_is_unlocked) {
