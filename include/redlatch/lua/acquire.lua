@@ -44,7 +44,7 @@ if not ours and (waiting ~= 0 or not free) then
       failed, about = given_lease, waiters
     end
   elseif key_type == 'h' then
-    local fields, most = nil, 16
+    local most, fields = 16
     -- #include "only_a_hold.lua"
     owner = fields[1]
   end
@@ -106,7 +106,11 @@ end
 if failed and free then
   -- A string comes here where its fencing token was refused. A hash may have no end, and would lock
   -- everybody out for ever.
-  redis.call(key_type == 's' and 'DEL' or 'HDEL', lock, key_type == 'h' and token or nil)
+  if key_type == 's' then
+    redis.call('DEL', lock)
+  else
+    redis.call('HDEL', lock, token)
+  end
 end
 return failed or {1, longer and ttl or lease, tonumber(waiting) or 0, now, number}
 --)lua"_lua

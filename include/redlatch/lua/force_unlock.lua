@@ -14,7 +14,7 @@ if not ours then
 end
 
 if key_type == 'h' then
-  local fields, most = nil, 1
+  local most, fields = 1
   -- #include "only_a_hold.lua"
 end
 

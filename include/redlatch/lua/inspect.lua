@@ -9,7 +9,7 @@ local owner, hold_count
 if key_type == 's' then
   owner, hold_count = redis.call('GET', lock), 1
 else
-  local fields, most = nil, 1
+  local most, fields = 1
   -- #include "only_a_hold.lua"
   owner, hold_count = fields[1], tonumber(fields[2])
 end

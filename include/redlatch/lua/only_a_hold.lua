@@ -1,8 +1,9 @@
 --R"lua(
 -- Refuses a hash that is somebody's data: a lock has the hold count of its owner, and nothing else.
--- Sets `fields`, as HGETALL gives them. One with more than that is not read: it may be large.
+-- One with more than `most` fields is not read, as it may be large. Sets `fields`, as HGETALL gives
+-- them.
 --
--- Needs the locals `lock` and `fields`, and `most`: how many owners are not data yet.
+-- Needs the locals `lock`, `most` and `fields`.
 local owners = redis.pcall('HLEN', lock)
 local is_data = type(owners) == 'number' and owners > most
 fields = is_data and {} or redis.call('HGETALL', lock)

@@ -24,7 +24,7 @@ elseif not leaves then
   local score = last_score < now and time[1] .. string.sub('00000' .. time[2], -6)
     or string.format('%.0f', last_score + 1)
   local done = last.err and last or redis.pcall('ZADD', queue, 'NX', score, token)
-  if type(done) == 'table' and redis.pcall('ZREM', queue, '') == 0
+  if type(done) == 'table' and not last.err and redis.pcall('ZREM', queue, '') == 0
     and tonumber(redis.pcall('ZRANK', queue, token)) then
     done = 0  -- a full server forbids what takes memory as a first write
   end

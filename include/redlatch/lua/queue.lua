@@ -74,7 +74,11 @@ local function grant(caller, dead)
           if refused then
             -- A string comes here where its fencing token was refused. A hash may have no end, and
             -- would lock everybody out for ever.
-            redis.call(its_type == 's' and 'DEL' or 'HDEL', lock, its_type == 'h' and waiter or nil)
+            if its_type == 's' then
+              redis.call('DEL', lock)
+            else
+              redis.call('HDEL', lock, waiter)
+            end
             error(refused.err, 0)
           end
           if channel then
