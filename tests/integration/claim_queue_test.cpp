@@ -96,5 +96,84 @@ TEST_F(CrowdAtPermits, is_not_looked_at_while_there_are_none) {
     EXPECT_FALSE(listener_.pending_grants().empty()) << "they wait in their order";
 }
 
+enum class Kind { shared, permits };
+
+/// A lock that somebody has, and for which two wait, at a server that becomes full.
+class ClaimsOnFullServer : public ::testing::TestWithParam<Kind> {
+protected:
+    ClaimsOnFullServer() {
+        EXPECT_EQ(ask(holder).elements.at(0).integer, 1);
+        for (const std::string& token : {a, b}) EXPECT_EQ(ask(token).elements.at(0).integer, 0);
+    }
+
+    bool is_shared() const { return GetParam() == Kind::shared; }
+    /// What nothing fits in beside.
+    std::string much() const { return is_shared() ? "1000000000" : "3"; }
+
+    RawReply run(const Script& script, const Tokens& arguments) {
+        RawRedis::Command command{"EVAL",
+                                  std::string{script.source()},
+                                  "4",
+                                  keys_.lock,
+                                  keys_.queue,
+                                  keys_.waiters,
+                                  is_shared() ? keys_.fence : keys_.permits};
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return redis_.command(command);
+    }
+    RawReply ask(const std::string& token) {
+        return run(scripts_.acquire, {token, "60000", "30000", "0", run_id, "0", "0", much(), "3"});
+    }
+    /// Nobody has heard of it for too long.
+    void kill(const std::string& waiter) {
+        const std::string kind = is_shared() ? "shared" : "permits";
+        redis_.command({"HSET", keys_.waiters, waiter, kind + " 60000 1 0 0 " + much() + " 3"});
+    }
+    void fill() { redis_.command({"CONFIG", "SET", "maxmemory", "1"}); }
+
+    bool has_claim(const std::string& token) {
+        return !redis_.command({"ZSCORE", keys_.lock, much() + " " + token}).is_nil();
+    }
+    Tokens queue() {
+        Tokens tokens;
+        for (const RawReply& token : redis_.command({"ZRANGE", keys_.queue, "0", "-1"}).elements) {
+            tokens.push_back(token.text);
+        }
+        return tokens;
+    }
+
+    const LockScripts& scripts_ = is_shared() ? lua::on_shared_claims() : lua::on_permits();
+    RedisServer server_;
+    RawRedis redis_{server_};
+    const LockKeys keys_{"job"};
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, ClaimsOnFullServer, ::testing::Values(Kind::shared, Kind::permits),
+                         [](const auto& kind) -> std::string {
+                             return kind.param == Kind::shared ? "writers" : "permits";
+                         });
+
+TEST_P(ClaimsOnFullServer, keep_who_asks_again_alive) {
+    kill(a);
+    kill(b);
+    fill();
+    const RawReply refused = ask(b);
+    ASSERT_EQ(refused.elements.size(), 6U) << refused.text;
+    EXPECT_EQ(refused.elements[0].integer, 0);
+    EXPECT_EQ(queue(), Tokens{b}) << "behind one that has not asked";
+    EXPECT_EQ(run(scripts_.release, {holder, run_id, much()}).integer, 1);
+    EXPECT_TRUE(has_claim(b));
+    EXPECT_FALSE(has_claim(holder));
+    EXPECT_TRUE(queue().empty());
+}
+
+TEST_P(ClaimsOnFullServer, have_no_place_for_who_comes) {
+    fill();
+    const RawReply refused = ask(c);
+    EXPECT_NE(refused.text.find("OOM "), std::string::npos) << refused.text;
+    EXPECT_EQ(queue(), (Tokens{a, b}));
+    EXPECT_FALSE(redis_.hgetall(keys_.waiters).contains(c));
+}
+
 }  // namespace
 }  // namespace redlatch::test

@@ -70,6 +70,33 @@ TEST_P(Queue, asking_again_keeps_the_place_and_updates_the_terms) {
     expect_queue({a, b});
 }
 
+TEST_P(Queue, asking_again_keeps_who_waits_alive_on_a_server_that_is_full) {
+    hold();
+    acquire({.token = a});
+    acquire({.token = b});
+    for (const std::string& token : {a, b}) {  // nobody has heard of them for too long
+        redis_.command({"HSET", keys_.waiters, token, to_string(GetParam()) + " 60000 1 0 0"});
+    }
+    redis_.command({"CONFIG", "SET", "maxmemory", "1"});
+    const Answered refused = acquire({.token = b, .lease = 20'000});
+    EXPECT_EQ(refused.place, 1);
+    EXPECT_EQ(terms(b).seen_until, refused.time + 30'000'000);
+    EXPECT_EQ(release(holder), 1);
+    expect_owner(b, 20'000);
+    expect_queue({});
+}
+
+TEST_P(Queue, who_comes_to_a_server_that_is_full_gets_no_place) {
+    hold();
+    acquire({.token = a});
+    redis_.command({"CONFIG", "SET", "maxmemory", "1"});
+    const RawReply refused = run(scripts_.acquire, {b, "60000", "30000", "0", run_id, "0", "0"});
+    EXPECT_NE(refused.text.find("OOM "), std::string::npos) << refused.text;
+    EXPECT_NE(refused.text.find(keys_.queue), std::string::npos) << refused.text;
+    expect_queue({a});
+    EXPECT_EQ(owner(), holder);
+}
+
 TEST_P(Queue, nobody_overtakes_however_the_clock_is_set) {
     hold();
     acquire({.token = c});
