@@ -248,6 +248,33 @@ TEST_P(LimitedScripts, make_no_two_owners_and_leave_no_key_for_ever_whatever_com
     }
 }
 
+TEST_P(LimitedScripts, tell_no_place_that_they_cannot_see) {
+    redis_.command({"ACL", "SETUSER", "limited", "-zrange"});
+    set_the_scene(true, GetParam(), false);
+    EXPECT_TRUE(ask(b, "30000", "0").is_error());
+    expect_queue({a, b});
+}
+
+TEST_P(LimitedScripts, give_nobody_a_lock_whose_fencing_token_is_refused) {
+    if (redis_server_version() < redis_7) GTEST_SKIP() << "an ACL has no selectors";
+    const RawReply done =
+        redis_.command({"ACL", "SETUSER", "limited", "resetkeys", "~" + keys_.lock,
+                        "~" + keys_.queue, "~" + keys_.waiters, "(+eval ~*)"});
+    ASSERT_FALSE(done.is_error()) << done.text;
+    const RawReply refused = ask(c, "0", "1");
+    EXPECT_TRUE(refused.is_error());
+    EXPECT_EQ(refused.text.find("WRONGTYPE"), std::string::npos) << refused.text;
+    EXPECT_TRUE(redis_.keys().empty());
+    for (const KeyType waiter : {KeyType::string, KeyType::hash}) {
+        SCOPED_TRACE("waits for " + to_string(waiter));
+        hold_by_hand(waiter);
+        acquire({.token = a, .fenced = true}, waiter);
+        hold_by_hand(GetParam());
+        EXPECT_EQ(eval(scripts_.release, all_keys(), {holder, run_id}).integer, 1);
+        EXPECT_TRUE(redis_.keys().empty());
+    }
+}
+
 // ---- A companion key that is somebody else's data
 
 /// One companion as something else than ours, with the others as they are when two wait.

@@ -413,6 +413,18 @@ TEST_F(DeniedKeys, of_fencing_tokens_are_named_by_the_error) {
     expect_named(held.extend(20s), {"redlatch:fence:*"});
 }
 
+TEST_F(DeniedKeys, that_scripts_alone_are_given_leave_no_lock_without_its_fencing_token) {
+    if (redis_server_version() < redis_7) GTEST_SKIP() << "an ACL has no selectors";
+    for (const char* const rule :
+         {"~redlatch:queue:*", "~redlatch:waiters:*", "(+eval +evalsha ~*)"}) {
+        expect_ok(redis_.command({"ACL", "SETUSER", "alice", rule}));
+    }
+    Client client{options()};
+    EXPECT_TRUE(fails_with(Lock<Fenced<Simple>>{client, "job"}.acquire(), Errc::denied));
+    EXPECT_TRUE(fails_with(Lock<Fenced<Reentrant>>{client, "job:2"}.acquire(), Errc::denied));
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
 TEST_F(DeniedKeys, are_tried_again_after_a_while) {
     detail::Endpoint endpoint;
     endpoint.transport = detail::Endpoint::Transport::unix_socket;
@@ -534,6 +546,10 @@ TEST(WrongType, somebody_elses_key_is_told_at_once_and_never_touched) {
     EXPECT_EQ(raw.pttl("job"), -1);
 }
 
+bool is_told_of_data(const std::optional<Error>& error) {
+    return is_error(error, Errc::wrong_type) && speaks_of(*error, "is data, and no lock");
+}
+
 TEST(WrongType, is_a_hash_or_sorted_set_of_data_too) {
     RedisServer server;
     RawRedis raw{server};
@@ -541,17 +557,14 @@ TEST(WrongType, is_a_hash_or_sorted_set_of_data_too) {
     raw.command({"HSET", "session", "user", "1", "name", "bob"});
     raw.command({"HSET", "name", "bob", "x"});
     raw.command({"HSET", "nobody", "bob", "0"});
-    const auto is_told = [](const std::optional<Error>& error) {
-        return is_error(error, Errc::wrong_type) && speaks_of(*error, "is data, and no lock");
-    };
     for (const std::string name : {"session", "name", "nobody"}) {
         const std::string before = raw.command({"DUMP", name}).text;
         Lock<Reentrant> lock{client, name};
-        EXPECT_TRUE(is_told(thrown_by([&] { lock.lock(); })));
-        EXPECT_TRUE(is_told(lock.inspect().error()));
-        EXPECT_TRUE(is_told(lock.force_unlock().error()));
+        EXPECT_TRUE(is_told_of_data(thrown_by([&] { lock.lock(); })));
+        EXPECT_TRUE(is_told_of_data(lock.inspect().error()));
+        EXPECT_TRUE(is_told_of_data(lock.force_unlock().error()));
         if (name != "session") {  // which has no such owner
-            EXPECT_TRUE(is_told(lock.force_unlock("bob").error()));
+            EXPECT_TRUE(is_told_of_data(lock.force_unlock("bob").error()));
         }
         EXPECT_EQ(raw.command({"DUMP", name}).text, before);
     }
@@ -560,6 +573,47 @@ TEST(WrongType, is_a_hash_or_sorted_set_of_data_too) {
     const auto error = thrown_by([&] { shared.lock(); });
     ASSERT_TRUE(is_error(error, Errc::wrong_type));
     EXPECT_TRUE(speaks_of(*error, "the sorted set is no lock of this kind")) << error->describe();
+}
+
+/// Sets a hash of so many counters, which may be owners with their hold counts.
+void count(RawRedis& raw, const std::string& name, int counters) {
+    RawRedis::Command write{"HSET", name};
+    for (int i = 0; i < counters; ++i) {
+        write.insert(write.end(), {"page:" + std::to_string(i), std::to_string(i + 1)});
+    }
+    EXPECT_EQ(raw.command(write).integer, counters);
+}
+
+TEST(WrongType, is_a_hash_of_many_counters_too_and_nobody_reads_it) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri(), 10s)};
+    count(raw, "visits", 17);
+    Lock<Reentrant> lock{client, "visits"};
+    EXPECT_TRUE(is_told_of_data(thrown_by([&] { static_cast<void>(lock.try_lock()); })));
+    EXPECT_TRUE(is_told_of_data(thrown_by([&] { static_cast<void>(lock.try_lock_for(10s)); })));
+    EXPECT_TRUE(is_told_of_data(lock.inspect().error()));
+    EXPECT_TRUE(is_told_of_data(lock.force_unlock().error()));
+    EXPECT_TRUE(is_told_of_data(lock.force_unlock("page:1").error()));
+    EXPECT_EQ(raw.command_calls("hgetall"), 0);
+    EXPECT_EQ(raw.hgetall("visits").size(), 17U);
+}
+
+TEST(WrongType, is_a_hash_of_few_counters_only_to_who_does_not_wait_for_it) {
+    RedisServer server;
+    RawRedis raw{server};
+    Client client{options_for(server.uri(), 10s)};
+    for (const int counters : {2, 16}) {
+        const std::string name = "visits:" + std::to_string(counters);
+        count(raw, name, counters);
+        Lock<Reentrant> lock{client, name};
+        EXPECT_FALSE(lock.try_lock()) << "they may be somebody's locks";
+        EXPECT_FALSE(lock.try_lock_for(100ms));
+        EXPECT_TRUE(is_told_of_data(lock.inspect().error()));
+        EXPECT_TRUE(is_told_of_data(lock.force_unlock().error()));
+        EXPECT_TRUE(is_told_of_data(lock.force_unlock("page:1").error()));
+        EXPECT_EQ(raw.hgetall(name).size(), static_cast<std::size_t>(counters));
+    }
 }
 
 TEST(WrongType, says_what_is_there_and_what_was_wanted) {
