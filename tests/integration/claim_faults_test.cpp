@@ -315,6 +315,18 @@ TEST_F(DeniedClaims, that_lose_companion_keys_meanwhile_are_told_too_and_end_wit
     EXPECT_TRUE(eventually([this] { return redis_.keys().empty(); }));
 }
 
+TEST_F(DeniedClaims, that_may_not_become_a_readers_any_more_stay_a_writers) {
+    allow("~redlatch:*");
+    Held writing = lock_.acquire({.lease = 10min}).value();
+    allow("-zadd");
+    EXPECT_TRUE(is_denied(writing.downgrade()));
+    EXPECT_TRUE(writing.held());
+    Client other{options_for(server_.uri(), 10s)};
+    EXPECT_FALSE((Lock<Shared>{other, "job"}.try_lock_shared()));
+    EXPECT_TRUE(is_outcome(writing.release(), Release::released));
+    EXPECT_TRUE(redis_.keys().empty());
+}
+
 TEST_F(DeniedClaims, without_a_command_are_told_at_once_and_leave_nothing) {
     allow("~redlatch:*");
     for (const std::string command :

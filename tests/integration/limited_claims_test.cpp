@@ -252,5 +252,33 @@ TEST_P(LimitedClaims, let_nobody_in_who_does_not_fit_and_leave_nothing_whatever_
     }
 }
 
+TEST_P(LimitedClaims, stay_with_who_has_them_where_they_cannot_be_passed_on) {
+    redis_.command({"ACL", "SETUSER", "limited", "-pexpire"});
+    for (const std::string& next : {much(), little()}) {
+        if (next != much() && !is_shared()) continue;  // permits stay as many
+        set_the_scene(much(), false);
+        const RawReply refused = run(scripts_.move, {holder, "60000", c, "0", "0", much(), next});
+        EXPECT_TRUE(refused.is_error());
+        const std::map<std::string, long long> before{{holder, std::stoll(much())}};
+        EXPECT_EQ(claims().weights, before);
+        EXPECT_EQ(claims().sum, std::stoll(much()));
+        EXPECT_GT(redis_.pttl(keys_.lock), 0);
+    }
+}
+
+TEST_P(LimitedClaims, stay_a_writers_where_they_cannot_become_a_readers) {
+    if (!is_shared()) return;  // permits are no writers
+    for (const std::string command : {"zadd", "zrem"}) {
+        SCOPED_TRACE(command);
+        redis_.command({"ACL", "SETUSER", "limited", "+@all"});
+        redis_.command({"ACL", "SETUSER", "limited", "-" + command});
+        set_the_scene(much(), false);
+        EXPECT_TRUE(run(scripts_.downgrade, {holder, run_id}).is_error());
+        const std::map<std::string, long long> before{{holder, all}};
+        EXPECT_EQ(claims().weights, before);
+        EXPECT_EQ(claims().sum, all);
+    }
+}
+
 }  // namespace
 }  // namespace redlatch::test
