@@ -325,7 +325,7 @@ public:
 
     /// How a turn has ended that the server gave the lock to.
     struct Finished {
-        /// Else the client was closed meanwhile, and the caller has to release it.
+        /// Else the client was closed meanwhile, or there is no memory for it, and the caller has to release it.
         bool kept = false;
         /// Other readers here have been let in with its claim.
         bool is_shared = false;
