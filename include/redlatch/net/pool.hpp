@@ -58,33 +58,18 @@ public:
 
     /// A connection, idle or new. Waits while all are in use.
     Expected<Loan, Fault> borrow(const Limit& limit) {
-        std::vector<Connection> dropped;  // closed outside the mutex
-        std::unique_lock lock{mutex_};
-        drop_outdated(dropped);
-        while (idle_.empty() && in_use_ >= max_connections_) {
-            if (auto waited = wait_for_return(lock, limit); !waited) {
-                return Unexpected{std::move(waited).error()};
-            }
+        for (;;) {
+            auto loan = borrow_any(limit);
+            if (!loan || !loan->reused() || (*loan)->is_in_step()) return loan;
+            (*loan)->discard();
         }
-        idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
-        ++in_use_;
-        if (idle_.empty()) {
-            lock.unlock();
-            return open_new(limit);
-        }
-        std::optional<Connection> connection{std::move(idle_.back())};
-        idle_.pop_back();
-        lock.unlock();
-        if (connection->is_in_step()) return Loan{*this, *std::move(connection), true};
-        connection.reset();
-        return open_new(limit);
     }
 
     /// A connection that was not there before. The caller has given its own loan back.
     Expected<Loan, Fault> borrow_new(const Limit& limit) {
         for (;;) {
             drop_idle();
-            auto loan = borrow(limit);
+            auto loan = borrow_any(limit);
             if (!loan || !loan->reused()) return loan;
             (*loan)->discard();  // somebody gave it back meanwhile, and it may be as dead
         }
@@ -182,6 +167,27 @@ private:
         idle_.erase(idle);
         ++in_use_;
         return loan;
+    }
+
+    /// As `borrow`, in step or not.
+    Expected<Loan, Fault> borrow_any(const Limit& limit) {
+        std::vector<Connection> dropped;  // closed outside the mutex
+        std::unique_lock lock{mutex_};
+        drop_outdated(dropped);
+        while (idle_.empty() && in_use_ >= max_connections_) {
+            if (auto waited = wait_for_return(lock, limit); !waited) {
+                return Unexpected{std::move(waited).error()};
+            }
+        }
+        idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
+        ++in_use_;
+        if (idle_.empty()) {
+            lock.unlock();
+            return open_new(limit);
+        }
+        Connection connection = std::move(idle_.back());
+        idle_.pop_back();
+        return Loan{*this, std::move(connection), true};
     }
 
     std::optional<Loan> borrow_any_idle() {
