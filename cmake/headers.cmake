@@ -79,6 +79,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/master_reach.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
+    include/redlatch/net/no_cancellation.hpp
     include/redlatch/net/process_sockets.hpp
     include/redlatch/net/per_process.hpp
     include/redlatch/net/completion_batch.hpp

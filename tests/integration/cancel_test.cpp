@@ -401,6 +401,23 @@ TEST(CancelledThread, in_a_nested_call_leaves_the_outer_hold_to_its_own_end) {
     EXPECT_FALSE(redis.exists("job"));
 }
 
+TEST(CancelledThread, gives_the_place_of_its_connection_back) {
+#if defined(REDLATCH_TEST_TSAN)
+    GTEST_SKIP() << "the sanitizer loses count of what a cancelled thread unwinds";
+#endif
+    RedisServer server;
+    Client client{{.uris = {server.uri()}, .command_timeout = 5s, .max_connections = 1}};
+    client.ping().value();
+    std::thread thread{[&] {
+        Lock<Simple> lock{client, "job"};
+        ::pthread_cancel(::pthread_self());
+        static_cast<void>(lock.try_lock());
+        ADD_FAILURE() << "it was not cancelled";
+    }};
+    thread.join();
+    EXPECT_TRUE(succeeds(client.ping()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,
                          ::testing::Values(Connections::pooled, Connections::shared));
 

@@ -5,6 +5,7 @@
 #include "support/own_new.hpp"
 #include "support/waiting_thread.hpp"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,14 @@ void fail_where_it_is_time() {
         throw std::bad_alloc{};
     }
     if (successes > 0) --successes;
+}
+
+/// Before which of its allocations this thread is cancelled; negative: before none.
+thread_local int cancelled_after = -1;
+
+void cancel_where_it_is_time() {
+    if (cancelled_after == 0) ::pthread_cancel(::pthread_self());
+    if (cancelled_after >= 0) --cancelled_after;
 }
 
 }  // namespace
@@ -406,19 +416,59 @@ protected:
     Ended hand_over(int fails_after) {
         Client client{patient(server_.uri())};
         Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 5min}};
-        lock.lock();
+        const bool has_failed = hand_over(lock, lock, fails_after, [&](bool has_it) {
+            if (!has_it) lock.lock();
+            lock.unlock();
+        });
+        return end(has_failed);
+    }
+
+    /// The thread that waits has a `min_hold`, and does not try again.
+    Ended hand_over_with_min_hold(int fails_after) {
+        Client client{patient(server_.uri())};
+        Lock<> first{client, "job", {.lease = 5min}};
+        Lock<> second{client, "job", {.lease = 5min, .min_hold = 4min}};
+        bool has_got_it = false;
+        const bool has_failed = hand_over(first, second, fails_after, [&](bool has_it) {
+            has_got_it = has_it;
+            if (has_it) second.unlock();
+        });
+        return has_got_it ? (has_failed ? thrown : done) : end(has_failed);
+    }
+
+    /// Has an allocation of a `lock()` fail that waits for the first one's end. Whether one has failed.
+    template <class Lock, class Then>
+    static bool hand_over(Lock& first, Lock& second, int fails_after, Then then) {
+        first.lock();
         bool has_failed = false;
         WaitingThread thread{[&] {
             before_allocation = &fail_where_it_is_time;
-            const bool has_it = returns(fails_after, false, [&] { lock.lock(); });
+            const bool has_it = returns(fails_after, false, [&] { second.lock(); });
             has_failed = Failing::has_failed();
-            if (!has_it) lock.lock();
-            lock.unlock();
+            then(has_it);
         }};
         thread.wait_until_asleep();
-        lock.unlock();
+        first.unlock();
         thread.join();
-        return end(has_failed);
+        return has_failed;
+    }
+
+    /// A thread is cancelled as its `lock()` makes one of its allocations.
+    Ended cancel(int after) {
+        Client client{patient(server_.uri())};
+        Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 5min}};
+        bool has_it = false;
+        std::thread thread{[&] {
+            before_allocation = &cancel_where_it_is_time;
+            cancelled_after = after;
+            lock.lock();
+            before_allocation = nullptr;
+            ::pthread_testcancel();
+            has_it = true;
+            lock.unlock();
+        }};
+        thread.join();
+        return has_it ? done : thrown;
     }
 
     /// Has each allocation of `call` fail in a process of its own, that has to end well or by the failure.
@@ -442,6 +492,20 @@ TEST_F(OutOfMemoryInACall, nested_lock_leaves_the_outer_hold_to_its_own_end) {
 
 TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back) {
     expect_nothing_left_behind([this](int fails_after) { return hand_over(fails_after); });
+}
+
+TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back_before_its_min_hold) {
+    expect_nothing_left_behind(
+        [this](int fails_after) { return hand_over_with_min_hold(fails_after); });
+}
+
+TEST_F(OutOfMemoryInACall, a_thread_that_is_cancelled_instead_ends_and_not_the_program) {
+    for (int after = 0;; ++after) {
+        redis_.command({"DEL", "job"});  // of a thread that has ended
+        const auto ended = in_a_child([&] { return cancel(after); });
+        ASSERT_TRUE(ended) << "allocation " << after;
+        if (ended == done) break;
+    }
 }
 
 class OutOfMemoryOfEvents : public OutOfMemoryOfAProcess {

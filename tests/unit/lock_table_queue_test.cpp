@@ -371,6 +371,36 @@ TEST(LockTable, silence_of_a_turn_lasts_since_its_begin_whatever_is_released_bes
     expect_free(locks);
 }
 
+TEST(LockTable, silence_behind_a_hold_that_was_moved_is_not_that_of_the_release_before) {
+    Locks locks;
+    const auto adopted = locks.taken({.token = "adopted"});
+    adopted->nest.push_back({1, &some_handle, false, false});
+    ASSERT_TRUE(locks.table.adopt(adopted, false, locks.now));
+    Wish wish{.owner = other,
+              .id = 2,
+              .lease = adopted->terms().lease,
+              .drift = adopted->terms().drift,
+              .local_handoffs = 100};
+    Asker& next = locks.enter(wish);
+    wish.id = 3;
+    Asker& third = locks.enter(wish);
+    LockTable::Ending ending = locks.table.end_acquisition(*adopted, 1);
+    ending.can_hand_off = false;  // as where that takes a command
+    locks.table.conclude(ending, locks.now);
+    adopted->advance(detail::Phase::releasing, detail::Phase::released);
+    ASSERT_TRUE(
+        locks.table.moved(*adopted, {detail::Token{"n"}, locks.now, {}, 0}, true, locks.now));
+    locks.resume(next);
+    ASSERT_EQ(next.said.outcome, Outcome::handed);
+
+    locks.now = next.said.hold->valid_until() + 1s;
+    ASSERT_EQ(locks.resume(third), Outcome::turn);
+    Asker& late = locks.enter({.wait = 10ms, .owner = other, .id = 4});
+    locks.now += 10ms;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_FALSE(late.said.busy.is_unanswered);
+}
+
 TEST(LockTable, waits_behind_a_release_that_outlasts_the_lease_are_unanswered) {
     BeingReleased release;
     Locks& locks = release.locks;

@@ -262,6 +262,7 @@ struct LockEntry {
         const AcquireRequest& request = *next.request_;
         current = make_recycled<Hold>(request.terms, std::move(handed.token), request.owner);
         leave_queue(next);
+        unanswered_since = {};
         handoffs.count();
         current->open_tries = std::move(handed.open_tries);
         current->fence = handed.fence;

@@ -4,6 +4,7 @@
 #include <redlatch/core/server_clock.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/limit.hpp>
+#include <redlatch/net/no_cancellation.hpp>
 #include <redlatch/net/pending_replies.hpp>
 #include <redlatch/net/process_sockets.hpp>
 #include <redlatch/net/reply.hpp>
@@ -34,6 +35,7 @@ namespace redlatch::inline v0::detail {
 
 struct FreeContext {
     void operator()(redisContext* context) const noexcept {
+        const NoCancellation uncancelled;
         ProcessSockets::shut_down(context->fd);
         ProcessSockets::remove(context->fd);
         redisFree(context);
@@ -109,6 +111,9 @@ public:
     bool is_in_step() {
         if (!idle()) return false;
         if (has_pending_replies()) return true;
+        pollfd entry{.fd = context_->fd, .events = POLLIN, .revents = 0};
+        // A stream needs more than one system call to read.
+        if (stream_ != nullptr && ::poll(&entry, 1, 0) <= 0) return true;
         std::array<char, 1> byte{};
         return read_bytes(byte, false) <= 0;  // that it was closed, the next command finds out
     }

@@ -3,6 +3,7 @@
 #include <redlatch/core/fault.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
+#include <redlatch/net/no_cancellation.hpp>
 #include <redlatch/net/process_sockets.hpp>
 
 #include <fcntl.h>
@@ -52,6 +53,7 @@ public:
     }
     ~Descriptor() {
         if (fd_ < 0) return;
+        const NoCancellation uncancelled;
         ProcessSockets::remove(fd_);
         ::close(fd_);
     }

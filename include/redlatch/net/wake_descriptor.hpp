@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/net/no_cancellation.hpp>
 #include <redlatch/net/socket.hpp>
 
 #include <poll.h>
@@ -24,6 +25,7 @@ public:
     void close() noexcept { descriptor_ = Descriptor{}; }
 
     void ring() const noexcept {
+        const NoCancellation uncancelled;
         const std::uint64_t one = 1;
         [[maybe_unused]] const ssize_t written = ::write(descriptor_.get(), &one, sizeof one);
     }
@@ -34,6 +36,7 @@ public:
 
     /// Forgets who has rung so far.
     void reset() const noexcept {
+        const NoCancellation uncancelled;
         std::uint64_t rings = 0;
         [[maybe_unused]] const ssize_t n = ::read(descriptor_.get(), &rings, sizeof rings);
     }

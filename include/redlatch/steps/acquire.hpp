@@ -35,7 +35,7 @@ public:
         try {
             while (!result_) enter();
         } catch (...) {
-            if (hold_ != nullptr) end_acquisition();
+            abandon_counted();
             throw;
         }
         return told(*std::exchange(result_, std::nullopt));

@@ -374,6 +374,14 @@ protected:
         Releasing{*session_}.abandon(session_->locks().end_acquisition(*hold_, acquisition_.id));
     }
 
+    /// Behind an exception: ends the acquisition where the lock table has counted it already.
+    void abandon_counted() {
+        if (hold_ == nullptr) return;
+        const bool is_nested = count_ != 0;
+        if (!is_nested) hold_->drop_min_hold();
+        end_acquisition();
+    }
+
     /// For a master that has not answered when the others have.
     OnLateReply clean_up_if_silent() const {
         return [session = session_, hold = hold_](bool answered) {
