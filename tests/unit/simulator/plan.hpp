@@ -421,8 +421,7 @@ inline std::size_t count_acquisitions(const Plan& plan) {
 /// Whether a command, which may take two round trips, is answered before any lease is over.
 inline bool leases_outlast_commands(const std::vector<AcquisitionPlan>& plans, Moment latency) {
     return std::ranges::all_of(plans, [latency](const AcquisitionPlan& plan) {
-        return plan.lease.duration() > 5 * latency &&
-               leases_outlast_commands(plan.nested, latency);
+        return plan.lease.duration() > 5 * latency && leases_outlast_commands(plan.nested, latency);
     });
 }
 inline bool leases_outlast_commands(const Plan& plan) {
