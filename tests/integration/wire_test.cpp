@@ -24,10 +24,12 @@
 #include <cerrno>
 #include <csignal>
 #include <future>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace redlatch::test {
@@ -50,9 +52,16 @@ public:
 
     std::string uri() const { return address_.uri(); }
 
-    /// What nobody has asked for, on the present connection.
-    void say(std::string_view words) const {
-        ::send(present_, words.data(), words.size(), MSG_NOSIGNAL);
+    /// What nobody has asked for, on the present connection. Returns when it was said.
+    [[nodiscard]] bool say(std::string words) {
+        {
+            const std::lock_guard lock{mutex_};
+            to_say_ = std::move(words);
+        }
+        return eventually([this] {
+            const std::lock_guard lock{mutex_};
+            return to_say_.empty();
+        });
     }
 
     /// How many connections the other side has closed, or this one.
@@ -72,9 +81,9 @@ private:
     }
 
     void serve(int fd) {
-        present_ = fd;
         std::vector<char> buffer(4096);
         for (bool first = true; !stop_;) {
+            say_to(fd);
             if (!readable(fd)) continue;
             const ssize_t size = ::recv(fd, buffer.data(), buffer.size(), 0);
             if (size <= 0) return;
@@ -84,6 +93,12 @@ private:
             if (!first && hang_up_) return;
             first = false;
         }
+    }
+
+    void say_to(int fd) {
+        const std::lock_guard lock{mutex_};
+        ::send(fd, to_say_.data(), to_say_.size(), MSG_NOSIGNAL);
+        to_say_.clear();
     }
 
     std::string_view answer() const {
@@ -109,7 +124,8 @@ private:
     const bool hang_up_;
     std::atomic<bool> stop_{false};
     std::atomic<int> ended_{0};
-    std::atomic<int> present_{-1};
+    std::mutex mutex_;
+    std::string to_say_;
     std::thread thread_;
 };
 
@@ -490,10 +506,10 @@ TEST(Pool, replaces_connections_that_died_idle_without_an_error) {
 
 TEST(Pool, uses_no_connection_on_which_something_came_that_nobody_asked_for) {
     const std::string taken = "*6\r\n:0\r\n:1000\r\n:-1\r\n:1\r\n:0\r\n$0\r\n\r\n";
-    const FakeServer server{{"+PONG\r\n", "$-1\r\n", taken}};
+    FakeServer server{{"+PONG\r\n", "$-1\r\n", taken}};
     Client client{options_for(server.uri(), 10s)};
     ASSERT_TRUE(succeeds(client.ping()));
-    server.say("+OK\r\n");
+    ASSERT_TRUE(server.say("+OK\r\n"));
     Lock<Simple> lock{client, "job"};
     EXPECT_FALSE(lock.try_lock()) << "somebody else has it";
     EXPECT_TRUE(eventually([&] { return server.ended() == 1; }));
