@@ -48,11 +48,8 @@ protected:
 
 private:
     RawReply run(const Script& script, const std::vector<std::string>& arguments) {
-        RawRedis::Command command{
-            "EVAL",       std::string{script.source()}, "4", keys_.lock, keys_.queue, keys_.waiters,
-            keys_.permits};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis_.command(command);
+        return eval(redis_, script, {keys_.lock, keys_.queue, keys_.waiters, keys_.permits},
+                    arguments);
     }
     long long setting(int number, long long issued) {
         return run(scripts_.set_permits,
@@ -111,15 +108,9 @@ protected:
     std::string much() const { return is_shared() ? "1000000000" : "3"; }
 
     RawReply run(const Script& script, const Tokens& arguments) {
-        RawRedis::Command command{"EVAL",
-                                  std::string{script.source()},
-                                  "4",
-                                  keys_.lock,
-                                  keys_.queue,
-                                  keys_.waiters,
-                                  is_shared() ? keys_.fence : keys_.permits};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis_.command(command);
+        const std::string& last = is_shared() ? keys_.fence : keys_.permits;
+        return test::eval(redis_, script, {keys_.lock, keys_.queue, keys_.waiters, last},
+                          arguments);
     }
     RawReply ask(const std::string& token) {
         return run(scripts_.acquire, {token, "60000", "30000", "0", run_id, "0", "0", much(), "3"});

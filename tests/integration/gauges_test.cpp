@@ -621,20 +621,7 @@ TEST_F(GaugesTest, end_what_is_not_delivered_by_the_close) {
     EXPECT_TRUE(had(3, 0));
 }
 
-TEST_F(GaugesTest, count_no_loss_of_what_nobody_has_had) {
-    Loop stalls;
-    Lock<Simple> lock{*client_, "job", {.lease = 100ms}};
-    Outcome<Held> outcome;
-    lock.async_acquire({}, {}, outcome.callback(), &stalls);
-    EXPECT_TRUE(eventually([&] { return numbers_->holds_begun == 1; }));
-    EXPECT_TRUE(eventually([&] { return !lock.inspect().value().locked; }));
-    ASSERT_TRUE(stalls.run_until([&] { return outcome.is_there(); }));
-    EXPECT_EQ(code_of(outcome.get()), Errc::lost);
-    EXPECT_TRUE(had(1));
-    EXPECT_EQ(numbers_->losses, 0);
-}
-
-TEST_F(GaugesTest, count_no_expiry_of_what_nobody_has_had) {
+TEST_F(GaugesTest, count_no_loss_and_no_expiry_of_what_nobody_has_had) {
     Loop stalls;
     Lock<Simple> lock{*client_, "job", {.lease = 100ms}};
     Outcome<Held> outcome;
@@ -645,6 +632,7 @@ TEST_F(GaugesTest, count_no_expiry_of_what_nobody_has_had) {
     EXPECT_EQ(code_of(outcome.get()), Errc::lost);
     client_.reset();  // what it had to tell is told
     EXPECT_TRUE(had(1));
+    EXPECT_EQ(numbers_->losses, 0);
     EXPECT_EQ(numbers_->releases, 0);
 }
 

@@ -51,15 +51,8 @@ protected:
     }
 
     RawReply eval(RawRedis& redis, const Script& script, const Tokens& arguments) {
-        RawRedis::Command command{"EVAL",
-                                  std::string{script.source()},
-                                  "4",
-                                  keys_.lock,
-                                  keys_.queue,
-                                  keys_.waiters,
-                                  is_shared() ? keys_.fence : keys_.permits};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis.command(command);
+        const std::string& last = is_shared() ? keys_.fence : keys_.permits;
+        return test::eval(redis, script, {keys_.lock, keys_.queue, keys_.waiters, last}, arguments);
     }
     RawReply ask(RawRedis& redis, const std::string& token, const std::string& weight,
                  const std::string& stay = "0", const std::string& hears = "1") {

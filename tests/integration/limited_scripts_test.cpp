@@ -43,11 +43,7 @@ protected:
 
     RawReply eval(const Script& script, const std::vector<std::string>& keys,
                   const std::vector<std::string>& arguments) {
-        RawRedis::Command command{"EVAL", std::string{script.source()},
-                                  std::to_string(keys.size())};
-        command.insert(command.end(), keys.begin(), keys.end());
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return limited_.command(command);
+        return test::eval(limited_, script, keys, arguments);
     }
     RawReply ask(const std::string& token, const std::string& stay, const std::string& fenced) {
         return eval(scripts_.acquire, all_keys(), {token, "60000", stay, "1", run_id, "0", fenced});

@@ -579,10 +579,8 @@ TEST_P(Queue, acquire_of_an_absent_key_serves_one_of_the_other_shape_too) {
 }
 
 TEST_P(Queue, lock_alone_does_without_one) {
-    const auto alone = [this](const Script& script, std::vector<std::string> arguments) {
-        RawRedis::Command command{"EVAL", std::string{script.source()}, "1", keys_.lock};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        RawReply reply = redis_.command(command);
+    const auto alone = [this](const Script& script, const std::vector<std::string>& arguments) {
+        RawReply reply = eval(redis_, script, {keys_.lock}, arguments);
         EXPECT_FALSE(reply.is_error()) << reply.text;
         return reply;
     };

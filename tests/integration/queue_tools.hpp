@@ -116,14 +116,20 @@ private:
     RawRedis connection_;
 };
 
+/// What the script answers on that connection.
+inline RawReply eval(RawRedis& redis, const Script& script, const std::vector<std::string>& keys,
+                     const std::vector<std::string>& arguments) {
+    RawRedis::Command command{"EVAL", std::string{script.source()}, std::to_string(keys.size())};
+    command.insert(command.end(), keys.begin(), keys.end());
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return redis.command(command);
+}
+
 class Queue : public ::testing::TestWithParam<KeyType> {
 protected:
     RawReply run(const Script& script, const std::vector<std::string>& arguments) {
-        RawRedis::Command command{
-            "EVAL",     std::string{script.source()}, "4", keys_.lock, keys_.queue, keys_.waiters,
-            keys_.fence};
-        command.insert(command.end(), arguments.begin(), arguments.end());
-        return redis_.command(command);
+        return eval(redis_, script, {keys_.lock, keys_.queue, keys_.waiters, keys_.fence},
+                    arguments);
     }
     long long number(const Script& script, const std::vector<std::string>& arguments) {
         const RawReply reply = run(script, arguments);
