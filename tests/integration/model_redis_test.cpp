@@ -92,6 +92,11 @@ protected:
         expect_same({"EVAL", script, "2", "a", "b", "first", "17"});
     }
 
+    void set_full(bool full) {
+        redis_.command({"CONFIG", "SET", "maxmemory", full ? "1" : "0"});
+        model_.set_full(full);
+    }
+
     void expect_same_content(const std::vector<std::string>& keys) {
         for (const std::string& key : keys) {
             for (const char* const command : {"TYPE", "PTTL", "GET", "HGETALL"}) {
@@ -445,6 +450,23 @@ TEST_F(ModelRedisTest, knows_what_an_acl_forbids) {
     expect_same("GET a");
 }
 
+TEST_F(ModelRedisTest, knows_what_a_full_server_refuses) {
+    expect_same("SET a 1");
+    set_full(true);
+    for (const char* const first :
+         {"'GET', 'a'", "'SET', 'a', 1", "'HSET', 'b', 'f', 1", "'ZADD', 'b', 1, 'm'",
+          "'INCR', 'a'", "'HINCRBY', 'b', 'f', 1", "'SETRANGE', 'a', 0, 'x'", "'ZREM', 'b', 'm'",
+          "'DEL', 'b'", "'PEXPIRE', 'b', 1000000", "'PUBLISH', 'c', 'm'"}) {
+        const std::string call = std::string{"redis.pcall("} + first + ")";
+        expect_same_script("return " + call);
+        expect_same_script("return {" + call + ", redis.pcall('SET', KEYS[1], 1)}");
+        expect_same_content({"a", "b"});
+    }
+    expect_same_script("return redis.call('SET', KEYS[1], 1)");
+    set_full(false);
+    expect_same_script("return redis.call('SET', KEYS[1], 1)");
+}
+
 TEST_F(ModelRedisTest, counts_subscribers) {
     RawRedis subscriber{server_};
     subscriber.command({"SUBSCRIBE", "channel"});
@@ -720,6 +742,15 @@ TEST_F(ModelRedisTest, runs_the_librarys_scripts) {
             expect_same_content({"job"});
             redis_.command({"ACL", "SETUSER", "default", "+pexpire"});
             model_.deny("pexpire", false);
+            // Where the server has no memory left.
+            for (const std::string situation : situations) {
+                SCOPED_TRACE(situation);
+                set_up(situation);
+                set_full(true);
+                expect_same(call);
+                expect_same_content({"job"});
+                set_full(false);
+            }
         }
     }
 }

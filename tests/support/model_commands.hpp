@@ -199,6 +199,11 @@ struct Command {
     void (*handler)(Database& db, Words words, Value& out);  ///< null for EVAL
     Writes writes = Writes::never;
 
+    /// Whether a server that is full refuses it.
+    [[nodiscard]] bool may_take_memory() const {
+        return writes == Writes::always && name != "zpopmin" && name != "flushall";
+    }
+
     [[nodiscard]] bool fits(std::size_t words) const {
         const int count = static_cast<int>(words);
         return arity < 0 ? count >= -arity : count == arity;

@@ -100,6 +100,7 @@ public:
             denied_.erase(lower_case(command));
         }
     }
+    void set_full(bool full) { full_ = full; }
     void set_strict_keys(bool strict) { strict_keys_ = strict; }
     void set_slot_leaves(bool leaves) { slot_leaves_ = leaves; }
     void flush() { db_.keys.clear(); }
@@ -179,9 +180,16 @@ private:
         } else if (denied(*command)) {
             reply_error(out,
                         "ERR The user executing the script can't run this command or subcommand");
-        } else if (may_touch_keys_of(*command, words, out)) {
-            command->run(db_, words, out);
+        } else if (full_ && !has_written_ && command->may_take_memory()) {
+            reply_error(out, "OOM command not allowed when used memory > 'maxmemory'.");
+        } else {
+            run_in_script(*command, words, out);
         }
+    }
+
+    void run_in_script(const Command& command, Words words, Value& out) {
+        has_written_ = has_written_ || command.writes != model::Writes::never;
+        if (may_touch_keys_of(command, words, out)) command.run(db_, words, out);
     }
 
     bool may_touch_keys_of(const Command& command, Words words, Value& out) {
@@ -534,6 +542,7 @@ private:
         const Compiled& script = compiled(source);
         if (script.reference == LUA_NOREF) return reply_error(out, script.error);
         declared_ = keys;
+        has_written_ = false;
         undeclared_.clear();
         set_array("KEYS", keys);
         set_array("ARGV", arguments);
@@ -656,9 +665,11 @@ private:
     std::unordered_map<const char*, Compiled*> by_address_;
     bool strict_keys_ = true;
     bool slot_leaves_ = false;
+    bool full_ = false;
 
     // Of the script that is running.
     Words declared_;
+    bool has_written_ = false;
     std::string undeclared_;
     std::vector<std::string_view> script_words_;
     std::vector<Digits> script_digits_;
@@ -704,6 +715,9 @@ void ModelRedis::set_subscribers(std::string channel, int count) {
 }
 void ModelRedis::deny(std::string_view command, bool denied) {
     impl_->deny(command, denied);
+}
+void ModelRedis::set_full(bool full) {
+    impl_->set_full(full);
 }
 void ModelRedis::set_strict_keys(bool strict) {
     impl_->set_strict_keys(strict);

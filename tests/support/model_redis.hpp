@@ -94,6 +94,9 @@ public:
     /// An ACL that forbids a command (or allows it again), at the top level and in scripts.
     void deny(std::string_view command, bool denied = true);
 
+    /// The memory is used up: a script may not begin to write with a command that may take memory.
+    void set_full(bool full);
+
     /// A script that touches a key which is not in its KEYS ends with an error "undeclared key",
     /// whatever else it answers, as in a cluster it must not. On at first; the key was left alone.
     void set_strict_keys(bool strict);

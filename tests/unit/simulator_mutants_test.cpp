@@ -177,6 +177,7 @@ constexpr std::array<std::string_view, 39> in_some_schedules{
     "refresh_never_ends",
     "old_map_believed",
     "refused_renewal_is_a_loss",
+    "refused_renewal_is_the_last",
     "old_sentinel_believed",
     "one_sentinel_asked",
     "new_master_not_noticed",

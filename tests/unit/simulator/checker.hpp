@@ -1052,13 +1052,15 @@ private:
         }
     }
 
-    /// By the ACL only, or as its keys' slot moves. Then it has changed nothing that matters to who has sent it.
+    /// By the ACL or for want of memory only, or as its keys' slot moves. Then it has changed nothing that matters to who has sent it.
     void failed(const Command& command, const ModelRedis::Value& value) {
         const bool denied = value.text.find("can't run this command") != std::string::npos ||
                             value.text.starts_with("NOPERM ");
         const bool moves =
             plan_->has_nodes() && detail::says_between_servers(detail::plain_words(value.text));
-        if (!moves && !(denied && plan_->denies_any())) fail("the script failed: " + value.text);
+        const bool is_full = plan_->has(Trouble::Kind::fullness) && value.text.starts_with("OOM ");
+        if (!moves && !is_full && !(denied && plan_->denies_any()))
+            fail("the script failed: " + value.text);
         Lock& here = locks_[static_cast<std::size_t>(command.lock)];
         AtMaster& at = here.at[static_cast<std::size_t>(command.master)];
         Owners owners = server(command.master).owners(command.lock);

@@ -251,6 +251,8 @@ mutate(old_map_believed core/slot_map_refresh.hpp
     "if (misled) {" "misled" "false")
 mutate(refused_renewal_is_a_loss core/renewal.hpp
     "fault.error.code == Errc::wrong_type ? Vote::no" "fault.error.code == Errc::wrong_type" "true")
+mutate(refused_renewal_is_the_last core/renewal.hpp
+    "vote, fault.transient ? Again::yes : Again::no, now)" "fault.transient ?" "false ?")
 mutate(old_sentinel_believed core/sentinel_lookup.hpp
     "if (fault.error.code == Errc::unavailable) first_" "fault.error.code == Errc::unavailable" "false")
 mutate(one_sentinel_asked core/sentinel_lookup.hpp

@@ -61,10 +61,13 @@ struct Trouble {
         cut,         ///< a replica is cut off from its master
         migration,   ///< of a Cluster: the slot moves to another node
         deafness,    ///< a Sentinel answers nobody
+        loading,     ///< a server says that it is loading its data
+        fullness,    ///< a server has no memory left
     };
-    static constexpr const char* names[] = {
-        "outage",  "crash",      "freeze",    "close", "failover",  "forgetting", "silence",
-        "restart", "clock_step", "promotion", "cut",   "migration", "deafness"};
+    static constexpr const char* names[] = {"outage",     "crash",      "freeze",  "close",
+                                            "failover",   "forgetting", "silence", "restart",
+                                            "clock_step", "promotion",  "cut",     "migration",
+                                            "deafness",   "loading",    "fullness"};
 
     Kind kind;
     Moment when;
@@ -834,6 +837,17 @@ inline void draw_few_connections(Dice dice, Plan& plan) {
         plan.max_connections = dice.pick({1, 1, 2, 3});
 }
 
+/// Some schedules in which a server refuses what it is asked for a while, all or what takes memory: likewise.
+inline void draw_refusals(Dice dice, Plan& plan) {
+    if (!dice.one_in(6)) return;
+    for (int i = dice.pick({1, 1, 2}); i > 0; --i) {
+        plan.troubles.push_back({dice.one_in(2) ? Trouble::Kind::loading : Trouble::Kind::fullness,
+                                 dice.span(0ns, plan.faults_until),
+                                 static_cast<int>(dice.between(0, plan.masters)),
+                                 dice.span(1ms, dice.pick<Moment>({20ms, 200ms, 2s}))});
+    }
+}
+
 /// Of several masters, a majority may take longer to answer, and to store a fencing token, than a short lease lasts.
 /// Who may not give a claim back stands in its own way: what a try gets of one master lasts until the next one has got
 /// another. Nobody waits without limit for what cannot be.
@@ -917,6 +931,7 @@ inline Plan draw_plan(std::uint64_t seed, Mutant mutant) {
     if (has_nodes(mutant)) draw_long_moves(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_closings_in_a_move(Dice{dice.seed()}, plan);
     if (mutant == Mutant::none) draw_few_connections(Dice{dice.seed()}, plan);
+    if (mutant == Mutant::none) draw_refusals(Dice{dice.seed()}, plan);
     limit_vain_waits(plan);
     return plan;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "command.hpp"
+#include "coverage.hpp"
 #include "nodes.hpp"
 #include "replication.hpp"
 #include "support/model_redis.hpp"
@@ -93,7 +94,10 @@ public:
         follow();
         const std::uint64_t before = redis_->writes();
         redis_->set_slot_leaves(is_between_servers(command));
+        redis_->set_full(timeline_->now() < full_until_);
         ModelRedis::Value value = run_by_acl(command);
+        redis_->set_full(false);
+        if (value.is_error() && value.text.starts_with("OOM ")) refusals().took("full", 0);
         redis_->set_slot_leaves(false);
         if (plan_->replicas > 0 && redis_->writes() != before) {
             replication_.written(timeline_->now() <= last_promotion_ ? redis_->snapshot()
@@ -213,6 +217,8 @@ public:
         if (ahead == microseconds{0}) return;
         for (int node = 0; node < nodes_.count(); ++node) nodes_.restart(node);
     }
+    void load_until(Moment until) { loads_until_ = std::max(loads_until_, until); }
+    void be_full_until(Moment until) { full_until_ = std::max(full_until_, until); }
     void be_silent_until(Moment until) { nodes_.be_silent_until(until); }
     /// When node `node` will carry out what arrives now.
     Moment awake_at(int node) const { return nodes_.awake_at(node); }
@@ -254,6 +260,11 @@ public:
 
     /// What a node says to a command that it does not carry out; nothing where it does. `asking`: behind ASKING.
     std::optional<std::string> refusal(int node, const Command& command, bool asking) {
+        const bool serves = !plan_->has_nodes() || node == nodes_.serving();
+        if (serves && timeline_->now() < loads_until_) {
+            refusals().took("loading", 0);
+            return "LOADING Redis is loading the dataset in memory";
+        }
         if (!plan_->has_nodes()) return std::nullopt;
         if (plan_->has_sentinels()) {
             const bool is_master = node == nodes_.serving() && !nodes_.is_down();
@@ -310,6 +321,10 @@ private:
             ++(here ? count.existing : count.missing);
         }
         return count;
+    }
+    static Coverage::Machine& refusals() {
+        static Coverage::Machine machine{"Server", {"refused"}};
+        return machine;
     }
     /// Whether it runs where its keys' slot leaves.
     bool is_between_servers(const Command& command) const {
@@ -407,6 +422,8 @@ private:
     std::int64_t start_us_;
     std::array<int, most_processes> subscribed_at_{};
     Moment started_at_{-1h};
+    Moment loads_until_{-1h};
+    Moment full_until_{-1h};
     Moment forgot_at_{-1h};
     Moment clock_stepped_at_{-1h};
     int generation_ = 0;

@@ -204,6 +204,8 @@ private:
             case Kind::deafness:
                 trace_("Sentinel ", whom, " answers nobody for ", trouble.length / 1us, "us");
                 return network_.deafen(trouble.whom, timeline_.now() + trouble.length);
+            case Kind::loading: return load(*servers_[whom], trouble.length);
+            case Kind::fullness: return fill(*servers_[whom], trouble.length);
             case Kind::silence: return silence(*servers_[whom], trouble.length);
             case Kind::restart: return restart(*servers_[whom], trouble.length);
             case Kind::promotion: return promote(trouble);
@@ -352,6 +354,20 @@ private:
         const Moment until = timeline_.now() + trouble.length;
         trace_("replica ", trouble.whom, " is cut off until ", until / 1us, "us");
         servers_.front()->replication().cut(static_cast<std::size_t>(trouble.whom), until);
+        checker_.disturbed(until);
+    }
+
+    void load(Server& server, Moment length) {
+        const Moment until = timeline_.now() + length;
+        trace_("master ", server.number(), " is loading until ", until / 1us, "us");
+        server.load_until(until);
+        checker_.disturbed(until);
+    }
+
+    void fill(Server& server, Moment length) {
+        const Moment until = timeline_.now() + length;
+        trace_("master ", server.number(), " is full until ", until / 1us, "us");
+        server.be_full_until(until);
         checker_.disturbed(until);
     }
 

@@ -229,6 +229,8 @@ inline constexpr const char* usual_transitions[] = {
     "SentinelService: arrive -> moved",
     "SentinelService: arrive -> outdated",
     "SentinelService: arrive -> same",
+    "Server: full -> refused",
+    "Server: loading -> refused",
     "SetAcquisition: begin -> Take",
     "SetAcquisition: given back -> Failed",
     "SetAcquisition: given back -> Take",
