@@ -67,6 +67,8 @@ set(REDLATCH_HEADERS
     include/redlatch/core/vote_count.hpp
     include/redlatch/core/schedule.hpp
     include/redlatch/core/renewal_times.hpp
+    include/redlatch/core/renewal_try.hpp
+    include/redlatch/core/clean_up_queue.hpp
     include/redlatch/core/renewal.hpp
     include/redlatch/core/nesting.hpp
     include/redlatch/core/extension.hpp

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <redlatch/core/clean_up.hpp>
+#include <redlatch/core/clean_up_queue.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
-#include <redlatch/core/release.hpp>
 #include <redlatch/core/renewal_times.hpp>
+#include <redlatch/core/renewal_try.hpp>
 #include <redlatch/core/schedule.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/core/vote_count.hpp>
@@ -28,81 +29,17 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A master, by the number under which the driver knows it.
-using MasterIndex = std::size_t;
-
 /// Keeps watched holds alive and cleans up tokens, for one client: decides when which command goes to
 /// which master, and what its answer means. The driver takes the tries that are due, says which masters
 /// decide about their keys, sends what it is told to send, and tells what becomes of it.
 class Renewal {
 public:
+    using Try = detail::Try;
+
     struct Terms {
         bool several_masters = false;
         std::chrono::milliseconds command_timeout;
         Clock::duration late_window;  ///< how long after it was given up a command may still run
-    };
-
-    /// The same command about one hold, for each of its masters. Where it is not answered in time the
-    /// try is over, and another one follows; an answer that comes later still counts.
-    class Try {
-    public:
-        Try(const Try&) = delete;
-        Try& operator=(const Try&) = delete;
-        virtual ~Try() = default;
-
-        const Hold& hold() const noexcept { return *hold_; }
-
-        /// What it asks for; nothing where it releases the token.
-        virtual std::optional<Lease> lease() const noexcept { return std::nullopt; }
-
-        /// Whether it is about no key but the lock's, as the others may be at another server.
-        bool lock_alone() const noexcept { return lock_alone_; }
-
-        bool is_over() const noexcept { return over_; }
-
-    protected:
-        friend class Renewal;
-
-        explicit Try(std::shared_ptr<Hold> hold) : hold_(std::move(hold)) {}
-
-        /// False where the command is of no use any more at `now`.
-        virtual bool prepare(TimePoint now) = 0;
-        /// Then it does not even begin.
-        virtual void give_up() {}
-        /// Which of those that decide about the key are to get the command.
-        virtual std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) = 0;
-        /// Whether what is still to come can change nothing.
-        virtual bool is_decided() const = 0;
-        /// Says what the votes mean; nothing more can change that.
-        virtual void decide(Renewal& renewal, TimePoint now) = 0;
-        /// The answer says that the command has done a part of its work.
-        virtual bool goes_on(std::int64_t answer) = 0;
-        virtual void go_unanswered(Renewal& renewal) = 0;
-        /// What was sent may be carried out after what will be sent.
-        virtual void note_unanswered() {}
-        /// No server has all keys of its lock just now.
-        virtual void keys_are_apart() {}
-        /// The client is closing: none follows where it is answered.
-        virtual void make_last() {}
-        /// The try is over: another one follows, or none.
-        virtual void follow(Renewal& renewal, TimePoint now) = 0;
-        /// Whether the command is sent once more to the masters that have not answered it.
-        virtual bool wants_repeat() const { return false; }
-        /// Whether it is what is sent once more.
-        virtual bool is_repeat() const { return false; }
-
-        std::shared_ptr<Hold> hold_;
-        std::vector<MasterIndex> silent_{};  // who has to be asked again
-        // Run ids of those that have voted.
-        std::vector<std::shared_ptr<const std::string>> servers_{};
-        VoteCount votes_{0};
-        TimePoint sent_ = TimePoint::max();                                 // for the first time
-        std::multimap<TimePoint, std::shared_ptr<Try>>::iterator place_{};  // while under way
-        int redirections_ = 0;
-        bool lock_alone_ = false;
-        bool decided_ = false;
-        bool refused_for_now_ = false;  // by a master, which has done nothing
-        bool over_ = false;
     };
 
     /// Send the command of `attempt` to `master`.
@@ -125,7 +62,8 @@ public:
     };
     using Action = OneOf<Send, Renewed, Lost, Silent>;
 
-    explicit Renewal(const Terms& terms) : terms_(terms) {}
+    explicit Renewal(const Terms& terms)
+        : terms_(terms), clean_ups_(terms.several_masters, terms.late_window) {}
 
     /// One more acquisition wants the hold to be renewed. Announced before it is asked for, so that
     /// it cannot be had and then not renewed.
@@ -170,20 +108,12 @@ public:
 
     /// Releases a token that nobody uses any more.
     void clean_up(std::shared_ptr<Hold> hold, CleanUp what, TimePoint now) {
-        if (!what.needed()) return;
-        // A key that comes to life late is gone by itself after this. It may have been extended before.
-        const auto gone_after = saturating_cast<Clock::duration>(hold->longest_ttl());
-        const TimePoint last_end = std::max(saturating_add(now, gone_after), hold->valid_until());
-        const TimePoint give_up_at = saturating_add(last_end, gone_after);
-        const TimePoint due = what.at_once || closes_at_ ? now : later(now, *hold, what);
-        ++cleaned_.try_emplace(hold->token().bytes, Cleaned{hold}).first->second.jobs;
-        put(due, {std::move(hold), what.at_once && what.once_more, give_up_at, {}});
+        clean_ups_.add(std::move(hold), what, now);
     }
 
     /// The hold of that token if its clean-up is to come or under way; else null.
     std::shared_ptr<Hold> cleaned_up(std::string_view token) const {
-        const auto found = cleaned_.find(token);
-        return found == cleaned_.end() ? nullptr : found->second.hold;
+        return clean_ups_.find(token);
     }
 
     /// Renews nothing any more, and sends every clean-up that is left, whether due or not, for as long as one command
@@ -192,23 +122,18 @@ public:
     void close(TimePoint now) {
         if (closes_at_) return;
         closes_at_ = saturating_add(now, terms_.command_timeout);
-        for (auto all = std::exchange(clean_ups_, {}); !all.empty();) {
-            auto next = all.extract(all.begin());
-            next.key() = std::min(next.key(), now);
-            clean_ups_.insert(std::move(next));
-        }
+        clean_ups_.close(now);
     }
 
     /// Whether nothing is left to do after `close`, or the time for it is over.
     bool is_closed(TimePoint now) const {
         if (!closes_at_) return false;
-        return now >= *closes_at_ || (clean_ups_.empty() && cleaning_ == 0);
+        return now >= *closes_at_ || clean_ups_.is_empty();
     }
 
     /// When there is something to do without an event.
     TimePoint next_due() const {
-        const TimePoint clean_up =
-            clean_ups_.empty() ? TimePoint::max() : clean_ups_.begin()->first;
+        const TimePoint clean_up = clean_ups_.next_due();
         if (closes_at_) return std::min(*closes_at_, clean_up);
         const TimePoint overdue = under_way_.empty() ? TimePoint::max() : under_way_.begin()->first;
         const TimePoint repeat = repeats_.empty() ? TimePoint::max() : repeats_.begin()->first;
@@ -233,12 +158,7 @@ public:
                     std::move(repeats_.extract(repeats_.begin()).mapped())));
             }
         }
-        while (due.size() < largest_batch && !clean_ups_.empty() &&
-               clean_ups_.begin()->first <= now) {
-            due.push_back(std::move(clean_ups_.extract(clean_ups_.begin()).mapped()));
-            if (closes_at_) due.back()->make_last();
-            ++cleaning_;
-        }
+        clean_ups_.take_due(now, largest_batch, due);
         return due;
     }
 
@@ -338,21 +258,6 @@ public:
 
 private:
     enum class Again : bool { no, yes };
-
-    struct CleanUpJob {
-        std::shared_ptr<Hold> hold;
-        bool once_more;
-        TimePoint give_up_at;
-        std::vector<MasterIndex>
-            left;  // of several masters, those that have not answered; else empty
-        bool repeated_at_close = false;  // it got no answer while the client was closing
-    };
-
-    /// A token that is cleaned up.
-    struct Cleaned {
-        std::shared_ptr<Hold> hold;
-        std::size_t jobs = 0;  // to come or under way
-    };
 
     /// Readers of one claim that want it to be renewed: one renewal is for all of them.
     struct Sharers {
@@ -456,7 +361,6 @@ private:
             renewal.actions_.emplace_back(Lost{member.hold, server});
         }
 
-        bool goes_on(std::int64_t) override { return false; }
         void go_unanswered(Renewal& renewal) override {
             for (const Member& member : members_) doubt(member, renewal);
         }
@@ -499,65 +403,6 @@ private:
         bool lost_ = false;
     };
 
-    class CleanUpTry final : public Try {
-    public:
-        explicit CleanUpTry(CleanUpJob job) : Try(job.hold), job_(std::move(job)) {}
-
-    private:
-        bool prepare(TimePoint) override { return true; }
-
-        /// A token is released only where somebody has asked with it.
-        std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) override {
-            if (!job_.left.empty()) return job_.left;
-            if (masters.size() == 1) return masters;
-            std::vector<MasterIndex> some;
-            for (std::size_t i = 0; i < masters.size(); ++i) {
-                if (hold_->open_tries.may_be_at(i)) some.push_back(masters[i]);
-            }
-            return some;
-        }
-
-        bool is_decided() const override { return votes_.open() == 0; }
-        void decide(Renewal&, TimePoint) override {}
-
-        bool goes_on(std::int64_t answer) override {
-            if (has_more_to_serve(answer)) more_to_serve_ = true;
-            return has_more_to_serve(answer);
-        }
-        void go_unanswered(Renewal&) override {}
-        void make_last() override { job_.once_more = false; }
-
-        void follow(Renewal& renewal, TimePoint now) override {
-            --renewal.cleaning_;
-            CleanUpJob next = job_;
-            const bool closing = renewal.closes_at_.has_value();
-            const bool again = !silent_.empty() && now < job_.give_up_at;
-            const bool goes_on = more_to_serve_ || refused_for_now_;
-            if (again && (goes_on || !closing || !job_.repeated_at_close)) {
-                if (closing && !goes_on) next.repeated_at_close = true;
-                if (renewal.terms_.several_masters) next.left = silent_;
-                return renewal.put(saturating_add(now, pause(renewal)), std::move(next));
-            }
-            if (!job_.once_more) return renewal.end_clean_up(*hold_);
-            next.once_more = false;
-            next.left.clear();
-            const auto wait = closing ? Clock::duration::zero() : renewal.terms_.late_window;
-            renewal.put(saturating_add(now, wait), std::move(next));
-        }
-
-        Clock::duration pause(const Renewal& renewal) const {
-            if (more_to_serve_) return Clock::duration::zero();
-            if (renewal.closes_at_) {
-                return refused_for_now_ ? closing_retry_pause : Clock::duration::zero();
-            }
-            // Of several masters, one that is out of reach is connected to by another thread.
-            return renewal.terms_.several_masters ? quick_retry_pause : clean_up_retry_pause;
-        }
-
-        CleanUpJob job_;
-        bool more_to_serve_ = false;
-    };
-
     /// Once more, to the masters that have not answered a renewal which a majority has confirmed. It asks for no more than
     /// those have, and changes nothing about the hold.
     class RepeatTry final : public Try {
@@ -580,9 +425,6 @@ private:
         }
         std::vector<MasterIndex> choose(std::vector<MasterIndex>) override { return of_->silent_; }
         bool is_decided() const override { return votes_.open() == 0; }
-        void decide(Renewal&, TimePoint) override {}
-        bool goes_on(std::int64_t) override { return false; }
-        void go_unanswered(Renewal&) override {}
         bool is_repeat() const override { return true; }
         void follow(Renewal& renewal, TimePoint now) override {
             of_->silent_ = silent_;
@@ -594,9 +436,6 @@ private:
     };
 
     static constexpr std::size_t largest_batch = 1000;
-    static constexpr std::chrono::milliseconds clean_up_retry_pause{500};
-    static constexpr std::chrono::milliseconds quick_retry_pause{100};
-    static constexpr std::chrono::milliseconds closing_retry_pause{50};
     static constexpr int most_redirections = 8;
 
     void put(TimePoint due, std::shared_ptr<Hold> hold) {
@@ -642,28 +481,6 @@ private:
         return found->second;
     }
 
-    /// When a token is released that is not released at once.
-    TimePoint later(TimePoint now, const Hold& hold, CleanUp what) const {
-        const TimePoint none_runs = saturating_add(now, terms_.late_window);
-        if (!what.is_delayed) return none_runs;
-        if (!hold.left_until) {
-            return std::max(none_runs,
-                            delay_over(now, hold.terms().lock_delay, hold.terms().drift));
-        }
-        const Unanswered unanswered = hold.unanswered();
-        const bool may_run = unanswered.acquire || unanswered.extend;
-        return may_run ? std::max(none_runs, *hold.left_until) : *hold.left_until;
-    }
-
-    void put(TimePoint due, CleanUpJob job) {
-        clean_ups_.emplace(due, std::make_shared<CleanUpTry>(std::move(job)));
-    }
-
-    void end_clean_up(const Hold& hold) {
-        const auto cleaned = cleaned_.find(hold.token().bytes);
-        if (--cleaned->second.jobs == 0) cleaned_.erase(cleaned);
-    }
-
     /// `again`: it makes sense to ask that master once more.
     void cast(Try& attempt, MasterIndex master, Vote vote, Again again, TimePoint now) {
         attempt.votes_.cast(vote);
@@ -698,11 +515,9 @@ private:
     const Terms terms_;
     Schedule<std::shared_ptr<Hold>> watched_;
     std::unordered_map<std::string, std::shared_ptr<Sharers>> sharers_;  // by their token
-    std::multimap<TimePoint, std::shared_ptr<Try>> clean_ups_;           // by when they are due
-    std::unordered_map<std::string_view, Cleaned> cleaned_;     // by the token, which its hold has
+    CleanUpQueue clean_ups_;
     std::multimap<TimePoint, std::shared_ptr<Try>> under_way_;  // by when their patience is over
     std::multimap<TimePoint, std::shared_ptr<Try>> repeats_;    // by when they are due
-    std::size_t cleaning_ = 0;                                  // clean-ups under way
     std::optional<TimePoint> closes_at_;
     std::vector<Action> actions_;
 };

@@ -143,10 +143,10 @@ mutate(renewed_in_a_hot_loop core/renewal_times.hpp
     "renewal_interval(lease, drift) / 4);\n}\n\n/// The next try"
     "renewal_interval(lease, drift) / 4" "renewal_interval(lease, drift) * 3")
 mutate(closing_without_limit core/renewal.hpp
-    "return now >= *closes_at_ || (clean_ups_" "now >= *closes_at_" "false")
-mutate(closing_tries_once core/renewal.hpp
+    "return now >= *closes_at_ || clean_ups_" "now >= *closes_at_" "false")
+mutate(closing_tries_once core/clean_up_queue.hpp
     "|| !closing || !job_.repeated_at_close" "!job_.repeated_at_close" "false")
-mutate(refusal_at_close_is_silence core/renewal.hpp
+mutate(refusal_at_close_is_silence core/clean_up_queue.hpp
     "more_to_serve_ || refused_for_now_;" "more_to_serve_ || refused_for_now_" "more_to_serve_")
 mutate(one_late_answer_ends_all core/renewal.hpp
     "while (!under_way_.empty() && under_way_.begin()->first <= now)"
