@@ -284,10 +284,10 @@ TEST_F(ReadersAtLockTable, release_the_claim_with_the_last_of_them) {
     EXPECT_EQ(end(*first), Kind::left);
     EXPECT_TRUE(first->in(Phase::released));
     EXPECT_EQ(end(*third), Kind::left);
-    EXPECT_TRUE(LockTable::is_used_by_others(*third));
+    EXPECT_TRUE(detail::is_used_by_others(*third));
     EXPECT_EQ(end(*second), Kind::last);
-    EXPECT_FALSE(LockTable::is_used_by_others(*second));
-    EXPECT_FALSE(LockTable::is_used_by_others(*third)) << "nobody uses it any more";
+    EXPECT_FALSE(detail::is_used_by_others(*second));
+    EXPECT_FALSE(detail::is_used_by_others(*third)) << "nobody uses it any more";
     EXPECT_TRUE(locks_.table.is_empty());
     EXPECT_EQ(join(4).hold, nullptr) << "it is released";
 }
@@ -410,9 +410,9 @@ TEST_F(ReadersAtLockTable, that_are_lost_leave_the_claim_to_the_others) {
     const HoldPtr first = take(1);
     const HoldPtr second = join(2).hold;
     lose(first);
-    EXPECT_TRUE(LockTable::is_used_by_others(*first));
+    EXPECT_TRUE(detail::is_used_by_others(*first));
     lose(second);
-    EXPECT_FALSE(LockTable::is_used_by_others(*second));
+    EXPECT_FALSE(detail::is_used_by_others(*second));
     EXPECT_FALSE(second->may_be_prolonged) << "both had the same end";
 }
 

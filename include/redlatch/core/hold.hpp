@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <memory>
 #include <optional>
@@ -266,6 +267,17 @@ public:
 
     // Guarded by the lock table's mutex.
     Nest nest;
+
+    /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
+    template <class Predicate>
+    std::optional<Acquisition> take_acquisition(Predicate matches) {
+        const auto found = std::find_if(nest.rbegin(), nest.rend(),
+                                        [&](const Acquisition& a) { return matches(*this, a); });
+        if (found == nest.rend()) return std::nullopt;
+        const Acquisition taken = *found;
+        nest.erase(std::next(found).base());
+        return taken;
+    }
 
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.
     std::shared_ptr<ReaderClaim> claim;

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -24,23 +23,6 @@
 #include <vector>
 
 namespace redlatch::inline v0::detail {
-
-/// A process's place in the server's queue. It belongs to no thread: a contender that gives up
-/// passes it on to the next one.
-struct QueuePlace {
-    Token token;
-    HoldTerms terms;
-    bool unclear_try = false;  ///< a try with that token got no answer
-    TriesOfToken tries{};
-};
-
-/// A lock that passes from one owner in this process to the next.
-struct HandOff {
-    Token token;
-    TimePoint refreshed;  ///< when the last command went out that gave it its lease
-    OpenTries open_tries{};
-    std::uint64_t fence = 0;
-};
 
 /// The state of one lock inside this process, and the rules about it that need nothing else: which of its holds
 /// counts, what a request gets, and whether a hold may pass to the waiter in front. Of a shared lock, each reader has

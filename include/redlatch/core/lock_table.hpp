@@ -64,6 +64,12 @@ public:
     using Outcome = LockOutcome;
     using Woken = detail::Woken;
     using Ending = AcquisitionEnding;
+    using Pause = LockPause;
+    using Joining = detail::Joining;
+    using ClaimNews = detail::ClaimNews;
+    using Finished = FinishedTurn;
+    using Adopted = AdoptedHold;
+    using Remains = LockTableRemains;
 
     struct Admission {
         Outcome outcome;
@@ -73,12 +79,6 @@ public:
         std::uint64_t count = 0;          ///< where nested: the hold count wanted now
         std::shared_ptr<Hold> expired{};  ///< found past its validity: to be declared lost
         WhyBusy busy{};                   ///< where busy
-    };
-
-    /// A pause has ended, or lasts until then if nothing wakes the waiter.
-    struct Pause {
-        std::optional<Woken> ended{};
-        TimePoint wake_at{};
     };
 
     /// `seed`: for the times of re-checks.
@@ -230,24 +230,6 @@ public:
         set_fault(turn.name_->second, std::move(fault));
     }
 
-    /// What a reader does, whose turn it is, about a claim that other readers of this process have.
-    struct Joining {
-        std::shared_ptr<Hold> hold{};  ///< it goes on with that: the turn is over
-        std::shared_ptr<Hold>
-            first{};  ///< the hold of the one that is, or was, alone with the claim
-        std::shared_ptr<ReaderClaim> to_ask{};  ///< first it asks the server whether anybody waits
-
-        // Where it has asked:
-        std::vector<std::shared_ptr<Hold>> lost{};  ///< these, as the server has the claim no more
-        CleanUp clean_up{};   ///< of the claim's token: nobody goes on with what is prolonged
-        bool failed = false;  ///< there was no answer, and that ends this attempt
-    };
-    /// What the server says to the question.
-    struct ClaimNews {
-        bool is_there = false;
-        bool others_wait = false;
-    };
-
     /// Readers join without a command shortly after the server has said that nobody waits. Empty where the reader
     /// contends for a claim of its own.
     Joining join(Turn turn, const AcquireRequest& request, TimePoint now) {
@@ -266,8 +248,8 @@ public:
     Joining join_asked(Turn turn, const AcquireRequest& request,
                        const std::shared_ptr<ReaderClaim>& claim, const ClaimNews& news,
                        TimePoint sent, TimePoint now) {
-        if (!news.is_there) return {.lost = close_claim(*claim)};
-        if (claim->is_over()) return {.clean_up = after_vain_join(*claim, false, now)};
+        if (!news.is_there) return {.lost = claim->close()};
+        if (claim->is_over()) return {.clean_up = claim->after_vain_join(false, now)};
         claim->answered(sent, news.others_wait);
         if (news.others_wait || claim != claim_for(request, now)) return {};
         return join(turn, request, claim, now);
@@ -278,26 +260,17 @@ public:
     static Joining join_unanswered(ReaderClaim& claim, bool maybe_executed, TimePoint now) {
         if (!maybe_executed) return {.failed = !claim.is_over()};
         claim.may_be_prolonged();
-        return {.clean_up = after_vain_join(claim, true, now), .failed = true};
+        return {.clean_up = claim.after_vain_join(true, now), .failed = true};
     }
 
-    /// The server has the claim no more: who went on with it has lost it.
-    static std::vector<std::shared_ptr<Hold>> close_claim(ReaderClaim& claim) {
-        claim.close();
-        return claim.readers();
-    }
+    /// The server has the claim of that hold no more: who went on with it has lost it.
     static std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
         if (hold.claim == nullptr) return {};
-        return close_claim(*hold.claim);
+        return hold.claim->close();
     }
 
     /// The hold has ended, by whatever. To be called before anything is done about its token.
     void leave_claim(Hold& hold) noexcept { readers_.leave_claim(hold); }
-
-    /// Whether the token of a hold that has ended is still used.
-    static bool is_used_by_others(const Hold& hold) noexcept {
-        return hold.claim != nullptr && !hold.claim->is_over();
-    }
 
     /// Whether to release what the server may have under the token of a hold that has ended. Not while other readers
     /// use the token: then the last one of them sees to that.
@@ -323,17 +296,6 @@ public:
         return passes;
     }
 
-    /// How a turn has ended that the server gave the lock to.
-    struct Finished {
-        /// Else the client was closed meanwhile, or there is no memory for it, and the caller has to release it.
-        bool kept = false;
-        /// Other readers here have been let in with its claim.
-        bool is_shared = false;
-        /// This process has removed its token at the server meanwhile: the hold has been lost.
-        bool is_removed = false;
-        explicit operator bool() const noexcept { return kept; }
-    };
-
     /// Ends the turn: the server gave the lock to `hold`, and says whether other processes wait. Readers who stand
     /// behind it get in with it.
     Finished finish(Turn turn, std::shared_ptr<Hold> hold, bool others_wait, TimePoint now) {
@@ -356,13 +318,6 @@ public:
         if (is_apart) erase_if_unused(*own);
         return finished;
     }
-
-    struct Adopted {
-        bool kept = false;  ///< else the client was closed meanwhile, and nothing is held here
-        bool is_removed = false;            ///< as in `Finished`
-        std::optional<QueuePlace> place{};  ///< that nobody here goes on with: to be released
-        explicit operator bool() const noexcept { return kept; }
-    };
 
     /// Another process has given the lock to `hold`, whoever contends for it here.
     Adopted adopt(std::shared_ptr<Hold> hold, bool others_wait, TimePoint now) {
@@ -566,13 +521,6 @@ public:
             wake(entry.contender);
         }
     }
-
-    /// What the lock table leaves behind at the end of the client: the caller has to release it.
-    struct Remains {
-        std::vector<std::shared_ptr<Hold>> holds{};
-        /// Left behind for somebody here who does not get to use it.
-        std::vector<QueuePlace> places{};
-    };
 
     /// Ends all waiting and lets nobody in any more.
     Remains close() {
@@ -812,15 +760,17 @@ private:
         const auto name = entries_.find(key);
         if (name == entries_.end()) return {};
         Entry& here = name->second;
-        if (const auto ended = take_acquisition(here.current.get(), matches)) {
-            Ending ending = end_held(here.current, *ended);
+        const auto from_current =
+            here.current == nullptr ? std::nullopt : here.current->take_acquisition(matches);
+        if (from_current) {
+            Ending ending = end_held(here.current, *from_current);
             ending.can_hand_off =
                 ending.kind == Ending::Kind::last && !closed_ && here.can_hand_off(*ending.hold);
             if (ending.kind == Ending::Kind::left) vacate(name);
             return ending;
         }
         for (auto hold = here.past.rbegin(); hold != here.past.rend(); ++hold) {
-            const auto ended = take_acquisition(hold->get(), matches);
+            const auto ended = (*hold)->take_acquisition(matches);
             if (!ended) continue;
             Ending ending = end_past(*hold, *ended);
             if (ending.hold->nest.empty()) here.past.erase(std::next(hold).base());
@@ -828,19 +778,6 @@ private:
             return ending;
         }
         return {};
-    }
-
-    /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
-    template <class Predicate>
-    static std::optional<Acquisition> take_acquisition(Hold* hold, Predicate matches) {
-        if (hold == nullptr) return std::nullopt;
-        auto& nest = hold->nest;
-        const auto found = std::find_if(nest.rbegin(), nest.rend(),
-                                        [&](const Acquisition& a) { return matches(*hold, a); });
-        if (found == nest.rend()) return std::nullopt;
-        const Acquisition taken = *found;
-        nest.erase(std::next(found).base());
-        return taken;
     }
 
     Ending end_past(const std::shared_ptr<Hold>& hold, const Acquisition& ended) {
@@ -884,14 +821,6 @@ private:
         return after_delayed_claim();
     }
 
-    /// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at work.
-    static bool is_kept_for_others(const Hold& hold, TimePoint now) noexcept {
-        if (hold.claim == nullptr) return false;
-        if (hold.claim->is_kept(now)) return true;
-        hold.claim->released();
-        return false;
-    }
-
     void leave_to_others(Ending& ending) {
         ending.kind = Ending::Kind::left;
         ending.can_hand_off = false;
@@ -899,13 +828,6 @@ private:
         ending.hold->left_until = ending.hold->claim->kept_until();
         ending.hold->advance(Phase::releasing, Phase::released);
         released(*ending.hold);
-    }
-
-    /// Of a claim that a reader has asked to join, and has not joined. Its last reader releases it, whatever the question
-    /// has done: another release would come before that one, which would find nothing.
-    static CleanUp after_vain_join(const ReaderClaim& claim, bool unclear, TimePoint now) noexcept {
-        if (claim.is_over() && claim.is_kept(now)) return after_delayed_claim();
-        return after_abandoned_try(claim.is_over() && !claim.is_released(), unclear);
     }
 
     /// The current hold is over: the next one's turn.

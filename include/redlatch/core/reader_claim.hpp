@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/token_state.hpp>
@@ -31,16 +32,6 @@ public:
           readers_{{first}} {}
 
     const Token& token() const noexcept { return token_; }
-
-    /// Those that go on with it.
-    std::vector<std::shared_ptr<Hold>> readers() const {
-        std::vector<std::shared_ptr<Hold>> holds;
-        for (const Reader& reader : readers_) {
-            if (reader.has_lost) continue;
-            if (auto hold = reader.hold.lock()) holds.push_back(std::move(hold));
-        }
-        return holds;
-    }
 
     /// The hold of one that is alone with it; null where there are several.
     std::shared_ptr<Hold> only_reader() const noexcept {
@@ -98,10 +89,15 @@ public:
     /// The server may keep it for longer than its readers know of.
     void may_be_prolonged() noexcept { may_be_prolonged_ = true; }
 
-    /// The server has it no more: no further reader joins.
-    void close() noexcept {
+    /// The server has it no more: no further reader joins. Those that went on with it, and have lost it.
+    std::vector<std::shared_ptr<Hold>> close() {
         is_open_ = false;
         std::erase_if(readers_, [](const Reader& reader) { return reader.has_lost; });
+        std::vector<std::shared_ptr<Hold>> holds;
+        for (const Reader& reader : readers_) {
+            if (auto hold = reader.hold.lock()) holds.push_back(std::move(hold));
+        }
+        return holds;
     }
 
     /// One more reader, whose hold was made with the token. Returns the one that was alone until now, if one was.
@@ -147,7 +143,13 @@ public:
 
     /// Its release goes out.
     void released() noexcept { is_released_ = true; }
-    bool is_released() const noexcept { return is_released_; }
+
+    /// Of a claim that a reader has asked to join, and has not joined. Its last reader releases it, whatever the question
+    /// has done: another release would come before that one, which would find nothing.
+    CleanUp after_vain_join(bool unclear, TimePoint now) const noexcept {
+        if (is_over() && is_kept(now)) return after_delayed_claim();
+        return after_abandoned_try(is_over() && !is_released_, unclear);
+    }
 
 private:
     struct Reader {
@@ -195,5 +197,18 @@ private:
     std::size_t going_on_ = 1;
     std::vector<Reader> readers_;
 };
+
+/// Whether the token of a hold that has ended is still used.
+inline bool is_used_by_others(const Hold& hold) noexcept {
+    return hold.claim != nullptr && !hold.claim->is_over();
+}
+
+/// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at work.
+inline bool is_kept_for_others(const Hold& hold, TimePoint now) noexcept {
+    if (hold.claim == nullptr) return false;
+    if (hold.claim->is_kept(now)) return true;
+    hold.claim->released();
+    return false;
+}
 
 }  // namespace redlatch::inline v0::detail

@@ -230,7 +230,7 @@ mutate(late_extension_ends_a_lock_delay core/clean_up.hpp
     "(keeps_longer || loss.server == ServerKeeps::nothing)" "keeps_longer" "false")
 mutate(late_answer_ends_a_lock_delay core/lock_entry.hpp
     "hold->token().bytes == token && hold->has_lock_delay()" "hold->has_lock_delay()" "false")
-mutate(reader_ends_anothers_lock_delay core/lock_table.hpp
+mutate(reader_ends_anothers_lock_delay core/reader_claim.hpp
     "if (hold.claim->is_kept(now)) return true;" "hold.claim->is_kept(now)" "false")
 mutate(lock_delay_prolonged_for_ever core/clean_up.hpp
     "const bool lasts_longer = keeps_longer || may_last;" "keeps_longer || may_last" "false")
