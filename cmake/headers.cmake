@@ -39,6 +39,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/grant.hpp
     include/redlatch/core/describe_owner.hpp
     include/redlatch/core/lock_owner.hpp
+    include/redlatch/core/release_answer.hpp
     include/redlatch/core/clean_up.hpp
     include/redlatch/core/master_sets.hpp
     include/redlatch/core/token_state.hpp

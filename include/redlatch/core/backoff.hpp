@@ -10,6 +10,9 @@
 
 namespace redlatch::inline v0::detail {
 
+/// The pause between two tries of a call that doesn't wait for a lock.
+inline constexpr std::chrono::milliseconds retry_pause{20};
+
 /// The pauses of one acquisition: decorrelated jitter (M. Brooker, "Exponential Backoff And
 /// Jitter", 2015). Each is drawn from `[min, min(max, 3 × the last))`, so a waiter starts eager and
 /// slows down, and no two fall into step.

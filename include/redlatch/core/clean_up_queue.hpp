@@ -3,7 +3,7 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/hold.hpp>
-#include <redlatch/core/release.hpp>
+#include <redlatch/core/release_answer.hpp>
 #include <redlatch/core/renewal_try.hpp>
 #include <redlatch/core/validity.hpp>
 

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <redlatch/core/backoff.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/one_of.hpp>
 #include <redlatch/core/redirection.hpp>
-#include <redlatch/core/release.hpp>
 #include <redlatch/core/renewal_times.hpp>
 #include <redlatch/types.hpp>
 

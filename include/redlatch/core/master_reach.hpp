@@ -37,7 +37,7 @@ public:
     void connected(std::optional<Fault> fault, TimePoint now) {
         connects_ = false;
         last_fault_ = std::move(fault);
-        retry_at_ = saturating_add(now, retry_pause);
+        retry_at_ = saturating_add(now, reconnect_pause);
     }
 
     /// The last command, or attempt to connect, failed: it has to be reached anew before it is asked again.
@@ -55,7 +55,7 @@ public:
 
 private:
     /// A server that is not there is asked for no more often than that.
-    static constexpr std::chrono::milliseconds retry_pause{100};
+    static constexpr std::chrono::milliseconds reconnect_pause{100};
 
     std::optional<Fault> last_fault_;
     TimePoint retry_at_ = TimePoint::min();

@@ -1,38 +1,19 @@
 #pragma once
 
+#include <redlatch/core/backoff.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
+#include <redlatch/core/release_answer.hpp>
 #include <redlatch/options.hpp>
 #include <redlatch/types.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
-
-/// The pause between two tries of a call that doesn't wait for a lock.
-inline constexpr std::chrono::milliseconds retry_pause{20};
-
-/// The answer to a release that has freed the lock, where more wait than one run of the script serves: it is to be sent
-/// again.
-inline constexpr std::int64_t more_to_serve = 2;
-
-/// The same of a lock that was not held any more.
-inline constexpr std::int64_t more_to_serve_not_held = -1;
-
-/// Whether the lock was held until then, by the answer to a release.
-constexpr bool was_held(std::int64_t answer) noexcept {
-    return answer > 0;
-}
-
-/// Whether the release is to be sent again.
-constexpr bool has_more_to_serve(std::int64_t answer) noexcept {
-    return answer == more_to_serve || answer == more_to_serve_not_held;
-}
 
 /// Decides what a release's answers mean. A hold whose validity was over before has expired, though the server may have
 /// kept the lock until now. An earlier try without an answer may have freed the lock, so a later "not yours" proves
@@ -205,16 +186,8 @@ public:
                 return ended.watched ? StopRenewal{.whole_hold = false} : next();
             case Ended::Kind::last:
                 return then(may_move(now) ? Stage::move : Stage::release, StopRenewal{});
-            case Ended::Kind::handed:
-                outcome_ = Release::released;
-                return then(Stage::over, StopRenewal{});
-            case Ended::Kind::left:
-                outcome_ = valid_at_start_ ? Release::released : Release::expired;
-                return then(Stage::clean_up_delayed, StopRenewal{});
-            case Ended::Kind::past: return end_past();
-            case Ended::Kind::nothing: outcome_.reset(); break;
+            default: return end_without_server(valid_at_start_);
         }
-        return Done{};
     }
 
     /// The same for an acquisition that is given up. The outcome does not depend on the server's answer, so no caller
@@ -229,16 +202,8 @@ public:
             case Ended::Kind::last:
                 outcome_ = Release::released;
                 return then(Stage::clean_up_abandoned, StopRenewal{});
-            case Ended::Kind::handed:
-                outcome_ = Release::released;
-                return then(Stage::over, StopRenewal{});
-            case Ended::Kind::left:
-                outcome_ = Release::released;
-                return then(Stage::clean_up_delayed, StopRenewal{});
-            case Ended::Kind::past: return end_past();
-            case Ended::Kind::nothing: outcome_.reset(); break;
+            default: return end_without_server(true);
         }
-        return Done{};
     }
 
     /// The last action is done.
@@ -371,12 +336,22 @@ private:
         return CleanUpToken{Which::next, after_unanswered_move()};
     }
 
-    /// It was lost before. Its holder is done with it: what the server keeps for a holder that may still be at work is
-    /// released.
-    Action end_past() {
-        outcome_ = Release::expired;
-        stage_ = Stage::clean_up_delayed;
-        return next();
+    /// Nothing is sent for it. What a `lock_delay` keeps is released, as its holder is done with it. `in_time`: where it
+    /// is left to others, it has not expired.
+    Action end_without_server(bool in_time) {
+        switch (ended_.kind) {
+            case Ended::Kind::handed:
+                outcome_ = Release::released;
+                return then(Stage::over, StopRenewal{});
+            case Ended::Kind::left:
+                outcome_ = in_time ? Release::released : Release::expired;
+                return then(Stage::clean_up_delayed, StopRenewal{});
+            case Ended::Kind::past:
+                outcome_ = Release::expired;
+                stage_ = Stage::clean_up_delayed;
+                return next();
+            default: outcome_.reset(); return Done{};
+        }
     }
 
     Action free_hold(Result<Release> outcome) {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <redlatch/core/attempts.hpp>
+#include <redlatch/core/backoff.hpp>
 #include <redlatch/core/clean_up.hpp>
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/fault.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/core/lock_answers.hpp>
 #include <redlatch/core/one_of.hpp>
-#include <redlatch/core/release.hpp>
 #include <redlatch/core/validity.hpp>
 #include <redlatch/types.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <redlatch/core/forced_release.hpp>
 #include <redlatch/core/hold.hpp>
-#include <redlatch/core/release.hpp>
+#include <redlatch/core/release_answer.hpp>
 #include <redlatch/service/lock_calls.hpp>
 #include <redlatch/service/session.hpp>
 #include <redlatch/steps/ask.hpp>
