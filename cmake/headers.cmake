@@ -32,6 +32,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/slot_map_refresh.hpp
     include/redlatch/core/cluster_redirection.hpp
     include/redlatch/core/sentinel_lookup.hpp
+    include/redlatch/core/sentinel_service.hpp
     include/redlatch/core/backoff.hpp
     include/redlatch/core/validity.hpp
     include/redlatch/core/recheck.hpp
@@ -76,7 +77,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/set_acquisition.hpp
     include/redlatch/core/transfer.hpp
     include/redlatch/core/forced_release.hpp
-    include/redlatch/core/downgrade.hpp
+    include/redlatch/core/downgrade_end.hpp
     include/redlatch/core/permits_setting.hpp
     include/redlatch/core/quorum_call.hpp
     include/redlatch/core/master_reach.hpp

@@ -1,4 +1,5 @@
 #include <redlatch/core/sentinel_lookup.hpp>
+#include <redlatch/core/sentinel_service.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/core/downgrade.hpp>
+#include <redlatch/core/downgrade_end.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/service/session.hpp>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/sentinel_lookup.hpp>
+#include <redlatch/core/sentinel_service.hpp>
 #include <redlatch/core/server_address.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/net/dialer.hpp>

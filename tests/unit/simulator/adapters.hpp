@@ -2,7 +2,7 @@
 
 #include "quorum_asking.hpp"
 #include <redlatch/core/acquisition.hpp>
-#include <redlatch/core/downgrade.hpp>
+#include <redlatch/core/downgrade_end.hpp>
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
 #include <redlatch/core/release.hpp>

@@ -15,6 +15,7 @@
 #include <redlatch/core/quorum_call.hpp>
 #include <redlatch/core/renewal.hpp>
 #include <redlatch/core/sentinel_lookup.hpp>
+#include <redlatch/core/sentinel_service.hpp>
 #include <redlatch/core/silence.hpp>
 #include <redlatch/core/slot_map.hpp>
 #include <redlatch/core/slot_map_refresh.hpp>

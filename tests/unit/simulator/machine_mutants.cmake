@@ -253,13 +253,13 @@ mutate(refused_renewal_is_a_loss core/renewal.hpp
     "fault.error.code == Errc::wrong_type ? Vote::no" "fault.error.code == Errc::wrong_type" "true")
 mutate(refused_renewal_is_the_last core/renewal.hpp
     "vote, fault.transient ? Again::yes : Again::no, now)" "fault.transient ?" "false ?")
-mutate(old_sentinel_believed core/sentinel_lookup.hpp
+mutate(old_sentinel_believed core/sentinel_service.hpp
     "if (fault.error.code == Errc::unavailable) first_" "fault.error.code == Errc::unavailable" "false")
 mutate(one_sentinel_asked core/sentinel_lookup.hpp
     "if (asked_ == count_) return GiveUp" "asked_ == count_" "asked_ == 1")
-mutate(new_master_not_noticed core/sentinel_lookup.hpp
+mutate(new_master_not_noticed core/sentinel_service.hpp
     "if (master_ == master) return Arrival::same;" "master_ == master" "master_.has_value()")
-mutate(outdated_search_believed core/sentinel_lookup.hpp
+mutate(outdated_search_believed core/sentinel_service.hpp
     "return has_moved ? Arrival::outdated : arrive(master);" "has_moved" "false")
 
 write_mutants("machine_mutants" "inline int redlatch_mutant = 0;")
