@@ -51,7 +51,7 @@ Kind as(const AttemptAction& action) {
 
 TEST(Attempts, granted_at_the_first_try) {
     Attempts core{plan(10s), start, 1};
-    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 1s);
+    EXPECT_EQ(as<SendTry>(core.send_try(start)).answer_by, start + 1s);
     const auto acquired = as<Acquired>(core.taken(start, start + 5ms));
     EXPECT_EQ(acquired.since, start);
     EXPECT_EQ(core.tries(), 1U);
@@ -61,7 +61,7 @@ TEST(Attempts, wait_for_no_answer_beyond_the_end_for_several) {
     for (const Wait wait : {Wait::none(), Wait{10s}, Wait::unlimited()}) {
         AcquirePlan one_of_several = plan(wait);
         one_of_several.answer_by = start + 300ms;
-        EXPECT_EQ(as<SendTry>(Attempts(one_of_several, start, 1).begin(start)).answer_by,
+        EXPECT_EQ(as<SendTry>(Attempts(one_of_several, start, 1).send_try(start)).answer_by,
                   start + 300ms);
     }
 }
@@ -70,7 +70,7 @@ TEST(Attempts, leave_a_try_that_waits_for_its_turn_as_long_as_the_wait_lasts) {
     const auto first = [](Wait wait, TimePoint answer_by = TimePoint::max()) {
         AcquirePlan wanted = plan(wait);
         wanted.answer_by = answer_by;
-        return as<SendTry>(Attempts(wanted, start, 1).begin(start));
+        return as<SendTry>(Attempts(wanted, start, 1).send_try(start));
     };
     EXPECT_EQ(first(Wait::none()).give_up_at, start + 1s) << "as its answer";
     EXPECT_EQ(first(10s).give_up_at, start + 10s + detail::last_answer_slack);
@@ -100,19 +100,19 @@ TEST(Attempts, without_a_wait_tries_exactly_once) {
     for (const Wait wait : {Wait::none(), Wait{-1ns}, Wait{std::chrono::hours::min()}}) {
         for (const TimePoint answered : {start, start + 1ms, start + 900ms}) {
             Attempts contended{plan(wait), start, 1};
-            EXPECT_EQ(as<SendTry>(contended.begin(start)).answer_by, start + 1s);
+            EXPECT_EQ(as<SendTry>(contended.send_try(start)).answer_by, start + 1s);
             const auto busy = as<GiveUp>(contended.refused(answered, {.ttl = 5ms}));
             EXPECT_EQ(busy.error.code, Errc::timed_out);
             EXPECT_EQ(contended.tries(), 1U);
 
             Attempts faulty{plan(wait), start, 1};
-            static_cast<void>(faulty.begin(start));
+            static_cast<void>(faulty.send_try(start));
             EXPECT_EQ(as<GiveUp>(faulty.fault(answered, transient())).error.code,
                       Errc::unavailable);
             EXPECT_EQ(faulty.tries(), 1U);
 
             Attempts lucky{plan(wait), start, 1};
-            static_cast<void>(lucky.begin(start));
+            static_cast<void>(lucky.send_try(start));
             EXPECT_TRUE(holds_alternative<Acquired>(lucky.taken(start, answered)));
         }
     }
@@ -125,9 +125,9 @@ TEST(Attempts, without_a_wait_has_its_deadline_now) {
 
 TEST(Attempts, shortest_wait_tries_again_at_its_deadline) {
     Attempts core{plan(1ns), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = no_ttl})).until, start + 1ns);
-    static_cast<void>(as<SendTry>(core.pause_over(start + 1ns)));
+    static_cast<void>(as<SendTry>(core.send_try(start + 1ns)));
     EXPECT_EQ(as<GiveUp>(core.refused(start + 1ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
     EXPECT_EQ(core.tries(), 2U);
 }
@@ -136,20 +136,20 @@ TEST(Attempts, unlimited_never_gives_up_on_contention_or_transient_faults) {
     Attempts core{plan(Wait::unlimited()), start, 1};
     EXPECT_EQ(core.deadline(), TimePoint::max());
     TimePoint now = start;
-    AttemptAction action = core.begin(now);
+    AttemptAction action = core.send_try(now);
     for (int i = 0; i < 10'000; ++i) {
         ASSERT_EQ(as<SendTry>(action).answer_by, now + 1s);
         now += 1s;
         action = i % 3 == 0 ? core.refused(now, {.ttl = 20s}) : core.fault(now, transient());
         now = as<Pause>(action).until;
-        action = core.pause_over(now);
+        action = core.send_try(now);
     }
     EXPECT_EQ(core.tries(), 10'001U);
 }
 
 TEST(Attempts, unlimited_gives_up_on_a_permanent_fault) {
     Attempts core{plan(Wait::unlimited()), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_EQ(as<GiveUp>(core.fault(start, permanent())).error.code, Errc::denied);
 }
 
@@ -157,7 +157,7 @@ TEST(Attempts, permanent_fault_is_reported_at_once_as_what_it_is) {
     for (const Errc code : {Errc::denied, Errc::wrong_type, Errc::protocol, Errc::invalid_argument,
                             Errc::cancelled}) {
         Attempts core{plan(10s), start, 1};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         const auto error = as<GiveUp>(core.fault(start + 1ms, permanent(code))).error;
         EXPECT_EQ(error.code, code);
         EXPECT_EQ(error.message, "never");
@@ -168,7 +168,7 @@ TEST(Attempts, permanent_fault_is_reported_at_once_as_what_it_is) {
 TEST(Attempts, contention_is_followed_by_a_pause_within_the_backoff) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         Attempts core{plan(10s), start, seed};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         const auto pause = as<Pause>(core.refused(start + 1ms, {.ttl = 5s})).until - (start + 1ms);
         EXPECT_GE(pause, 10ms);
         EXPECT_LT(pause, 30ms);
@@ -179,7 +179,7 @@ TEST(Attempts, ttl_shortens_the_pause) {
     AcquirePlan slow = plan(10s);
     slow.backoff = {500ms, 5s};
     Attempts core{slow, start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     const auto until = as<Pause>(core.refused(start, {.ttl = 3ms})).until;
     EXPECT_GT(until, start + 3ms);
     EXPECT_LT(until, start + 3ms + 1ms + 500ms);
@@ -188,7 +188,7 @@ TEST(Attempts, ttl_shortens_the_pause) {
 TEST(Attempts, pause_ends_at_the_deadline_at_the_latest) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         Attempts core{plan(15ms), start, seed};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         EXPECT_LE(as<Pause>(core.refused(start + 1ms, {.ttl = no_ttl})).until, start + 15ms);
         EXPECT_LE(as<Pause>(core.fault(start + 14ms, transient())).until, start + 15ms);
     }
@@ -198,34 +198,34 @@ TEST(Attempts, last_try_goes_out_exactly_at_the_deadline) {
     AcquirePlan slow = plan(200ms);
     slow.backoff = {1s, 2s};
     Attempts core{slow, start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_EQ(as<Pause>(core.refused(start + 1ms, {.ttl = 10s})).until, start + 200ms);
-    EXPECT_EQ(as<SendTry>(core.pause_over(start + 200ms)).answer_by, start + 250ms);
+    EXPECT_EQ(as<SendTry>(core.send_try(start + 200ms)).answer_by, start + 250ms);
     EXPECT_EQ(as<GiveUp>(core.refused(start + 201ms, {.ttl = 10s})).error.code, Errc::timed_out);
 }
 
 TEST(Attempts, last_try_may_be_granted) {
     Attempts core{plan(200ms), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = 10s}));
-    static_cast<void>(core.pause_over(start + 200ms));
+    static_cast<void>(core.send_try(start + 200ms));
     EXPECT_TRUE(holds_alternative<Acquired>(core.taken(start + 200ms, start + 230ms)));
 }
 
 TEST(Attempts, answer_after_the_deadline_ends_the_wait) {
     Attempts core{plan(200ms), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_EQ(as<GiveUp>(core.refused(start + 200ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
 }
 
 TEST(Attempts, waiting_try_is_bounded_by_the_deadline) {
     Attempts core{plan(200ms), start, 1};
-    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 250ms);
+    EXPECT_EQ(as<SendTry>(core.send_try(start)).answer_by, start + 250ms);
 }
 
 TEST(Attempts, try_begun_after_the_deadline_gets_the_slack_only) {
     Attempts core{plan(200ms), start, 1};  // the queue inside the process took that long
-    EXPECT_EQ(as<SendTry>(core.begin(start + 300ms)).answer_by, start + 350ms);
+    EXPECT_EQ(as<SendTry>(core.send_try(start + 300ms)).answer_by, start + 350ms);
     EXPECT_EQ(as<GiveUp>(core.refused(start + 310ms, {.ttl = no_ttl})).error.code, Errc::timed_out);
     EXPECT_EQ(core.tries(), 1U);
 }
@@ -234,15 +234,15 @@ TEST(Attempts, short_command_timeout_bounds_each_try) {
     AcquirePlan hasty = plan(10s);
     hasty.command_timeout = 7ms;
     Attempts core{hasty, start, 1};
-    EXPECT_EQ(as<SendTry>(core.begin(start)).answer_by, start + 7ms);
-    EXPECT_EQ(as<SendTry>(core.pause_over(start + 10s)).answer_by, start + 10s + 7ms);
+    EXPECT_EQ(as<SendTry>(core.send_try(start)).answer_by, start + 7ms);
+    EXPECT_EQ(as<SendTry>(core.send_try(start + 10s)).answer_by, start + 10s + 7ms);
 }
 
 TEST(Attempts, fault_at_the_end_is_reported_as_the_fault) {
     Attempts core{plan(100ms), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
-    static_cast<void>(core.pause_over(start + 100ms));
+    static_cast<void>(core.send_try(start + 100ms));
     const auto error = as<GiveUp>(core.fault(start + 150ms, transient("no answer"))).error;
     EXPECT_EQ(error.code, Errc::unavailable);
     EXPECT_EQ(error.message, "no answer");
@@ -251,9 +251,9 @@ TEST(Attempts, fault_at_the_end_is_reported_as_the_fault) {
 /// What ends a wait of one second whose first try is refused after `answered`, and whose last one gets no answer.
 Error silent_at_the_end(std::chrono::milliseconds answered, Fault fault = transient("silent")) {
     Attempts core{plan(1s), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.refused(start + answered, {.ttl = no_ttl, .owner = "foreign"}));
-    static_cast<void>(core.pause_over(start + 1s));
+    static_cast<void>(core.send_try(start + 1s));
     return as<GiveUp>(core.fault(start + 1s + detail::last_answer_slack, std::move(fault))).error;
 }
 
@@ -270,7 +270,7 @@ TEST(Attempts, silence_at_the_end_says_nothing_of_a_server_that_is_farther_away)
 TEST(Attempts, that_ask_who_has_the_lock_know_that_somebody_has_it) {
     const auto end_of = [](Wait wait, Fault fault) {
         Attempts core{plan(wait), start, 1};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         core.refused_plainly(start + 1ms);
         return as<GiveUp>(core.fault(start + 1050ms, std::move(fault))).error;
     };
@@ -289,7 +289,7 @@ TEST(Attempts, that_ask_who_has_the_lock_know_that_somebody_has_it) {
 
 TEST(Attempts, tell_of_a_key_without_an_end) {
     Attempts core{plan(0s), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     const auto end = core.refused(start + 1ms, {.ttl = detail::no_end, .owner = "foreign"});
     EXPECT_EQ(as<GiveUp>(end).error.message,
               "held by another kind of client (token 'foreign'); its key has no end, and stays "
@@ -305,21 +305,21 @@ TEST(Attempts, a_fault_that_is_no_silence_is_told_however_far_the_server_is) {
 
 TEST(Attempts, a_fault_before_the_last_try_is_told_however_far_the_server_is) {
     Attempts core{plan(1s), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.refused(start + 60ms, {.ttl = no_ttl}));
-    static_cast<void>(core.pause_over(start + 500ms));
+    static_cast<void>(core.send_try(start + 500ms));
     static_cast<void>(core.fault(start + 800ms, transient()));
-    static_cast<void>(core.pause_over(start + 1s));
+    static_cast<void>(core.send_try(start + 1s));
     EXPECT_EQ(as<GiveUp>(core.fault(start + 1050ms, transient())).error.code, Errc::unavailable);
 }
 
 TEST(Attempts, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
     Attempts core{plan(100ms), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.fault(start + 1ms, transient("first")));
-    static_cast<void>(core.pause_over(start + 50ms));
+    static_cast<void>(core.send_try(start + 50ms));
     static_cast<void>(core.fault(start + 51ms, transient("second")));
-    static_cast<void>(core.pause_over(start + 100ms));
+    static_cast<void>(core.send_try(start + 100ms));
     const auto error = as<GiveUp>(core.refused(start + 101ms, {.ttl = no_ttl})).error;
     EXPECT_EQ(error.code, Errc::timed_out);
     ASSERT_EQ(error.causes.size(), 1U);
@@ -328,13 +328,13 @@ TEST(Attempts, contention_at_the_end_is_a_timeout_with_the_fault_as_its_cause) {
 
 TEST(Attempts, pure_contention_has_no_cause) {
     Attempts core{plan(Wait::none()), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_TRUE(as<GiveUp>(core.refused(start, {.ttl = no_ttl})).error.causes.empty());
 }
 
 TEST(Attempts, cancelled_is_reported_as_such) {
     Attempts core{plan(10s), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.fault(start + 1ms, transient("first")));
     const auto error = as<GiveUp>(core.cancelled("by the caller")).error;
     EXPECT_EQ(error.code, Errc::cancelled);
@@ -357,10 +357,10 @@ TEST(Attempts, never_reaching_the_server_is_a_timeout) {
 /// The message of a wait of 10 s that ended with that refusal, after that many tries.
 std::string contention(const std::string& owner, int tries, std::chrono::milliseconds waited) {
     Attempts core{plan(waited), start, 1};
-    AttemptAction action = core.begin(start);
+    AttemptAction action = core.send_try(start);
     for (int i = 1; i < tries; ++i) {
         static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl, .owner = "earlier"}));
-        static_cast<void>(core.pause_over(start + 1ms));
+        static_cast<void>(core.send_try(start + 1ms));
     }
     const TimePoint end = start + waited;
     return as<GiveUp>(core.refused(end, {.ttl = no_ttl, .owner = owner})).error.message;
@@ -382,7 +382,7 @@ TEST(Attempts, contention_for_permits_names_no_only_owner) {
     of_permits.of_permits = true;
     const auto refused = [&](const std::string& owner) {
         Attempts core{of_permits, start, 1};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         const auto over = core.refused(start + 1s, {.ttl = no_ttl, .owner = owner});
         return as<GiveUp>(over).error.message;
     };
@@ -395,7 +395,7 @@ TEST(Attempts, contention_for_permits_names_no_only_owner) {
 
 TEST(Attempts, contention_of_a_single_try_tells_who_has_it) {
     Attempts core{plan(Wait::none()), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     const auto over = as<GiveUp>(
         core.refused(start + 1ms, {.ttl = no_ttl, .owner = std::string(32, '0') + ":b:1:2"}));
     EXPECT_EQ(over.error.describe(), "the lock is taken: held by b");
@@ -436,7 +436,7 @@ TEST(Attempts, late_grant_is_no_grant) {
     AcquirePlan brief = plan(10s);
     brief.lease = 100ms;  // valid for 97 ms
     Attempts core{brief, start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     EXPECT_EQ(as<Acquired>(core.taken(start, start + 97ms - 1ns)).since, start);
     EXPECT_TRUE(holds_alternative<Pause>(core.taken(start, start + 97ms)));
     EXPECT_TRUE(holds_alternative<Pause>(core.taken(start, start + 5s)));
@@ -446,16 +446,16 @@ TEST(Attempts, late_grant_at_the_deadline_is_a_fault) {
     AcquirePlan brief = plan(200ms);
     brief.lease = 100ms;
     Attempts core{brief, start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     const auto error = as<GiveUp>(core.taken(start, start + 220ms)).error;
     EXPECT_EQ(error.code, Errc::unavailable) << "nobody else held it";
 }
 
 TEST(Attempts, validity_counts_from_the_send_of_its_own_try) {
     Attempts core{plan(60s), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     static_cast<void>(core.refused(start + 1ms, {.ttl = no_ttl}));
-    static_cast<void>(core.pause_over(start + 20s));
+    static_cast<void>(core.send_try(start + 20s));
     EXPECT_EQ(as<Acquired>(core.taken(start + 20s, start + 50s - 302ms - 1ns)).since, start + 20s);
 }
 
@@ -468,14 +468,14 @@ TEST(Attempts, longest_durations_do_not_overflow) {
     for (const TimePoint now : {TimePoint{}, start, TimePoint::max() - 1s, TimePoint::max()}) {
         Attempts core{endless, now, 1};
         EXPECT_EQ(core.deadline(), TimePoint::max());
-        EXPECT_GE(as<SendTry>(core.begin(now)).answer_by, now);
+        EXPECT_GE(as<SendTry>(core.send_try(now)).answer_by, now);
     }
 }
 
 TEST(Attempts, key_that_hardly_ever_expires_is_no_reason_to_hurry) {
     for (const milliseconds ttl : {milliseconds{9'223'372'036'854'775}, milliseconds::max()}) {
         Attempts core{plan(Wait::unlimited()), start, 1};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         EXPECT_GE(as<Pause>(core.refused(start, {.ttl = ttl})).until, start + 10ms);
     }
 }
@@ -488,11 +488,11 @@ TEST(Attempts, wait_just_below_unlimited_keeps_its_deadline) {
 TEST(Attempts, place_in_the_queue_is_rechecked_and_not_polled) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         Attempts core{plan(Wait::unlimited()), start, seed};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         const auto of_first = as<Pause>(core.refused(start, {.ttl = 20s, .place = 0})).until;
         EXPECT_GE(of_first, start + 1s);
         EXPECT_LT(of_first, start + 2s);
-        static_cast<void>(core.pause_over(of_first));
+        static_cast<void>(core.send_try(of_first));
         const auto of_ninth = as<Pause>(core.refused(start, {.ttl = no_ttl, .place = 8})).until;
         EXPECT_GE(of_ninth, start + 5s);
         EXPECT_LT(of_ninth, start + 10s);
@@ -501,7 +501,7 @@ TEST(Attempts, place_in_the_queue_is_rechecked_and_not_polled) {
 
 TEST(Attempts, place_in_the_queue_is_rechecked_when_the_holder_may_be_dead) {
     Attempts core{plan(Wait::unlimited()), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     const auto until = as<Pause>(core.refused(start, {.ttl = 300ms, .place = 0})).until;
     EXPECT_GE(until, start + 301ms);
     EXPECT_LT(until, start + 311ms);
@@ -510,10 +510,10 @@ TEST(Attempts, place_in_the_queue_is_rechecked_when_the_holder_may_be_dead) {
 TEST(Attempts, recheck_comes_at_the_deadline_at_the_latest) {
     for (const std::int64_t place : {0, 1, 50}) {
         Attempts core{plan(400ms), start, 1};
-        static_cast<void>(core.begin(start));
+        static_cast<void>(core.send_try(start));
         EXPECT_EQ(as<Pause>(core.refused(start, {.ttl = 20s, .place = place})).until,
                   start + 400ms);
-        EXPECT_TRUE(as<SendTry>(core.pause_over(start + 400ms)).last);
+        EXPECT_TRUE(as<SendTry>(core.send_try(start + 400ms)).last);
         EXPECT_EQ(as<GiveUp>(core.refused(start + 401ms, {.ttl = 20s, .place = place})).error.code,
                   Errc::timed_out);
     }
@@ -521,29 +521,29 @@ TEST(Attempts, recheck_comes_at_the_deadline_at_the_latest) {
 
 TEST(Attempts, place_is_of_no_use_after_the_deadline_or_without_a_wait) {
     Attempts late{plan(400ms), start, 1};
-    static_cast<void>(late.begin(start));
+    static_cast<void>(late.send_try(start));
     EXPECT_EQ(as<GiveUp>(late.refused(start + 400ms, {.ttl = 20s, .place = 0})).error.code,
               Errc::timed_out);
     Attempts hasty{plan(Wait::none()), start, 1};
-    EXPECT_TRUE(as<SendTry>(hasty.begin(start)).last);
+    EXPECT_TRUE(as<SendTry>(hasty.send_try(start)).last);
     EXPECT_EQ(as<GiveUp>(hasty.refused(start, {.ttl = 20s, .place = 0})).error.code,
               Errc::timed_out);
 }
 
 TEST(Attempts, rechecks_do_not_slow_down_the_backoff) {
     Attempts core{plan(Wait::unlimited()), start, 1};
-    static_cast<void>(core.begin(start));
+    static_cast<void>(core.send_try(start));
     for (int i = 0; i < 20; ++i) static_cast<void>(core.refused(start, {.ttl = 20s, .place = 0}));
     EXPECT_LT(as<Pause>(core.refused(start, {.ttl = 20s})).until, start + 30ms);
 }
 
 TEST(Attempts, only_the_try_at_the_deadline_is_the_last) {
     Attempts core{plan(400ms), start, 1};
-    EXPECT_FALSE(as<SendTry>(core.begin(start)).last);
-    EXPECT_FALSE(as<SendTry>(core.pause_over(start + 399ms)).last);
-    EXPECT_TRUE(as<SendTry>(core.pause_over(start + 400ms)).last);
+    EXPECT_FALSE(as<SendTry>(core.send_try(start)).last);
+    EXPECT_FALSE(as<SendTry>(core.send_try(start + 399ms)).last);
+    EXPECT_TRUE(as<SendTry>(core.send_try(start + 400ms)).last);
     Attempts endless{plan(Wait::unlimited()), start, 1};
-    EXPECT_FALSE(as<SendTry>(endless.begin(start + 24h)).last);
+    EXPECT_FALSE(as<SendTry>(endless.send_try(start + 24h)).last);
 }
 
 TEST(Attempts, may_be_silent_for_three_rechecks) {
@@ -583,7 +583,7 @@ public:
         : random_(seed), plan_(any_plan()), core_(plan_, now_, seed) {}
 
     void run() {
-        AttemptAction action = core_.begin(now_);
+        AttemptAction action = core_.send_try(now_);
         for (steps_ = 0; steps_ < 2000; ++steps_) {
             if (const auto* try_out = get_if<SendTry>(&action)) {
                 action = answer(*try_out);
@@ -676,7 +676,7 @@ private:
         }
         now_ = pause.until;
         if (below(10) == 0) now_ += 3ms;
-        return core_.pause_over(now_);
+        return core_.send_try(now_);
     }
 
     void check_acquired(const Acquired& acquired) const {

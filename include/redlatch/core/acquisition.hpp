@@ -243,7 +243,7 @@ public:
 
     AcquisitionAction hold_made(std::string token, TimePoint now) {
         if (token_.token().empty()) token_ = TokenState{std::move(token), plan_.several_masters};
-        return sleep_ ? wait() : go_on(attempts_.begin(now), now);
+        return sleep_ ? wait() : go_on(attempts_.send_try(now), now);
     }
     AcquisitionAction no_hold(Error why) { return give_up(std::move(why)); }
 
@@ -405,7 +405,7 @@ private:
                           .give_up_at = give_up_at_};
     }
 
-    AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.pause_over(now), now); }
+    AcquisitionAction pause_over(TimePoint now) { return go_on(attempts_.send_try(now), now); }
 
     /// From when on it is ours, by a message or by a late answer. The try may have asked for less than we do.
     std::optional<TimePoint> granted_since(const Grant& grant, TimePoint now) const {

@@ -87,10 +87,17 @@ public:
         return std::min(end, plan_.answer_by);
     }
 
-    /// The acquisition may talk to the server from now on.
-    AttemptAction begin(TimePoint now) { return send_try(now); }
-
-    AttemptAction pause_over(TimePoint now) { return send_try(now); }
+    /// The acquisition may talk to the server from now on, or its pause is over.
+    AttemptAction send_try(TimePoint now) {
+        ++tries_;
+        last_try_ = plan_.wait.is_none() || now >= deadline_;
+        sent_ = now;
+        answer_by_ = std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
+        if (plan_.wait.is_none()) return SendTry{answer_by_, last_try_, answer_by_};
+        const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
+        answer_by_ = std::min(answer_by_, strict);
+        return SendTry{answer_by_, last_try_, std::min(strict, plan_.answer_by)};
+    }
 
     /// The server answered that somebody else holds the lock.
     AttemptAction refused(TimePoint now, const Refusal& refusal) {
@@ -154,17 +161,6 @@ public:
     }
 
 private:
-    AttemptAction send_try(TimePoint now) {
-        ++tries_;
-        last_try_ = plan_.wait.is_none() || now >= deadline_;
-        sent_ = now;
-        answer_by_ = std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
-        if (plan_.wait.is_none()) return SendTry{answer_by_, last_try_, answer_by_};
-        const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
-        answer_by_ = std::min(answer_by_, strict);
-        return SendTry{answer_by_, last_try_, std::min(strict, plan_.answer_by)};
-    }
-
     AttemptAction pause(TimePoint now, Clock::duration length) const {
         return Pause{std::min(saturating_add(now, length), deadline_)};
     }

@@ -100,11 +100,9 @@ public:
             case ReplyKind::misshapen:
                 unclear_ = true;
                 return {.next = CommandStep::Next::fail, .drop_connection = true};
-            case ReplyKind::unknown_script:
-                return repeat(traits_.is_script && !form_.whole, form_.whole);
-            case ReplyKind::late: return repeat(!was_late_, was_late_);
-            case ReplyKind::denied:
-                return repeat(traits_.can_omit_keys && !form_.first_key_only, form_.first_key_only);
+            case ReplyKind::unknown_script: return repeat_once(form_.whole, traits_.is_script);
+            case ReplyKind::late: return repeat_once(was_late_);
+            case ReplyKind::denied: return repeat_once(form_.first_key_only, traits_.can_omit_keys);
             case ReplyKind::not_master:
                 return {.next = CommandStep::Next::fail, .leave_server = true};
             case ReplyKind::redirected:
@@ -138,9 +136,9 @@ public:
     bool unclear() const noexcept { return unclear_; }
 
 private:
-    /// Repeats where that `helps`, and remembers it in `done`.
-    CommandStep repeat(bool helps, bool& done) noexcept {
-        if (!helps || use_ == ReplyUse::left) return {CommandStep::Next::fail};
+    /// Repeats where that `helps`, unless it has done so for this reason before: `done` keeps that.
+    CommandStep repeat_once(bool& done, bool helps = true) noexcept {
+        if (done || !helps || use_ == ReplyUse::left) return {CommandStep::Next::fail};
         done = true;
         return {CommandStep::Next::send};
     }

@@ -70,7 +70,7 @@ public:
     const Error& error() const noexcept { return error_; }
 
     NestAction begin(TimePoint now, TimePoint valid_until) {
-        return go_on(attempts_->begin(now), now, valid_until);
+        return go_on(attempts_->send_try(now), now, valid_until);
     }
     /// The outer hold can't be renewed, which this acquisition wants.
     NestAction unreserved(Error why) { return fail(std::move(why)); }
@@ -113,7 +113,7 @@ public:
             case Woken::in_time:
             case Woken::recheck: break;
         }
-        return go_on(attempts_->pause_over(now), now, valid_until);
+        return go_on(attempts_->send_try(now), now, valid_until);
     }
 
     /// `in_time`: the outer hold was not over before. A hold that was over once stays over.
