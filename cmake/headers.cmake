@@ -26,6 +26,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/fault.hpp
     include/redlatch/core/command.hpp
     include/redlatch/core/command_order.hpp
+    include/redlatch/core/parse_number.hpp
     include/redlatch/core/server_address.hpp
     include/redlatch/core/redirection.hpp
     include/redlatch/core/slot_map.hpp

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <redlatch/clock.hpp>
+#include <redlatch/core/parse_number.hpp>
 #include <redlatch/types.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -54,10 +54,8 @@ inline std::optional<Grant> parse_grant(std::string_view message) {
         return word;
     };
     const auto number_in = [](std::string_view word) -> std::optional<std::int64_t> {
-        std::int64_t number = 0;
-        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-        const bool whole = error == std::errc{} && end == word.data() + word.size();
-        return whole && number >= 0 ? std::optional{number} : std::nullopt;
+        const auto number = whole_number<std::int64_t>(word);
+        return number && *number >= 0 ? number : std::nullopt;
     };
     const auto next_number = [&] { return number_in(next_word()); };
     const auto ttl = next_number();

@@ -1,16 +1,15 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/parse_number.hpp>
 #include <redlatch/core/server_address.hpp>
 #include <redlatch/core/slot.hpp>
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace redlatch::inline v0::detail {
 
@@ -41,12 +40,10 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     if (space == std::string_view::npos || colon == std::string_view::npos || colon < space) {
         return std::nullopt;
     }
-    const char* const end_of_slot = text.data() + space;
-    const auto [stop, error] = std::from_chars(text.data(), end_of_slot, to.slot);
+    const auto slot = whole_number<unsigned>(text.substr(0, space));
     const auto port = parse_port(text.substr(colon + 1));
-    if (error != std::errc{} || stop != end_of_slot || to.slot >= slot_count || !port) {
-        return std::nullopt;
-    }
+    if (!slot || *slot >= slot_count || !port) return std::nullopt;
+    to.slot = *slot;
     to.port = *port;
     const std::string_view host = text.substr(space + 1, colon - space - 1);
     if (host.empty() || host == "?") return to;

@@ -1,16 +1,14 @@
 #pragma once
 
-#include <redlatch/compilation.hpp>
+#include <redlatch/core/parse_number.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace redlatch::inline v0::detail {
 
@@ -33,10 +31,8 @@ inline bool may_be_host(std::string_view name) noexcept {
 
 /// A port as text; nothing for 0 and for what is no port.
 inline std::optional<std::uint16_t> parse_port(std::string_view digits) noexcept {
-    std::uint16_t port = 0;
-    const char* const end = digits.data() + digits.size();
-    const auto [stop, error] = std::from_chars(digits.data(), end, port);
-    if (error != std::errc{} || stop != end || port == 0) return std::nullopt;
+    const auto port = whole_number<std::uint16_t>(digits);
+    if (port == 0) return std::nullopt;
     return port;
 }
 

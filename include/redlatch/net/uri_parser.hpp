@@ -1,5 +1,7 @@
 #pragma once
 
+#include <redlatch/core/parse_number.hpp>
+#include <redlatch/core/server_address.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/uri.hpp>
@@ -181,20 +183,20 @@ private:
 
     bool parse_timeout(std::string_view name, std::string_view value,
                        std::optional<std::chrono::milliseconds>& timeout) {
-        std::uint32_t count = 0;
-        if (!parse_number(value, count) || count == 0) {
+        const auto count = whole_number<std::uint32_t>(value);
+        if (!count || *count == 0) {
             return fail_number("parameter " + std::string{name}, value, "a positive number of ms");
         }
         if (timeout) return fail("parameter " + std::string{name} + " is given twice");
-        timeout = std::chrono::milliseconds{count};
+        timeout = std::chrono::milliseconds{*count};
         return true;
     }
 
     bool parse_db(std::string_view value) {
         constexpr std::uint32_t largest = 0x7fffffff;  // the server reads it as an int
-        if (!parse_number(value, parts_.db) || parts_.db > largest) {
-            return fail_number("the database", value, "a number");
-        }
+        const auto db = whole_number<std::uint32_t>(value);
+        if (!db || *db > largest) return fail_number("the database", value, "a number");
+        parts_.db = *db;
         return true;
     }
 
@@ -317,9 +319,9 @@ private:
     }
 
     bool set_port(std::string_view digits, Endpoint& to) {
-        if (!parse_number(digits, to.port) || to.port == 0) {
-            return fail_number("the port", digits, "a number from 1 to 65535");
-        }
+        const auto port = parse_port(digits);
+        if (!port) return fail_number("the port", digits, "a number from 1 to 65535");
+        to.port = *port;
         return true;
     }
 
@@ -334,13 +336,6 @@ private:
         }
         parts_.path = *path;
         return true;
-    }
-
-    template <class Number>
-    static bool parse_number(std::string_view digits, Number& number) {
-        const char* const end = digits.data() + digits.size();
-        const auto [stop, error] = std::from_chars(digits.data(), end, number);
-        return error == std::errc{} && stop == end && !digits.empty();
     }
 
     static std::optional<std::string> decode(std::string_view encoded) {
