@@ -285,7 +285,7 @@ public:
     AcquisitionAction fence_stored(bool stored, TimePoint now) {
         if (stored) return acquired(now);
         return fence_failed(
-            {.error = {Errc::unavailable, {}, {}, "some masters have lost it again", {}}}, now);
+            {.error = make_error(Errc::unavailable, "some masters have lost it again")}, now);
     }
     AcquisitionAction fence_failed(Fault fault, TimePoint now) {
         fault.maybe_executed = true;
@@ -553,7 +553,7 @@ private:
         return AcquisitionFailed{token_.clean_up()};
     }
     AcquisitionAction fail(Errc code, std::string why) {
-        return fail(Error{code, {}, {}, std::move(why), {}});
+        return fail(make_error(code, std::move(why)));
     }
 
     AcquisitionPlan plan_;

@@ -149,7 +149,7 @@ public:
     }
 
     AttemptAction cancelled(std::string why) {
-        return GiveUp{with_cause({Errc::cancelled, {}, {}, std::move(why), {}})};
+        return GiveUp{with_cause(make_error(Errc::cancelled, std::move(why)))};
     }
 
     /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: who asks holds the lock.
@@ -157,7 +157,7 @@ public:
         const std::string who = by_caller ? "held by the calling thread itself"
                                           : "held, or waited for, in this process";
         const std::string why = by_caller ? ": this lock does not nest in what it holds" : "";
-        return with_cause({Errc::timed_out, {}, {}, who + effort(now) + why, {}});
+        return with_cause(make_error(Errc::timed_out, who + effort(now) + why));
     }
 
 private:
@@ -193,7 +193,7 @@ private:
                 why += "; its key has no end, and stays until somebody deletes it";
             }
         }
-        return with_cause({Errc::timed_out, {}, {}, std::move(why), {}});
+        return with_cause(make_error(Errc::timed_out, std::move(why)));
     }
 
     /// How long the acquisition has waited, and how often it has asked.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/fault.hpp>
 #include <redlatch/result.hpp>
 #include <redlatch/types.hpp>
 
@@ -17,11 +18,11 @@ struct DowngradeEnd {
     /// The lock table has no such hold any more.
     static DowngradeEnd not_begun(HoldState state) {
         const bool lost = state == HoldState::lost;
-        return {Unexpected{Error{lost ? Errc::lost : Errc::not_held, {}, {}, {}, {}}}};
+        return {Unexpected{make_error(lost ? Errc::lost : Errc::not_held)}};
     }
     static DowngradeEnd answered(std::int64_t value) {
         if (value == 1) return {};
-        return {Unexpected{Error{Errc::lost, {}, {}, "somebody removed it", {}}}, true};
+        return {Unexpected{make_error(Errc::lost, "somebody removed it")}, true};
     }
     static DowngradeEnd failed(Error why) { return {Unexpected{std::move(why)}}; }
 };

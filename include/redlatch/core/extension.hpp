@@ -93,13 +93,13 @@ public:
 
     /// `lost`: as opposed to a hold that another thread has released meanwhile.
     Action declared_lost(bool lost) const {
-        if (lost) return Done{Unexpected{Error{Errc::lost, {}, {}, why_, {}}}};
+        if (lost) return Done{Unexpected{make_error(Errc::lost, why_)}};
         return released();
     }
 
 private:
     static Done released() {
-        return {Unexpected{Error{Errc::not_held, {}, {}, "it was released meanwhile", {}}}};
+        return {Unexpected{make_error(Errc::not_held, "it was released meanwhile")}};
     }
 
     Action next() {

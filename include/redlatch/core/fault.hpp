@@ -10,6 +10,11 @@
 
 namespace redlatch::inline v0::detail {
 
+/// An error without a key: whoever knows that adds it.
+inline Error make_error(Errc code, std::string message = {}, std::string node = {}) {
+    return {code, {}, std::move(node), std::move(message), {}};
+}
+
 /// A command that got no usable answer.
 struct Fault {
     Error error;
@@ -25,17 +30,17 @@ inline constexpr const char* cancelled_by_caller = "cancelled by the caller";
 inline constexpr const char* cancelled_by_close = "the client was closed";
 
 inline Fault cancelled_fault(const char* why = cancelled_by_caller) {
-    return {.error = {Errc::cancelled, {}, {}, why, {}}, .transient = false};
+    return {.error = make_error(Errc::cancelled, why), .transient = false};
 }
 
 /// Nobody knows what has become of what was sent, if anything was.
 inline Fault unanswered_fault() {
-    return {.error = {Errc::unavailable, {}, {}, "the server had not answered by then", {}}};
+    return {.error = make_error(Errc::unavailable, "the server had not answered by then")};
 }
 
 /// The server gave the lock, and its validity ended on the way.
 inline Fault late_answer_fault() {
-    return {.error = {Errc::unavailable, {}, {}, "the answer took longer than the lease", {}}};
+    return {.error = make_error(Errc::unavailable, "the answer took longer than the lease")};
 }
 
 /// An error that followed on another: the last try often has little time left, and what was wrong
@@ -50,16 +55,14 @@ inline Error following(Error error, const std::optional<Error>& before) {
 
 /// Fewer replicas have the lock than are wanted. `node`: the master.
 inline Error too_few_replicas(std::int64_t have, std::int64_t wanted, std::string node) {
-    return {Errc::not_replicated,
-            {},
-            std::move(node),
-            std::to_string(have) + " of " + std::to_string(wanted) + " replicas have it",
-            {}};
+    return make_error(Errc::not_replicated,
+                      std::to_string(have) + " of " + std::to_string(wanted) + " replicas have it",
+                      std::move(node));
 }
 
 /// An answer of a shape that the command never gives: it may be another command's.
 inline Fault unexpected_reply() {
-    return {.error = {Errc::protocol, {}, {}, "an answer of an unexpected shape", {}},
+    return {.error = make_error(Errc::protocol, "an answer of an unexpected shape"),
             .transient = false,
             .maybe_executed = true};
 }

@@ -125,7 +125,7 @@ public:
 private:
     NestAction outer_is_gone(bool closed) {
         if (closed) return fail_for(attempts_->cancelled(cancelled_by_close));
-        return fail({Errc::lost, {}, {}, "the outer hold is gone", {}});
+        return fail(make_error(Errc::lost, "the outer hold is gone"));
     }
 
     NestAction go_on(AttemptAction next, TimePoint now, TimePoint valid_until) {

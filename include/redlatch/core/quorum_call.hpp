@@ -248,7 +248,7 @@ public:
 
     /// Why there is no decision.
     Fault no_quorum() const {
-        Fault fault{.error = {Errc::no_quorum, {}, {}, {}, {}}};
+        Fault fault{.error = make_error(Errc::no_quorum)};
         std::vector<Errc> for_good;
         for (const Leg& leg : legs_) {
             if (!leg.fault) continue;
@@ -392,7 +392,7 @@ private:
     }
 
     static Fault unavailable(std::string message) {
-        return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
+        return {.error = make_error(Errc::unavailable, std::move(message))};
     }
 
     static Fault not_sent(const Leg& leg) {
@@ -407,21 +407,15 @@ private:
     }
 
     static Fault age_unknown() {
-        return {.error = {Errc::denied,
-                          {},
-                          {},
-                          "INFO is denied, so nobody knows whether it has just restarted: allow "
-                          "it, or set longest_lease to 0",
-                          {}},
+        return {.error = make_error(
+                    Errc::denied,
+                    "INFO is denied, so nobody knows whether it has just restarted: allow it, or "
+                    "set longest_lease to 0"),
                 .transient = false};
     }
 
     static Fault same_server(const std::string& run_id) {
-        return {.error = {Errc::invalid_argument,
-                          {},
-                          {},
-                          "the same server as another one of the list, run id " + run_id,
-                          {}},
+        return {.error = invalid("the same server as another one of the list, run id " + run_id),
                 .transient = false};
     }
 

@@ -50,7 +50,7 @@ public:
 
 private:
     Error unclear() const {
-        Error error{Errc::unclear, {}, {}, {}, {}};
+        Error error = make_error(Errc::unclear);
         if (last_fault_) error.causes.push_back(*last_fault_);
         return error;
     }

@@ -111,11 +111,7 @@ private:
     }
 
     Fault unknown_service() const {
-        return {.error = {Errc::invalid_argument,
-                          {},
-                          {},
-                          "this Sentinel knows no service '" + printable(service_) + "'",
-                          {}},
+        return {.error = invalid("this Sentinel knows no service '" + printable(service_) + "'"),
                 .transient = false};
     }
 
@@ -125,21 +121,18 @@ private:
         const bool for_good = std::all_of(
             faults_.begin(), faults_.end(),
             [code](const Fault& fault) { return !fault.transient && fault.error.code == code; });
-        Fault fault{.error = {for_good ? code : Errc::unavailable,
-                              {},
-                              "service " + printable(service_),
-                              "no Sentinel names the master",
-                              {}},
-                    .transient = !for_good};
-        for (const Fault& cause : faults_) fault.error.causes.push_back(cause.error);
-        return fault;
+        return in_vain(for_good ? code : Errc::unavailable, "no Sentinel names the master",
+                       !for_good);
     }
 
     /// Not all have been asked.
     Fault too_late() const {
-        const std::string service = "service " + printable(service_);
-        Fault fault{
-            .error = {Errc::unavailable, {}, service, "no time is left to ask for the master", {}}};
+        return in_vain(Errc::unavailable, "no time is left to ask for the master", true);
+    }
+
+    Fault in_vain(Errc code, const char* why, bool transient) const {
+        Fault fault{.error = make_error(code, why, "service " + printable(service_)),
+                    .transient = transient};
         for (const Fault& cause : faults_) fault.error.causes.push_back(cause.error);
         return fault;
     }

@@ -2,9 +2,9 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/attempts.hpp>
+#include <redlatch/core/fault.hpp>
 #include <redlatch/core/handoff.hpp>
 #include <redlatch/core/one_of.hpp>
-#include <redlatch/error.hpp>
 #include <redlatch/types.hpp>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ public:
 
     /// As `refused`.
     Action refreshed(bool all_held, bool stopped, TimePoint now) {
-        if (stopped) return give_up({Errc::cancelled, {}, {}, cancelled_by_caller, {}}, false, now);
+        if (stopped) return give_up(make_error(Errc::cancelled, cancelled_by_caller), false, now);
         if (all_held) return Done{};
         return lost(now);
     }
@@ -105,7 +105,7 @@ private:
     Action lost(TimePoint now) {
         constexpr bool waits = false;  // a set that begins anew still hears a stop
         if (!is_over(now)) return give_back(waits);
-        return give_up({Errc::timed_out, {}, {}, "one was lost while others were waited for", {}},
+        return give_up(make_error(Errc::timed_out, "one was lost while others were waited for"),
                        true, now);
     }
 

@@ -109,14 +109,14 @@ public:
 
     Action begin(TimePoint now) {
         if (now < plan_.valid_until) return send(now);
-        return fail({Errc::lost, {}, {}, "its validity has ended", {}});
+        return fail(make_error(Errc::lost, "its validity has ended"));
     }
 
     Action answered(const Reply& reply, TimePoint now) {
         unclear_ = unclear_ || reply.repeated;
         if (!reply.moved) {
             gone_ = true;
-            return fail({Errc::lost, {}, {}, why_gone(), {}});
+            return fail(make_error(Errc::lost, why_gone()));
         }
         moved_ = true;
         if (!reply.replicated()) {
@@ -144,7 +144,7 @@ public:
     Action pause_over(TimePoint now) { return begin(now); }
 
     /// It was adopted, and the client was closed meanwhile.
-    Failed not_kept() const { return fail({Errc::cancelled, {}, {}, cancelled_by_close, {}}); }
+    Failed not_kept() const { return fail(make_error(Errc::cancelled, cancelled_by_close)); }
 
 private:
     bool is_detached() const noexcept { return plan_.kind == Kind::detach; }
