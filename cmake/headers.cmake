@@ -15,7 +15,6 @@ set(REDLATCH_HEADERS
     include/redlatch/options.hpp
     include/redlatch/observer.hpp
     # what a kind of lock is: its keys, its key type
-    include/redlatch/core/silence.hpp
     include/redlatch/core/slot.hpp
     include/redlatch/core/key_space.hpp
     include/redlatch/policy/lock_keys.hpp
@@ -58,6 +57,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/intrusive_list.hpp
     include/redlatch/core/intrusive_index.hpp
     include/redlatch/core/token_hash.hpp
+    include/redlatch/core/silence.hpp
     include/redlatch/core/command_queue.hpp
     include/redlatch/core/timer_wheel.hpp
     include/redlatch/core/lock_answers.hpp
@@ -140,7 +140,7 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/shared.hpp
     include/redlatch/policy/watchdog.hpp
     include/redlatch/policy/fenced.hpp
-    # services: one running thing each
+    # services: what runs or is shared in one client
     include/redlatch/service/parker.hpp
     include/redlatch/service/hold_calls.hpp
     include/redlatch/service/lock_calls.hpp

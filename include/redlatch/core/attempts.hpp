@@ -131,8 +131,8 @@ public:
         return fault(now, late_answer_fault());
     }
 
-    /// What is sent at the end has little time. Where the answer before took longer, that one counts: the lock was taken.
-    /// So does one to the same try.
+    /// The last try may have too little time for an answer. If the answer before took longer than that, it
+    /// counts: the lock was taken. An earlier answer to the same try counts too.
     AttemptAction fault(TimePoint now, Fault fault) {
         const auto refused = std::exchange(refused_, std::nullopt);
         const bool says_nothing = refused && is_over(now) && fault.transient &&

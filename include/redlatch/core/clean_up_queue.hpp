@@ -46,8 +46,8 @@ public:
         return found == tokens_.end() ? nullptr : found->second.hold;
     }
 
-    /// From now on all are due, and each is tried once; once more where that gets no answer, and more often where a
-    /// master has refused it for now.
+    /// From now on all are due, and each is tried once; once more where that gets no answer, and more often
+    /// where a master has refused it for now.
     void close(TimePoint now) {
         closing_ = true;
         for (auto all = std::exchange(waiting_, {}); !all.empty();) {

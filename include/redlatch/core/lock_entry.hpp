@@ -182,8 +182,8 @@ struct LockEntry {
         return found != past.end() && (*found)->in(Phase::held) ? *found : nullptr;
     }
 
-    /// Whether somebody goes by the token: who has heard of the lock before the message came, or has lost it, and may
-    /// still be at work in its `lock_delay`.
+    /// Whether an owner uses the token: it holds the lock, or lost it and may still be at work in its
+    /// `lock_delay`.
     bool is_used(std::string_view token) const {
         if (held_by(token) != nullptr) return true;
         return std::any_of(past.begin(), past.end(), [token](const auto& hold) {

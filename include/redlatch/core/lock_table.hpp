@@ -643,8 +643,8 @@ private:
         return name == entries_.end() ? nullptr : &*name;
     }
 
-    /// Whether others go by the token than the one that may contend with it: readers that go on with a claim of one
-    /// that has left, or a writer that has lost the lock, and behind which others of this process contend by now.
+    /// Whether somebody else uses the token than who contends with it: readers that share the claim of one
+    /// that has left, or a writer, as `is_used` says.
     bool is_claimed(const Grant& grant) const {
         if (readers_.go_by(grant.key, grant.token)) return true;
         const auto writer = entries_.find(grant.key);

@@ -9,7 +9,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The number that `digits` is; nothing where anything else stands there too, or where it is too large for the type.
+/// The number that all of `digits` is; nothing for other text, and for one too large for the type.
 template <class Number>
 std::optional<Number> whole_number(std::string_view digits) noexcept {
     Number number{};

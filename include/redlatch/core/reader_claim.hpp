@@ -144,8 +144,8 @@ public:
     /// Its release goes out.
     void released() noexcept { is_released_ = true; }
 
-    /// Of a claim that a reader has asked to join, and has not joined. Its last reader releases it, whatever the question
-    /// has done: another release would come before that one, which would find nothing.
+    /// What to release after a vain join. Nothing where the claim's last reader releases it: a second release
+    /// could come first, and that reader's would find nothing.
     CleanUp after_vain_join(bool unclear, TimePoint now) const noexcept {
         if (is_over() && is_kept(now)) return after_delayed_claim();
         return after_abandoned_try(is_over() && !is_released_, unclear);
@@ -203,7 +203,8 @@ inline bool is_used_by_others(const Hold& hold) noexcept {
     return hold.claim != nullptr && !hold.claim->is_over();
 }
 
-/// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at work.
+/// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at
+/// work.
 inline bool is_kept_for_others(const Hold& hold, TimePoint now) noexcept {
     if (hold.claim == nullptr) return false;
     if (hold.claim->is_kept(now)) return true;

@@ -81,7 +81,7 @@ public:
         return crowds.emplace_back(Crowd{"redlatch:readers:" + number + ':' + lock, terms}).entry;
     }
 
-    /// A writer of this process has come, and waits: who comes after it stands behind it.
+    /// A writer of this process waits now. A reader that comes later waits behind it, in a new crowd.
     void close_crowds(const std::string& lock) noexcept {
         const auto found = locks_.find(lock);
         if (found == locks_.end()) return;

@@ -336,8 +336,8 @@ private:
         return CleanUpToken{Which::next, after_unanswered_move()};
     }
 
-    /// Nothing is sent for it. What a `lock_delay` keeps is released, as its holder is done with it. `in_time`: where it
-    /// is left to others, it has not expired.
+    /// Nothing is sent for it. What a `lock_delay` keeps is released, as its holder is done with it.
+    /// `in_time`: where it is left to others, it has not expired.
     Action end_without_server(bool in_time) {
         switch (ended_.kind) {
             case Ended::Kind::handed:

@@ -6,8 +6,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The answer to a release that has freed the lock, where more wait than one run of the script serves: it is to be sent
-/// again.
+/// The answer to a release that has freed the lock, where more wait than one run of the script serves: it is
+/// to be sent again.
 inline constexpr std::int64_t more_to_serve = 2;
 
 /// The same of a lock that was not held any more.

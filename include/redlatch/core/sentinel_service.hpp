@@ -38,8 +38,8 @@ public:
         if (fault.error.code == Errc::unavailable) first_ = (sentinel + 1) % sentinels_;
     }
 
-    /// A search that began with that Sentinel found no master. The first one has most of the time, so the next search
-    /// begins with another one.
+    /// A search that began with that Sentinel found no master. The first one has most of the time, so the
+    /// next search begins with another one.
     void found_none(std::size_t first) noexcept {
         if (first_ == first) first_ = (first + 1) % sentinels_;
     }
@@ -53,8 +53,8 @@ public:
         return std::exchange(master_, master) ? Arrival::moved : Arrival::first;
     }
 
-    /// The same as the outcome of a search. Outdated where another master has been learned of since the search began: the
-    /// old one may have been frozen meanwhile, and still say that it is one.
+    /// The outcome of a search. Outdated if the service learned of another master since it began: the old one
+    /// may have been frozen, and still call itself master.
     Arrival arrive(const ServerAddress& master, const SentinelLookup& search) {
         const bool has_moved = search.moves_before() != moves_ && master_ && *master_ != master;
         return has_moved ? Arrival::outdated : arrive(master);

@@ -32,8 +32,8 @@ public:
         TimePoint since;
         TimePoint answer_by;
     };
-    /// Give back all that were taken. Then `given_back()`, when the server has answered that or that time has come: whoever
-    /// tries next finds them free. A time that is over says that nobody waits for it.
+    /// Give back all that were taken. `given_back()` follows when the server has answered, or at `answer_by`.
+    /// A time that is over: nobody waits.
     struct GiveBack {
         TimePoint answer_by;
     };

@@ -41,8 +41,8 @@ public:
                         saturating_add(oldest, 3 * command_timeout_));
     }
 
-    /// A command that was written then has no answer in time. Whether a new connection is to be made, which
-    /// may get one; the old one counts until there is a new one.
+    /// A command written at `written` got no answer in time. Whether to make a new connection for it; the old
+    /// one counts until then.
     bool wants_replacement(TimePoint written, TimePoint now) const noexcept {
         return answered_at_ <= written && now >= replaceable_at_;
     }
