@@ -407,7 +407,7 @@ REDLATCH_INLINE void Held::end(detail::TimePoint by) noexcept {
     if (!ref.is_ours()) return;
     if (posts_release_) return detail::post_release(client_, ref);
     detail::Session& session = client_->session();
-    detail::Releasing{session, by}.end(session.locks().end_acquisition(*ref.hold, ref.id),
+    detail::Releasing{session, by}.run(session.locks().end_acquisition(*ref.hold, ref.id),
                                        release_mode_);
 }
 

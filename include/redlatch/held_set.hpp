@@ -308,7 +308,7 @@ REDLATCH_INLINE void HeldSet::end() noexcept {
         if (holds->posts_release()) {
             detail::post_release(holds->client(), ref);
         } else {
-            detail::Releasing{session, end}.end(session.locks().end_acquisition(*ref.hold, ref.id),
+            detail::Releasing{session, end}.run(session.locks().end_acquisition(*ref.hold, ref.id),
                                                 holds->release_mode());
         }
     }

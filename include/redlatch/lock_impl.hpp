@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -83,6 +84,7 @@ private:
     Result<HoldRef> acquire_ref_shared(const AcquireOptions& options, const void* through);
     Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
                                 const void* through);
+    std::optional<Result<Release>> end(bool reads, ReleaseMode mode);
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
@@ -138,26 +140,23 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
 }
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
-    Session& session = spec_.client->session();
-    Releasing releasing{session};
-    const auto ending = end_reading(session, spec_.key(), this_thread());
-    if (ending.kind == LockTable::Ending::Kind::nothing) {
-        releasing.tell_not_held(spec_.key());
-    } else {
-        releasing.end(ending, spec_.options.release_mode);
-        forget_reading(session, spec_.key(), read_through_);
-    }
+    end(true, spec_.options.release_mode);
 }
 
 REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
+    return end(true, ReleaseMode::confirmed).value_or(Release::not_held);
+}
+
+/// Ends the calling thread's innermost acquisition, or that of those that read. Nothing where the release was only
+/// sent.
+REDLATCH_INLINE std::optional<Result<Release>> LockImpl::end(bool reads, ReleaseMode mode) {
     Session& session = spec_.client->session();
     Releasing releasing{session};
-    const auto ending = end_reading(session, spec_.key(), this_thread());
-    if (ending.kind == LockTable::Ending::Kind::nothing) {
-        return releasing.tell_not_held(spec_.key());
-    }
-    auto outcome = releasing.end(ending);
-    forget_reading(session, spec_.key(), read_through_);
+    const auto ending = reads ? end_reading(session, name(), this_thread())
+                              : session.locks().end_innermost(name(), this_thread());
+    if (ending.kind == LockTable::Ending::Kind::nothing) return releasing.tell_not_held(name());
+    auto outcome = releasing.run(ending, mode);
+    if (reads) forget_reading(session, name(), read_through_);
     return outcome;
 }
 
@@ -169,14 +168,7 @@ REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
 }
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
-    Session& session = spec_.client->session();
-    Releasing releasing{session};
-    const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
-    if (ending.kind == LockTable::Ending::Kind::nothing) {
-        releasing.tell_not_held(spec_.key());
-    } else {
-        releasing.end(ending, spec_.options.release_mode);
-    }
+    end(false, spec_.options.release_mode);
 }
 
 REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) noexcept {
@@ -186,13 +178,7 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) no
 }
 
 REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
-    Session& session = spec_.client->session();
-    Releasing releasing{session};
-    const auto ending = session.locks().end_innermost(spec_.key(), this_thread());
-    if (ending.kind == LockTable::Ending::Kind::nothing) {
-        return releasing.tell_not_held(spec_.key());
-    }
-    return releasing.end(ending);
+    return end(false, ReleaseMode::confirmed).value_or(Release::not_held);
 }
 
 REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {

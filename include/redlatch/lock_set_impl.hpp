@@ -233,7 +233,7 @@ void LockSetImpl::end_each(EndOf end_of) noexcept {
         if (ending.kind == LockTable::Ending::Kind::nothing) {
             releasing.tell_not_held(spec.key());
         } else {
-            releasing.end(ending, spec.options.release_mode);
+            releasing.run(ending, spec.options.release_mode);
         }
     });
 }

@@ -216,7 +216,7 @@ private:
             Releasing releasing{*session_, answer_by};
             const auto ending = session_->locks().end_acquisition(*hold, id);
             if (Clock::now() < answer_by && !is_stopped(options_->stop)) {
-                releasing.end(ending, ReleaseMode::confirmed);
+                releasing.run(ending, ReleaseMode::confirmed);
             } else {
                 releasing.give_back(ending);
             }

@@ -22,9 +22,11 @@ public:
         return run(ending, ReleaseMode::confirmed).value_or(Release::not_held);
     }
 
-    /// The same for a caller who does not wait for the outcome.
-    void end(const LockTable::Ending& ending, ReleaseMode mode) {
-        static_cast<void>(run(ending, mode));
+    /// The same, as `mode` says. Nothing where the release was only sent, or nothing was held.
+    std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
+        if (ending.hold == nullptr) return std::nullopt;
+        carry_on(begin(ending, mode));
+        return told();
     }
 
     /// The same for an acquisition that nobody gets, without waiting for the server.
@@ -52,12 +54,6 @@ private:
         look_at(ending);
         carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)));
         return machine_.take_outcome();
-    }
-
-    std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
-        if (ending.hold == nullptr) return std::nullopt;
-        carry_on(begin(ending, mode));
-        return told();
     }
 
     void carry_on(Action action) {
@@ -157,7 +153,7 @@ inline void end_all_through(Session& session, const std::string& key, const void
     for (;;) {
         auto ending = session.locks().end_one_through(key, through);
         if (ending.hold != last.hold) {
-            Releasing{session, give_up_at}.end(last, mode);
+            Releasing{session, give_up_at}.run(last, mode);
         } else if (last.watched) {
             session.renewal().dismiss_one(*last.hold, last.id);
         }
