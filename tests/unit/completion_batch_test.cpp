@@ -396,7 +396,7 @@ TEST_F(CallInATurn, whose_executor_has_gone_is_discarded_once_and_not_by_who_pos
     const auto users = std::make_shared<int>();
     const auto call = std::make_shared<TestCall>(counts_);
     call->complete_on(gone);
-    call->complete_on_default(threads, threads);
+    call->complete_on_default({threads, threads});
     using Done = std::function<void(const Result<void>&)>;
     call->await(std::make_unique<detail::CallWith<void, Done>>([users](const auto&) {}));
     call->start();

@@ -105,7 +105,7 @@ private:
     // ---- Between the caller and the engine
 
     void begin() noexcept override {
-        complete_on_default(session_->completions(), session_->completion_threads());
+        complete_on_default(session_->default_executors());
         if (!session_->engine().start()) return refuse(no_engine(*session_, lock.key()));
         restart_clock();
         if (outer_ != nullptr) {

@@ -52,7 +52,7 @@ public:
           SetSteps(specs.front().client->session(), locks, options.wait, options.lease) {
         stop_.add(std::move(stop));
         first_ = member(0);
-        complete_on_default(session_->completions(), session_->completion_threads());
+        complete_on_default(session_->default_executors());
     }
 
     ~AcquireSetOperation() override { drop(); }

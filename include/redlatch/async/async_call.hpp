@@ -105,11 +105,10 @@ protected:
     /// Nobody gets the outcome. Any thread.
     virtual void drop() noexcept = 0;
 
-    /// Where it completes unless `complete_on` has said that. `threads`: that run all they are given.
-    void complete_on_default(const std::shared_ptr<Executor>& executor,
-                             const std::shared_ptr<Executor>& threads) noexcept {
-        if (executor_ == nullptr) executor_ = executor;
-        threads_ = threads;
+    /// Where it completes unless `complete_on` has said that.
+    void complete_on_default(const DefaultExecutors& executors) noexcept {
+        if (executor_ == nullptr) executor_ = executors.executor;
+        threads_ = executors.threads;
     }
 
     bool completes_on(const std::shared_ptr<Executor>& executor) const noexcept {

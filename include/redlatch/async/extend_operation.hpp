@@ -27,7 +27,7 @@ private:
     using Next = std::optional<Action>;  // nothing where it has to wait, and at the end
 
     void begin() noexcept override {
-        complete_on_default(session_->completions(), session_->completion_threads());
+        complete_on_default(session_->default_executors());
         if (!session_->engine().start()) return not_started();
         restart_clock();
         listen_for(stop_);

@@ -26,7 +26,7 @@ public:
 
 private:
     void begin() noexcept override {
-        this->complete_on_default(session_->completions(), session_->completion_threads());
+        this->complete_on_default(session_->default_executors());
         if (!session_->engine().start()) return not_started();
         happens(started);
     }

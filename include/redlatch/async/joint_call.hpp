@@ -39,7 +39,7 @@ public:
         for (const auto& part : parts_) {
             await_inside(*part, [this](AsyncCall&) { one_less(); });
         }
-        this->complete_on_default(session.completions(), session.completion_threads());
+        this->complete_on_default(session.default_executors());
     }
 
     Result<T> take() noexcept override {

@@ -17,12 +17,11 @@ public:
     ReadyCall(const std::shared_ptr<SharedClient>& client, Result<T> outcome)
         : outcome_(std::move(outcome)) {
         if (client != nullptr) {
-            const Session& session = client->session();
-            this->complete_on_default(session.completions(), session.completion_threads());
+            this->complete_on_default(client->session().default_executors());
         } else {
             own_ = std::make_shared<CompletionThreads>();
             own_->close();
-            this->complete_on_default(own_, own_);
+            this->complete_on_default({own_, own_});
         }
     }
 

@@ -29,7 +29,7 @@ private:
     using Next = std::optional<Action>;  // nothing where it has to wait, and at the end
 
     void begin() noexcept override {
-        complete_on_default(session_->completions(), session_->completion_threads());
+        complete_on_default(session_->default_executors());
         if (ending_.hold == nullptr) return finish();
         // The server hears nothing of that.
         using Kind = LockTable::Ending::Kind;

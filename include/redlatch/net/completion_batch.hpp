@@ -2,6 +2,8 @@
 
 #include <redlatch/executor.hpp>
 
+#include <memory>
+
 namespace redlatch::inline v0::detail {
 
 /// What has completed, on its way to its executor.
@@ -15,6 +17,12 @@ public:
 
 protected:
     ~Completion() = default;
+};
+
+/// Where what completes is posted to, unless its caller has said that. `threads`: that run all they are given.
+struct DefaultExecutors {
+    std::shared_ptr<Executor> executor;
+    std::shared_ptr<Executor> threads;
 };
 
 /// What completes in one turn of the thread that has made this. Handed over at the turn's end: an executor takes all

@@ -5,6 +5,7 @@
 #include <redlatch/core/describe_owner.hpp>
 #include <redlatch/core/loss.hpp>
 #include <redlatch/core/redirection.hpp>
+#include <redlatch/net/completion_batch.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/lua.hpp>
 #include <redlatch/service/awaited_order.hpp>
@@ -49,7 +50,8 @@ public:
           longest_lease_(setup.longest_lease()),
           key_space_(setup.options.key_space),
           tokens_(setup.options.client_name, key_space_),
-          completions_(setup.completions != nullptr ? setup.completions : completion_threads_),
+          default_executors_{setup.completions != nullptr ? setup.completions : completion_threads_,
+                             completion_threads_},
           events_(setup.options.observer, notifier_),
           log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
                                             : nullptr),
@@ -105,8 +107,7 @@ public:
     bool shares_links() const noexcept { return shares_links_; }
 
     /// Where operations complete that no executor is given for.
-    const std::shared_ptr<Executor>& completions() const noexcept { return completions_; }
-    const std::shared_ptr<Executor>& completion_threads() const noexcept { return last_resort_; }
+    const DefaultExecutors& default_executors() const noexcept { return default_executors_; }
 
     bool is_closed() const noexcept { return closed_; }
 
@@ -370,8 +371,7 @@ private:
     TokenSource tokens_;
     const std::shared_ptr<CompletionThreads> completion_threads_ =
         std::make_shared<CompletionThreads>();
-    const std::shared_ptr<Executor> last_resort_ = completion_threads_;
-    const std::shared_ptr<Executor> completions_;
+    const DefaultExecutors default_executors_;
     std::atomic<std::uint64_t> acquisition_ids_{0};
     std::atomic<std::size_t> thwarted_{0};
     std::atomic<bool> closed_{false};
