@@ -195,6 +195,7 @@ set(REDLATCH_HEADERS
     # async: the same without a thread that waits
     include/redlatch/async/async_call.hpp
     include/redlatch/async/operation.hpp
+    include/redlatch/async/command_operation.hpp
     include/redlatch/async/ready_call.hpp
     include/redlatch/async/in_place.hpp
     include/redlatch/async/joint_call.hpp
