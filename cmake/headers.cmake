@@ -142,8 +142,8 @@ set(REDLATCH_HEADERS
     include/redlatch/policy/fenced.hpp
     # services: what runs or is shared in one client
     include/redlatch/service/parker.hpp
-    include/redlatch/service/hold_calls.hpp
     include/redlatch/service/lock_calls.hpp
+    include/redlatch/service/hold_calls.hpp
     include/redlatch/service/contention.hpp
     include/redlatch/service/open_calls.hpp
     include/redlatch/service/reply_drainer.hpp

@@ -38,7 +38,7 @@ struct Claimant {
 /// pass those; with replicas, which each acquisition has to ask; and with a `min_hold`.
 inline void stand_apart(HoldTerms& terms, const Claimant& who) {
     const bool shared = terms.traits.shared;
-    if (terms.traits.key_type != KeyType::sorted_set) return;
+    if (!terms.traits.has_claims()) return;
     if (shared && (terms.claim.weight != ClaimTerms::reader || who.writes_here)) return;
     const std::string& key = terms.keys->lock;
     const bool of_thread = shared && !who.owns_itself;

@@ -83,6 +83,9 @@ struct PolicyTraits {
     bool can_move = false;  ///< one of them gives the lock to a next token
     bool can_keep = false;  ///< one of them keeps the lock from everybody after a release
     bool shared = false;
+
+    /// Several may hold the lock, each with a claim.
+    constexpr bool has_claims() const noexcept { return key_type == KeyType::sorted_set; }
 };
 
 template <LockPolicy P>

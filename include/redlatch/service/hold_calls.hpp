@@ -3,6 +3,7 @@
 #include <redlatch/core/hold.hpp>
 #include <redlatch/net/call.hpp>
 #include <redlatch/policy/scripts.hpp>
+#include <redlatch/service/lock_calls.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -10,43 +11,38 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The commands about a hold. They borrow from it, and must not outlive it.
+// The commands about a hold. They borrow from it, and must not outlive it.
 
 /// For a key of the policy's type.
 inline Call of_key_type(const Call& call, const Hold& hold) {
     return call.for_type(type_of(hold.terms().traits.key_type));
 }
 
-/// Of a lock with claims: each script needs all keys.
-inline Call claim_call(const Hold& hold, const Script& script,
-                       std::initializer_list<Argument> arguments,
-                       ReplyShape shape = ReplyShape::integer) {
-    const LockKeys& keys = hold.keys();
-    const std::string& last = hold.terms().traits.shared ? keys.fence : keys.permits;
-    const Call call{script, {keys.lock, keys.queue, keys.waiters, last}, arguments, shape};
-    return of_key_type(call.with_all_keys(true), hold);
+inline Call call_with_four_keys(const Hold& hold, const Script& script,
+                                std::initializer_list<Argument> arguments,
+                                ReplyShape shape = ReplyShape::integer) {
+    return call_with_four_keys(hold.keys(), hold.terms().traits, script, arguments, shape);
 }
 
 /// Asks for the lock, and for a place in the queue: kept for `queue_ttl`, given up where that is negative,
 /// left as it is where it is zero. `subscribed`: the client can be told when the lock is its own.
 inline Call acquire_call(const Hold& hold, std::chrono::milliseconds queue_ttl, bool subscribed) {
-    const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
     if (const auto [weight, limit] = hold.terms().claim; weight != 0) {
-        return claim_call(
+        return call_with_four_keys(
             hold, hold.scripts().acquire,
             {hold.token().bytes, hold.server_ttl(hold.terms().lease),
              std::int64_t{queue_ttl.count()}, std::int64_t{subscribed ? 1 : 0}, Argument::server(),
              Argument::not_after(), std::int64_t{fenced ? 1 : 0}, weight, limit},
             ReplyShape::acquired);
     }
-    const Call call{hold.scripts().acquire,
-                    {keys.lock, keys.queue, keys.waiters, keys.fence},
-                    {hold.token().bytes, hold.server_ttl(hold.terms().lease),
-                     std::int64_t{queue_ttl.count()}, std::int64_t{subscribed ? 1 : 0},
-                     Argument::server(), Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
-                    ReplyShape::acquired};
-    return of_key_type(call.with_all_keys(fenced), hold);
+    const Call call = call_with_four_keys(
+        hold, hold.scripts().acquire,
+        {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{queue_ttl.count()},
+         std::int64_t{subscribed ? 1 : 0}, Argument::server(), Argument::not_after(),
+         std::int64_t{fenced ? 1 : 0}},
+        ReplyShape::acquired);
+    return call.with_all_keys(fenced);
 }
 
 /// A call that concerns no key but the lock's, and, where it has one, that of its fencing tokens.
@@ -61,7 +57,8 @@ inline Call own_call(const Hold& hold, const Script& script,
 
 /// Makes a reader of a writer.
 inline Call downgrade_call(const Hold& hold) {
-    return claim_call(hold, hold.scripts().downgrade, {hold.token().bytes, Argument::server()});
+    return call_with_four_keys(hold, hold.scripts().downgrade,
+                               {hold.token().bytes, Argument::server()});
 }
 
 /// A claim has no hold count: of its nested holds the server is told only when no writing is left.
@@ -75,7 +72,7 @@ inline Call nest_call(const Hold& hold, std::uint64_t count, std::int64_t ttl) {
 inline Call ask_call(const Hold& hold) {
     constexpr std::int64_t no_fence = 0;
     constexpr std::int64_t asks = 1;
-    return claim_call(
+    return call_with_four_keys(
         hold, hold.scripts().extend,
         {hold.token().bytes, hold.server_ttl(hold.terms().lease), no_fence, hold.weight(), asks},
         ReplyShape::acquired);
@@ -84,9 +81,9 @@ inline Call ask_call(const Hold& hold) {
 /// With `fence`, no fencing token up to that one is given out any more.
 inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence) {
     constexpr std::int64_t asks = 0;
-    return claim_call(hold, hold.scripts().extend,
-                      {hold.token().bytes, hold.server_ttl(lease), static_cast<std::int64_t>(fence),
-                       hold.weight(), asks});
+    return call_with_four_keys(hold, hold.scripts().extend,
+                               {hold.token().bytes, hold.server_ttl(lease),
+                                static_cast<std::int64_t>(fence), hold.weight(), asks});
 }
 
 /// `lock_alone`: about no key but the lock's. Then nobody is served who waits, and what else the lock has keeps its
@@ -115,10 +112,10 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
     if (const std::int64_t weight = hold.weight(); weight != 0) {
-        return claim_call(hold, hold.scripts().move,
-                          {hold.token().bytes, ttl, next.bytes, Argument::not_after(),
-                           std::int64_t{fenced ? 1 : 0}, weight, weight},
-                          ReplyShape::moved);
+        return call_with_four_keys(hold, hold.scripts().move,
+                                   {hold.token().bytes, ttl, next.bytes, Argument::not_after(),
+                                    std::int64_t{fenced ? 1 : 0}, weight, weight},
+                                   ReplyShape::moved);
     }
     const Call call{
         hold.scripts().move,
@@ -131,22 +128,17 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
 /// Ends a hold, or leaves the queue. Sent at `now`.
 inline Call release_call(const Hold& hold, TimePoint now) {
     if (const std::int64_t weight = hold.weight(); weight != 0) {
-        return claim_call(hold, hold.scripts().release,
-                          {hold.token().bytes, Argument::server(), weight});
+        return call_with_four_keys(hold, hold.scripts().release,
+                                   {hold.token().bytes, Argument::server(), weight});
     }
-    const LockKeys& keys = hold.keys();
     const auto kept_for = saturating_sub(hold.kept_until(), now);
     if (kept_for <= Clock::duration::zero()) {
-        const Call call{hold.scripts().release,
-                        {keys.lock, keys.queue, keys.waiters, keys.fence},
-                        {hold.token().bytes, Argument::server()}};
-        return of_key_type(call, hold);
+        return call_with_four_keys(hold, hold.scripts().release,
+                                   {hold.token().bytes, Argument::server()});
     }
     const std::int64_t ttl = std::chrono::ceil<std::chrono::milliseconds>(kept_for).count();
-    const Call call{hold.scripts().tombstone,
-                    {keys.lock, keys.queue, keys.waiters, keys.fence},
-                    {hold.token().bytes, Argument::server(), ttl}};
-    return of_key_type(call, hold);
+    return call_with_four_keys(hold, hold.scripts().tombstone,
+                               {hold.token().bytes, Argument::server(), ttl});
 }
 
 /// The same, sent now.

@@ -475,7 +475,7 @@ private:
 
     HoldTerms own_terms() const {
         HoldTerms terms = terms_of(*spec_, lease_);
-        if (spec_->traits.key_type != KeyType::sorted_set) return terms;
+        if (!spec_->traits.has_claims()) return terms;
         const bool of_thread = acquisition_.reads && request_.owner == Owner::thread;
         stand_apart(terms, {.acquisition = acquisition_.id,
                             .caller = request_.caller,

@@ -39,7 +39,7 @@ public:
           limit_(Limit::in(session.command_timeout())),
           owner_(owner),
           machine_({.owner = owner_,
-                    .has_claims = has_claims(spec.traits),
+                    .has_claims = spec.traits.has_claims(),
                     .several_masters = session.several(),
                     .give_up_at = limit_.at}) {}
 
@@ -55,7 +55,7 @@ private:
     using Action = ForcedRelease::Action;
 
     Action carry_out(const ForcedRelease::Look&) {
-        if (!has_claims(spec_->traits)) before_ = session_->locks().current(spec_->key());
+        if (!spec_->traits.has_claims()) before_ = session_->locks().current(spec_->key());
         auto info = inspect_lock(*session_, *spec_, limit_);
         if (!info) return machine_.failed(std::move(info).error());
         return machine_.seen(owners_of(*info));

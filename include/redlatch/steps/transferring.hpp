@@ -96,7 +96,7 @@ private:
 
 /// What neither of the two can do.
 inline Result<void> check_transfer(const Session& session, const PolicyTraits& traits) {
-    if (traits.key_type == KeyType::sorted_set) {
+    if (traits.has_claims()) {
         return Unexpected{
             invalid("what several may hold at once cannot be handed to another process")};
     }

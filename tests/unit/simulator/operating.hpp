@@ -68,7 +68,7 @@ public:
         : Operating(client, lock),
           owner_(std::move(owner)),
           machine_({.owner = owner_,
-                    .has_claims = detail::has_claims(traits()),
+                    .has_claims = traits().has_claims(),
                     .several_masters = client.several(),
                     .give_up_at = give_up_at_}) {}
 
@@ -84,7 +84,7 @@ private:
     }
 
     void carry_out(const Machine::Look&) {
-        if (!detail::has_claims(traits())) before_ = client_->table().current(keys().lock);
+        if (!traits().has_claims()) before_ = client_->table().current(keys().lock);
         ask(
             {}, [this](const std::string&) { return detail::inspect_call(keys(), traits()); },
             [this](const Expected<Reply, Fault>& reply) {
