@@ -23,16 +23,19 @@ constexpr std::uint16_t crc16(std::string_view bytes) noexcept {
     return static_cast<std::uint16_t>(crc & 0xffffU);
 }
 
-/// The slot that a key lies in: that of its first `{…}`, if there is one that is not empty.
-constexpr unsigned slot_of(std::string_view key) noexcept {
+/// What stands in the first `{…}` of a key; empty where there is none.
+constexpr std::string_view hash_tag(std::string_view key) noexcept {
     const std::size_t open = key.find('{');
-    if (open != std::string_view::npos) {
-        const std::size_t close = key.find('}', open + 1);
-        if (close != std::string_view::npos && close > open + 1) {
-            key = key.substr(open + 1, close - open - 1);
-        }
-    }
-    return crc16(key) % slot_count;
+    if (open == std::string_view::npos) return {};
+    const std::size_t close = key.find('}', open + 1);
+    if (close == std::string_view::npos) return {};
+    return key.substr(open + 1, close - open - 1);
+}
+
+/// The slot that a key lies in: that of its hash tag, if it has one.
+constexpr unsigned slot_of(std::string_view key) noexcept {
+    const std::string_view tag = hash_tag(key);
+    return crc16(tag.empty() ? key : tag) % slot_count;
 }
 
 }  // namespace redlatch::inline v0::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/core/server_address.hpp>
 #include <redlatch/error.hpp>
 
 #include <chrono>
@@ -29,6 +30,14 @@ struct Endpoint {
     void log_in_as(const std::string& its_user, const std::string& its_password) {
         if (!its_user.empty()) user = its_user;
         if (!its_user.empty() || !its_password.empty()) password = its_password;
+    }
+
+    /// The same at another address.
+    Endpoint at(const ServerAddress& address) const {
+        Endpoint other = *this;
+        other.host = address.host;
+        other.port = address.port;
+        return other;
     }
 
     /// What messages call this server.

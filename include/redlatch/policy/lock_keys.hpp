@@ -44,18 +44,11 @@ struct LockKeys {
     }
 
 private:
-    static bool has_hash_tag(std::string_view name) {
-        const std::size_t open = name.find('{');
-        if (open == std::string_view::npos) return false;
-        const std::size_t close = name.find('}', open + 1);
-        return close != std::string_view::npos && close > open + 1;
-    }
-
     static std::string companion(std::string_view key_space, const char* kind,
                                  const std::string& name) {
         std::string prefix = std::string{key_space} + kind;
-        return has_hash_tag(name) ? std::move(prefix) + ":" + name
-                                  : std::move(prefix) + "{" + name + "}";
+        return hash_tag(name).empty() ? std::move(prefix) + "{" + name + "}"
+                                      : std::move(prefix) + ":" + name;
     }
 };
 

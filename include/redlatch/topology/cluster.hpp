@@ -146,7 +146,7 @@ private:
         const std::lock_guard lock{nodes_mutex_};
         auto found = nodes_.find(address);
         if (found == nodes_.end()) {
-            std::unique_ptr<Dialer> dialer{new DirectDialer{endpoint_of(address), dial_}};
+            std::unique_ptr<Dialer> dialer{new DirectDialer{common_.at(address), dial_}};
             dialer->on_move(on_move_);
             found = nodes_.try_emplace(address, std::move(dialer), use_, on_reconnect_).first;
         }
@@ -157,13 +157,6 @@ private:
         const std::lock_guard lock{nodes_mutex_};
         const auto is_that = [&node](const auto& known) { return &known.second == &node; };
         return std::find_if(nodes_.begin(), nodes_.end(), is_that)->first.host;
-    }
-
-    Endpoint endpoint_of(const ServerAddress& address) const {
-        Endpoint endpoint = common_;
-        endpoint.host = address.host;
-        endpoint.port = address.port;
-        return endpoint;
     }
 
     struct Master {
@@ -215,7 +208,7 @@ private:
     }
 
     bool learn_from(const ServerAddress& informant, const Limit& limit) {
-        Endpoint endpoint = endpoint_of(informant);
+        Endpoint endpoint = common_.at(informant);
         endpoint.any_role = true;
         auto connection = dial_.connect(endpoint, limit);
         if (!connection) return false;

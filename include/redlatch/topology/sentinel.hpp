@@ -32,7 +32,7 @@ public:
     std::string name() const override {
         const std::lock_guard lock{mutex_};
         const auto& master = service_.master();
-        return master ? endpoint_of(*master).name() : "service " + printable(service_.name());
+        return master ? master_.at(*master).name() : "service " + printable(service_.name());
     }
 
     /// `act` is called once the master was found for the first time. To be set before the first use.
@@ -44,7 +44,7 @@ public:
         for (;;) {
             auto master = find(lookup, std::move(action), limit);
             if (!master) return Unexpected{std::move(master).error()};
-            auto connection = options_.connect(endpoint_of(*master), limit);
+            auto connection = options_.connect(master_.at(*master), limit);
             if (connection) {
                 const auto epoch = arrive(*master, lookup);
                 if (epoch) return of_epoch(*epoch, std::move(connection));
@@ -136,13 +136,6 @@ private:
         if (answer.is_nil()) return {Kind::unknown_service};
         if (answer.size() != 2) return {Kind::unreadable};
         return {Kind::address, std::string{answer[0].text()}, std::string{answer[1].text()}};
-    }
-
-    Endpoint endpoint_of(const ServerAddress& address) const {
-        Endpoint endpoint = master_;
-        endpoint.host = address.host;
-        endpoint.port = address.port;
-        return endpoint;
     }
 
     void helped(std::size_t sentinel) {
