@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/clock.hpp>
 #include <redlatch/core/command.hpp>
 #include <redlatch/net/reply.hpp>
 #include <redlatch/net/script.hpp>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -170,6 +172,15 @@ public:
             at = end_line(write(at, words[i]));
         }
         bytes.resize(static_cast<std::size_t>(at - begin));
+    }
+
+    /// Waits until so many replicas have what was written before. WAIT takes 0 for "without limit", and may answer a
+    /// tenth of a second later than it was told.
+    static Call wait_for_replicas(std::int64_t wanted, Clock::duration left) {
+        constexpr std::int64_t an_hour = 3'600'000;
+        const std::int64_t ms = std::chrono::floor<std::chrono::milliseconds>(left).count();
+        const std::int64_t early = std::min<std::int64_t>(ms / 2, 120);
+        return plain({"WAIT", wanted, std::clamp<std::int64_t>(ms - early, 1, an_hour)});
     }
 
 private:

@@ -276,12 +276,7 @@ public:
         if (!wanted) return Unexpected{std::move(wanted).error()};
         taken.replicas_wanted = *wanted;
         if (*wanted == 0) return taken;
-        // WAIT takes 0 for "without limit", and may answer a tenth of a second late.
-        const auto left = std::chrono::floor<std::chrono::milliseconds>(limit.left()).count();
-        const std::int64_t early = std::min<std::int64_t>(left / 2, 120);
-        const Call wait =
-            Call::plain({"WAIT", *wanted, std::clamp<std::int64_t>(left - early, 1, 3'600'000)});
-        auto reply = call(wait.wire(), limit);
+        auto reply = call(Call::wait_for_replicas(*wanted, limit.left()).wire(), limit);
         if (reply) taken.replicas = reply->view().integer().value_or(0);
         if (reply || (limit.over() && !limit.cancelled())) return taken;
         return Unexpected{std::move(reply).error()};
@@ -303,7 +298,7 @@ private:
         if (replicas != Replicas::all()) return std::int64_t{replicas.count()};
         auto reply = call(Call::plain({"INFO", "replication"}).wire(), limit);
         if (!reply) return Unexpected{std::move(reply).error()};
-        return leading_number(reply->view().line("connected_slaves:"));
+        return replicas_in(reply->view());
     }
 
     /// False where nothing is there.

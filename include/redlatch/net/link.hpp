@@ -8,7 +8,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -250,18 +249,18 @@ private:
     /// Waits until so many of them have what was written before.
     class WaitForReplicas final : public Own {
     public:
-        WaitForReplicas(Link& its, std::int64_t wanted, std::int64_t milliseconds)
-            : link_(&its), wanted_(wanted), milliseconds_(milliseconds) {}
+        WaitForReplicas(Link& its, std::int64_t wanted, Clock::duration left)
+            : link_(&its), wanted_(wanted), left_(left) {}
 
     private:
-        Call call(bool) const override { return Call::plain({"WAIT", wanted_, milliseconds_}); }
+        Call call(bool) const override { return Call::wait_for_replicas(wanted_, left_); }
         void answered(const Expected<Reply, Fault>& reply) override {
             link_->acknowledged(reply, wanted_);
         }
 
         Link* link_;
         std::int64_t wanted_;
-        std::int64_t milliseconds_;
+        Clock::duration left_;
     };
 
     static Fault moved() {
@@ -314,19 +313,13 @@ private:
         static_cast<const LinkCommand&>(command).call(false).append_to(out_);
     }
 
-    /// WAIT takes 0 for "without limit", and may answer a tenth of a second late.
     void encode_wait(std::int64_t wanted, TimePoint now) {
         const TimePoint by = std::min(answer_by_, saturating_add(now, node_->command_timeout()));
-        const auto left =
-            std::chrono::floor<std::chrono::milliseconds>(saturating_sub(by, now)).count();
-        const std::int64_t early = std::min<std::int64_t>(left / 2, 120);
-        encode_own(
-            OwnPtr{new WaitForReplicas{*this, wanted, std::max<std::int64_t>(left - early, 1)}},
-            now);
+        encode_own(OwnPtr{new WaitForReplicas{*this, wanted, saturating_sub(by, now)}}, now);
     }
 
     void counted(const Expected<Reply, Fault>& reply) {
-        replicas_there_ = reply ? leading_number(reply->view().line("connected_slaves:")) : 0;
+        replicas_there_ = reply ? replicas_in(reply->view()) : 0;
         if (!reply || replicas_there_ == 0) acknowledged(reply, 0);
     }
 

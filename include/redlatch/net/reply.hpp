@@ -136,6 +136,11 @@ private:
     const redisReply* reply_;
 };
 
+/// How many replicas a server has, by its answer to `INFO replication`.
+inline std::int64_t replicas_in(const ReplyView& info) noexcept {
+    return leading_number(info.line("connected_slaves:"));
+}
+
 /// One whole reply, owned.
 class Reply {
 public:
