@@ -8,6 +8,7 @@
 #include <redlatch/net/limit.hpp>
 #include <redlatch/net/server_error.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,11 +30,12 @@ inline CommandTraits traits_of(const Call& call, const Connection& connection, b
             .keys = keys};
 }
 
-/// What goes over the wire for a call whose script uses no time. `connection`: where it is sent.
-inline std::string encode(const Call& call, SendForm form, const Connection& connection) {
-    EncodeOptions options{.form = form};
+/// `connection`: where the call is sent. `not_after`: 0 for a script that uses no time.
+inline EncodeOptions encode_options(SendForm form, const Connection& connection,
+                                    std::int64_t not_after = 0) {
+    EncodeOptions options{.form = form, .not_after = not_after};
     if (connection.server() != nullptr) options.server = *connection.server();
-    return call.wire(options);
+    return options;
 }
 
 /// Whether it is about the type of the lock's own key. Of another one the script names it, and of data of the same type
@@ -98,9 +100,9 @@ public:
         }
         connection_->begin_exchange();
         sent_ = Clock::now();
-        EncodeOptions options{.form = command_.form()};
-        options.not_after = connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
-        if (connection_->server() != nullptr) options.server = *connection_->server();
+        const std::int64_t not_after =
+            connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
+        const auto options = encode_options(command_.form(), *connection_, not_after);
         return connection_->send(call_->wire(options), limit);
     }
 

@@ -344,11 +344,9 @@ private:
         const Call call = command.call(command.command.unclear());
         if (std::exchange(command.connection_, number_) != number_) prepare(command, call);
         if (command.command.form().whole) scripts_written_.push_back(call.script());
-        EncodeOptions options{.form = command.command.form()};
-        options.not_after =
+        const std::int64_t not_after =
             connection_->clock().not_after(now, saturating_sub(command.answer_by(), now));
-        if (connection_->server() != nullptr) options.server = *connection_->server();
-        call.append_to(out_, options);
+        call.append_to(out_, encode_options(command.command.form(), *connection_, not_after));
         queue_.written(command, now);
     }
 

@@ -268,7 +268,8 @@ private:
         Pipeline<Order>& pipe = *link.pipe;
         if (order.once) pipe.add(Call::plain({"ASKING"}).wire(), Order{});
         const Call call = call_of(*order.attempt);
-        const std::string bytes = encode(call, order.command.form(), pipe.connection());
+        const std::string bytes =
+            call.wire(encode_options(order.command.form(), pipe.connection()));
         pipe.add(bytes, std::move(order));
     }
 
