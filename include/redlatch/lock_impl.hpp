@@ -129,7 +129,7 @@ REDLATCH_INLINE void LockImpl::take_shared(const AcquireOptions& options) {
 
 REDLATCH_INLINE bool LockImpl::try_take_shared(const AcquireOptions& options) {
     auto ref = acquire_ref_shared(options, this);
-    if (!ref && ref.error().code != Errc::timed_out) throw LockError{std::move(ref).error()};
+    if (!ref && !is_refusal(ref.error(), options.wait)) throw LockError{std::move(ref).error()};
     return ref.has_value();
 }
 

@@ -33,6 +33,14 @@ struct UriParts : Endpoint {
     std::optional<std::string> sentinel_password;
 };
 
+/// Of a scheme or a host, which are the same in capitals.
+inline std::string in_small_letters(std::string text) {
+    for (char& c : text) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return text;
+}
+
 /// Takes a URI apart from left to right. Messages name the bad part and quote it only where it
 /// cannot be, or contain, a password.
 class UriParser {
@@ -70,14 +78,6 @@ private:
         return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f;
     }
 
-    static std::string in_small_letters(std::string_view text) {
-        std::string small{text};
-        for (char& c : small) {
-            if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-        }
-        return small;
-    }
-
     static constexpr const char* schemes =
         "redis://, rediss://, unix://, redis+sentinel://, rediss+sentinel://, redis+cluster:// or "
         "rediss+cluster://";
@@ -107,7 +107,7 @@ private:
         if (is_blank(rest_.front()))
             return refuse("a blank or control character before the scheme");
         const auto end = rest_.find(':');
-        std::string scheme = in_small_letters(rest_.substr(0, end));
+        std::string scheme = in_small_letters(std::string{rest_.substr(0, end)});
         if (end != std::string_view::npos && rest_.substr(end).starts_with("://")) {
             rest_.remove_prefix(end + 3);
             return scheme;
@@ -308,10 +308,8 @@ private:
     bool set_host(std::string_view encoded, Endpoint& to) {
         auto host = decode(encoded);
         if (!host || host->empty()) return fail("the host is empty or badly encoded");
-        for (const char c : *host) {
-            const auto byte = static_cast<unsigned char>(c);
-            if (byte <= 0x20 || byte == 0x7f)
-                return fail("the host has a space or a control character");
+        if (std::any_of(host->begin(), host->end(), is_blank)) {
+            return fail("the host has a space or a control character");
         }
         if (host->find(',') != std::string::npos) return fail("the host has a comma");
         to.host = *std::move(host);

@@ -82,11 +82,7 @@ inline Result<void> check_masters(const ClientSetup& setup) {
                 "a Sentinel or Cluster URI stands alone: it cannot be one of several masters")};
         }
         std::string name = uri.name();
-        if (uri.path.empty()) {  // a host is the same in capitals
-            std::ranges::transform(name, name.begin(), [](char c) {
-                return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-            });
-        }
+        if (uri.path.empty()) name = in_small_letters(std::move(name));
         if (std::find(names.begin(), names.end(), name) != names.end()) {
             return Unexpected{invalid(uri.name() + " is listed twice")};
         }

@@ -76,7 +76,7 @@ public:
 
     /// Ends the thread, whatever it is at, and closes all connections that lie idle.
     void close() {
-        begin_to_close();
+        stop_.request_stop();
         thread_.close();
         node_.drop_idle();
     }
