@@ -100,6 +100,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/reply_bounds.hpp
     include/redlatch/net/script.hpp
     include/redlatch/net/call.hpp
+    include/redlatch/net/descriptor.hpp
     include/redlatch/net/socket.hpp
     include/redlatch/net/wake_descriptor.hpp
     include/redlatch/net/background_call.hpp
@@ -114,7 +115,8 @@ set(REDLATCH_HEADERS
     include/redlatch/net/pipeline.hpp
     include/redlatch/net/log_in.hpp
     include/redlatch/net/dialer.hpp
-    include/redlatch/net/own_connection.hpp
+    include/redlatch/net/hiredis_stream.hpp
+    include/redlatch/net/own_dialer.hpp
     include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp
@@ -159,6 +161,7 @@ set(REDLATCH_HEADERS
     include/redlatch/service/completion_threads.hpp
     include/redlatch/service/eviction_check.hpp
     include/redlatch/service/renewal_thread.hpp
+    include/redlatch/service/route_services.hpp
     include/redlatch/service/order_route.hpp
     include/redlatch/service/quorum_route.hpp
     include/redlatch/service/engine.hpp

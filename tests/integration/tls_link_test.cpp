@@ -5,7 +5,7 @@
 #include "support/socket.hpp"
 #include "unit/service_tools.hpp"
 #include <redlatch/net/link.hpp>
-#include <redlatch/net/own_connection.hpp>
+#include <redlatch/net/open_connection.hpp>
 #include <redlatch/tls.hpp>
 
 #include <gtest/gtest.h>

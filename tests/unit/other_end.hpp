@@ -1,7 +1,7 @@
 #pragma once
 
 #include "support/socket.hpp"
-#include <redlatch/net/own_connection.hpp>
+#include <redlatch/net/open_connection.hpp>
 
 #include <hiredis/hiredis.h>
 

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <redlatch/core/fault.hpp>
+#include <redlatch/net/descriptor.hpp>
 #include <redlatch/net/endpoint.hpp>
 #include <redlatch/net/limit.hpp>
-#include <redlatch/net/no_cancellation.hpp>
 #include <redlatch/net/process_sockets.hpp>
 
 #include <fcntl.h>
@@ -40,31 +40,6 @@ inline std::string system_message(int code) {
 inline Fault io_fault(std::string message) {
     return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
 }
-
-/// A file descriptor, owned.
-class Descriptor {
-public:
-    Descriptor() = default;
-    explicit Descriptor(int fd) noexcept : fd_(fd) {}
-    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    Descriptor& operator=(Descriptor&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~Descriptor() {
-        if (fd_ < 0) return;
-        const NoCancellation uncancelled;
-        ProcessSockets::remove(fd_);
-        ::close(fd_);
-    }
-
-    int get() const noexcept { return fd_; }
-    bool valid() const noexcept { return fd_ >= 0; }
-    int release() noexcept { return std::exchange(fd_, -1); }
-
-private:
-    int fd_ = -1;
-};
 
 /// Waits until something is ready among `entries`: false when the limit is over, a fault when the
 /// caller cancels. `poll` and not `select`: descriptors may be larger than 1023.

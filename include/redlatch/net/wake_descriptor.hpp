@@ -1,7 +1,7 @@
 #pragma once
 
+#include <redlatch/net/descriptor.hpp>
 #include <redlatch/net/no_cancellation.hpp>
-#include <redlatch/net/socket.hpp>
 
 #include <poll.h>
 #include <sys/eventfd.h>

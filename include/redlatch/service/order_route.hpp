@@ -1,56 +1,17 @@
 #pragma once
 
 #include <redlatch/core/cluster_redirection.hpp>
-#include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/core/redirection.hpp>
-#include <redlatch/core/timer_wheel.hpp>
 #include <redlatch/net/link.hpp>
 #include <redlatch/net/order.hpp>
+#include <redlatch/service/route_services.hpp>
 #include <redlatch/topology/topology.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 namespace redlatch::inline v0::detail {
-
-/// A deadline on the engine's thread.
-class EngineTimer : public TimerWheel::Timer {
-public:
-    virtual void expired(TimePoint now) noexcept = 0;
-
-protected:
-    ~EngineTimer() = default;
-};
-
-/// Is told when the engine has asked which server is whose master.
-class MapWaiter : public IntrusiveList<MapWaiter>::Node {
-public:
-    virtual void map_settled() noexcept = 0;
-
-protected:
-    ~MapWaiter() = default;
-};
-
-/// What an order's way needs of its engine.
-class RouteServices {
-public:
-    virtual Topology& topology() noexcept = 0;
-    virtual TimerWheel& timers() noexcept = 0;
-    /// The link whose commands so many replicas have to acknowledge. `own`: as of `Order::own_link`.
-    virtual Link& link_to(detail::Node& node, Replicas replicas, const void* own) = 0;
-
-    /// Why an order has no answer whose time is over.
-    virtual Fault no_answer() const = 0;
-
-    /// Has the topology refreshed in the background.
-    virtual void await_map(MapWaiter& waiter) = 0;
-    virtual void forget(MapWaiter& waiter) noexcept = 0;
-
-protected:
-    ~RouteServices() = default;
-};
 
 /// The way of an order to the one master of its key.
 class SingleRoute : public Order::Route, public LinkCommand, public EngineTimer {

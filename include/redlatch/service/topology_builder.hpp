@@ -2,7 +2,7 @@
 
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/node.hpp>
-#include <redlatch/net/own_connection.hpp>
+#include <redlatch/net/own_dialer.hpp>
 #include <redlatch/service/client_setup.hpp>
 #include <redlatch/topology/cluster.hpp>
 #include <redlatch/topology/quorum.hpp>
