@@ -109,24 +109,24 @@ private:
     using Try = Renewal::Try;
 
     /// The command of a try, at one server.
-    struct Order {
+    struct SentTry {
         std::shared_ptr<Try> attempt;  // none for ASKING, which stands before a command
         bool once = false;             // the server is the key's master for this command only
         Command command{ReplyUse::awaited};
     };
 
     /// The way to one server.
-    struct Link {
-        Link(Node& at, const void* owner, MasterIndex number, Clock::duration command_timeout)
+    struct Route {
+        Route(Node& at, const void* owner, MasterIndex number, Clock::duration command_timeout)
             : node(&at), own(owner), index(number), silence(command_timeout) {}
 
         Node* node;
         const void* own;  // as of `lua::users_own()`
         MasterIndex index;
-        std::optional<Pipeline<Order>> pipe;
+        std::optional<Pipeline<SentTry>> pipe;
         Silence silence;
-        std::vector<Order> waiting;  // for a connection
-        BackgroundConnect connect;   // the next one
+        std::vector<SentTry> waiting;  // for a connection
+        BackgroundConnect connect;     // the next one
 
         TimePoint gone_at() const noexcept { return silence.gone_at(pipe->oldest()); }
     };
@@ -171,7 +171,7 @@ private:
             perform_actions();
             wait();
         }
-        links_.clear();
+        routes_.clear();
     }
 
     bool is_closed() {
@@ -188,10 +188,10 @@ private:
 
     /// Where something is under way, the next map closes the connection.
     void leave_former_masters() {
-        for (Link& link : links_) {
-            if (!link.pipe || !link.pipe->idle() || topology_->is_master(*link.node)) continue;
-            link.pipe.reset();
-            link.silence.disconnected();
+        for (Route& route : routes_) {
+            if (!route.pipe || !route.pipe->idle() || topology_->is_master(*route.node)) continue;
+            route.pipe.reset();
+            route.silence.disconnected();
         }
     }
 
@@ -207,17 +207,17 @@ private:
     std::vector<MasterIndex> masters_of(const Hold& hold) {
         std::vector<MasterIndex> masters;
         for (Node* const node : topology_->masters_of(hold.key())) {
-            masters.push_back(link_to(*node, hold).index);
+            masters.push_back(route_to(*node, hold).index);
         }
         return masters;
     }
 
-    Link& link_to(Node& node, const Hold& hold) {
+    Route& route_to(Node& node, const Hold& hold) {
         const void* const own = lua::users_own(hold.scripts());
-        for (Link& link : links_) {
-            if (link.node == &node && link.own == own) return link;
+        for (Route& route : routes_) {
+            if (route.node == &node && route.own == own) return route;
         }
-        return links_.emplace_back(node, own, links_.size(), command_timeout_);
+        return routes_.emplace_back(node, own, routes_.size(), command_timeout_);
     }
 
     void perform_actions() {
@@ -227,50 +227,49 @@ private:
         }
     }
 
-    void perform(const Renewal::Send& send) { post(links_[send.master], {send.attempt}); }
+    void perform(const Renewal::Send& send) { post(routes_[send.master], {send.attempt}); }
     void perform(const Renewal::Renewed& renewed) { events_.renewed(*renewed.hold); }
     void perform(const Renewal::Lost& lost) { events_.lost(lost.hold, lost.server); }
     void perform(const Renewal::Silent& silent) {
-        Link& link = links_[silent.master];
-        if (silent.is_told) tell(link, no_answer());
-        look_for_replacement(link, silent.since);
+        Route& route = routes_[silent.master];
+        if (silent.is_told) tell(route, no_answer());
+        look_for_replacement(route, silent.since);
     }
 
-    void post(Link& link, Order order) {
-        if (link.pipe && !link.node->is_current(link.pipe->connection())) {
+    void post(Route& route, SentTry sent) {
+        if (route.pipe && !route.node->is_current(route.pipe->connection())) {
             Fault fault = io_fault("another server is the master");
             fault.disconnected = true;
-            break_off(link, std::move(fault));
+            break_off(route, std::move(fault));
         }
-        if (link.pipe) {
-            write(link, std::move(order));
+        if (route.pipe) {
+            write(route, std::move(sent));
         } else {
-            link.waiting.push_back(std::move(order));
-            connect(link);
+            route.waiting.push_back(std::move(sent));
+            connect(route);
         }
     }
 
-    void connect(Link& link, std::optional<Fault> after = {}) {
-        if (!link.connect.under_way()) {
-            link.connect.begin(*topology_, *link.node, std::move(after), wake_);
+    void connect(Route& route, std::optional<Fault> after = {}) {
+        if (!route.connect.under_way()) {
+            route.connect.begin(*topology_, *route.node, std::move(after), wake_);
         }
     }
 
     /// For the first time over this connection.
-    void write(Link& link, Order order) {
-        order.command.connected(traits_of(call_of(*order.attempt), link.pipe->connection(),
-                                          link.silence.is_reused(), link.node->key_access()));
-        write_again(link, std::move(order));
+    void write(Route& route, SentTry sent) {
+        sent.command.connected(traits_of(call_of(*sent.attempt), route.pipe->connection(),
+                                         route.silence.is_reused(), route.node->key_access()));
+        write_again(route, std::move(sent));
     }
 
-    void write_again(Link& link, Order order) {
-        if (!renewal()->send(*order.attempt, link.index, Clock::now())) return;
-        Pipeline<Order>& pipe = *link.pipe;
-        if (order.once) pipe.add(Call::plain({"ASKING"}).wire(), Order{});
-        const Call call = call_of(*order.attempt);
-        const std::string bytes =
-            call.wire(encode_options(order.command.form(), pipe.connection()));
-        pipe.add(bytes, std::move(order));
+    void write_again(Route& route, SentTry sent) {
+        if (!renewal()->send(*sent.attempt, route.index, Clock::now())) return;
+        Pipeline<SentTry>& pipe = *route.pipe;
+        if (sent.once) pipe.add(Call::plain({"ASKING"}).wire(), SentTry{});
+        const Call call = call_of(*sent.attempt);
+        const std::string bytes = call.wire(encode_options(sent.command.form(), pipe.connection()));
+        pipe.add(bytes, std::move(sent));
     }
 
     static Call call_of(const Try& attempt) {
@@ -281,29 +280,29 @@ private:
 
     /// Sends and reads as much as goes without waiting.
     void exchange() {
-        // NOLINTNEXTLINE(modernize-loop-convert): a redirection may add a link
-        for (std::size_t i = 0; i < links_.size(); ++i) {
-            Link& link = links_[i];
-            if (auto connected = link.connect.take()) take_up(link, *std::move(connected));
-            flush(link);
-            read(link);
-            flush(link);
-            if (link.pipe && Clock::now() >= link.gone_at()) break_off(link, no_answer());
+        // NOLINTNEXTLINE(modernize-loop-convert): a redirection may add a route
+        for (std::size_t i = 0; i < routes_.size(); ++i) {
+            Route& route = routes_[i];
+            if (auto connected = route.connect.take()) take_up(route, *std::move(connected));
+            flush(route);
+            read(route);
+            flush(route);
+            if (route.pipe && Clock::now() >= route.gone_at()) break_off(route, no_answer());
         }
     }
 
-    void flush(Link& link) {
-        if (!link.pipe) return;
-        if (auto done = link.pipe->flush(); !done) break_off(link, std::move(done).error());
+    void flush(Route& route) {
+        if (!route.pipe) return;
+        if (auto done = route.pipe->flush(); !done) break_off(route, std::move(done).error());
     }
 
-    void read(Link& link) {
-        while (link.pipe) {
-            auto answered = link.pipe->next_answer();
-            if (!answered) return break_off(link, std::move(answered).error());
+    void read(Route& route) {
+        while (route.pipe) {
+            auto answered = route.pipe->next_answer();
+            if (!answered) return break_off(route, std::move(answered).error());
             if (!*answered) break;
-            link.silence.answered(Clock::now(), link.pipe->idle());
-            if ((*answered)->order.attempt) take(link, **std::move(answered));
+            route.silence.answered(Clock::now(), route.pipe->idle());
+            if ((*answered)->order.attempt) take(route, **std::move(answered));
         }
     }
 
@@ -314,147 +313,147 @@ private:
     }
 
     /// A connection was made, or could not be.
-    void take_up(Link& link, BackgroundConnect::Outcome connected) {
-        if (link.pipe) {
-            if (!link.silence.gives_way(connected.has_value(), !link.pipe->idle(),
-                                        link.connect.begun(), Clock::now())) {
+    void take_up(Route& route, BackgroundConnect::Outcome connected) {
+        if (route.pipe) {
+            if (!route.silence.gives_way(connected.has_value(), !route.pipe->idle(),
+                                         route.connect.begun(), Clock::now())) {
                 return;
             }
-            for (Order& order : take_unanswered(link)) write_later(link, std::move(order));
+            for (SentTry& sent : take_unanswered(route)) write_later(route, std::move(sent));
         }
-        std::vector<Order> waiting = std::exchange(link.waiting, {});
-        std::erase_if(waiting, [](const Order& order) { return order.attempt->is_over(); });
+        std::vector<SentTry> waiting = std::exchange(route.waiting, {});
+        std::erase_if(waiting, [](const SentTry& sent) { return sent.attempt->is_over(); });
         if (connected) {
-            link.pipe.emplace(*std::move(connected));
-            link.silence.connected(Clock::now(), waiting.empty());
-            for (Order& order : waiting) write(link, std::move(order));
+            route.pipe.emplace(*std::move(connected));
+            route.silence.connected(Clock::now(), waiting.empty());
+            for (SentTry& sent : waiting) write(route, std::move(sent));
         } else if (!waiting.empty()) {
-            tell(link, connected.error(), waiting.size(), waiting.front());
-            for (const Order& order : waiting) not_sent(link, order, connected.error());
+            tell(route, connected.error(), waiting.size(), waiting.front());
+            for (const SentTry& sent : waiting) not_sent(route, sent, connected.error());
         }
     }
 
     /// A server that lets nobody in for now says so: a refusal, as if it had read the command.
-    void not_sent(const Link& link, const Order& order, const Fault& fault) {
-        if (!fault.from_server || !fault.transient) return unanswered(link, order);
-        renewal()->refused(*order.attempt, link.index, fault, Clock::now());
+    void not_sent(const Route& route, const SentTry& sent, const Fault& fault) {
+        if (!fault.from_server || !fault.transient) return unanswered(route, sent);
+        renewal()->refused(*sent.attempt, route.index, fault, Clock::now());
     }
 
     /// Ends the connection. Its commands, but for ASKING.
-    static std::vector<Order> take_unanswered(Link& link) {
-        std::vector<Order> orders = link.pipe->take_unanswered();
-        link.pipe.reset();
-        link.silence.disconnected();
-        std::erase_if(orders, [](const Order& order) { return order.attempt == nullptr; });
-        return orders;
+    static std::vector<SentTry> take_unanswered(Route& route) {
+        std::vector<SentTry> tries = route.pipe->take_unanswered();
+        route.pipe.reset();
+        route.silence.disconnected();
+        std::erase_if(tries, [](const SentTry& sent) { return sent.attempt == nullptr; });
+        return tries;
     }
 
     /// The connection is of no use any more. One that had died while it lay idle is replaced once,
     /// without a word.
-    void break_off(Link& link, Fault fault) {
+    void break_off(Route& route, Fault fault) {
         bool failed = false;
         std::size_t news = 0;
-        const Order* one = nullptr;  // that is news
-        std::vector<Order> orders = take_unanswered(link);
-        for (Order& order : orders) {
-            if (order.attempt->is_over()) order.command.leave();
-            const CommandStep step = order.command.failed(failure_of(fault));
+        const SentTry* one = nullptr;  // that is news
+        std::vector<SentTry> tries = take_unanswered(route);
+        for (SentTry& sent : tries) {
+            if (sent.attempt->is_over()) sent.command.leave();
+            const CommandStep step = sent.command.failed(failure_of(fault));
             if (step.next == CommandStep::Next::reconnect) {
-                write_later(link, std::move(order));
+                write_later(route, std::move(sent));
             } else {
                 failed = true;
-                if (!order.attempt->is_over()) {
+                if (!sent.attempt->is_over()) {
                     ++news;
-                    one = &order;
+                    one = &sent;
                 }
-                unanswered(link, order);
+                unanswered(route, sent);
             }
         }
-        if (one != nullptr) tell(link, fault, news, *one);
-        if (failed) connect(link, std::move(fault));
-        if (!link.waiting.empty()) connect(link);
+        if (one != nullptr) tell(route, fault, news, *one);
+        if (failed) connect(route, std::move(fault));
+        if (!route.waiting.empty()) connect(route);
     }
 
     /// Once more, on the next connection.
-    void write_later(Link& link, Order order) {
-        renewal()->connection_replaced(*order.attempt);
-        link.waiting.push_back(std::move(order));
+    void write_later(Route& route, SentTry sent) {
+        renewal()->connection_replaced(*sent.attempt);
+        route.waiting.push_back(std::move(sent));
     }
 
-    void unanswered(const Link& link, const Order& order) {
-        renewal()->unanswered(*order.attempt, link.index, Clock::now());
+    void unanswered(const Route& route, const SentTry& sent) {
+        renewal()->unanswered(*sent.attempt, route.index, Clock::now());
     }
 
-    void take(Link& link, Pipeline<Order>::Answered answered) {
-        Order& order = answered.order;
+    void take(Route& route, Pipeline<SentTry>::Answered answered) {
+        SentTry& sent = answered.order;
         const CommandStep step =
-            order.command.answered(kind_of(answered.reply, ReplyShape::integer));
-        if (step.leave_server) link.node->leave(link.pipe->connection());
-        if (step.next == CommandStep::Next::send) return write_again(link, std::move(order));
+            sent.command.answered(kind_of(answered.reply, ReplyShape::integer));
+        if (step.leave_server) route.node->leave(route.pipe->connection());
+        if (step.next == CommandStep::Next::send) return write_again(route, std::move(sent));
         if (step.drop_connection) {
-            unanswered(link, order);
-            return break_off(link, unexpected_reply());
+            unanswered(route, sent);
+            return break_off(route, unexpected_reply());
         }
         if (!answered.reply)
-            return take_error(link, step, order, std::move(answered.reply).error());
+            return take_error(route, step, sent, std::move(answered.reply).error());
         const auto answer = answered.reply->view().integer();
         const TimePoint now = Clock::now();
         const bool may_have_forgotten =
             topology_->rules_for(ReplyShape::integer)
-                .may_have_forgotten(link.pipe->connection().started_by(), now);
+                .may_have_forgotten(route.pipe->connection().started_by(), now);
         renewal()->answered(
-            *order.attempt, link.index, *answer,
-            {.server = link.pipe->connection().server(), .may_have_forgotten = may_have_forgotten},
+            *sent.attempt, route.index, *answer,
+            {.server = route.pipe->connection().server(), .may_have_forgotten = may_have_forgotten},
             now);
     }
 
     /// An error on a connection that goes on.
-    void take_error(const Link& link, CommandStep step, const Order& order, Fault fault) {
+    void take_error(const Route& route, CommandStep step, const SentTry& sent, Fault fault) {
         if (step.next == CommandStep::Next::redirect && topology_->voters() == 1) {
-            if (redirect(link, order, fault)) return;
+            if (redirect(route, sent, fault)) return;
             disagree(fault);
         }
-        renewal()->refused(*order.attempt, link.index, fault, Clock::now());
+        renewal()->refused(*sent.attempt, route.index, fault, Clock::now());
         Error error = std::move(fault).error;
-        error.key = order.attempt->hold().key();
+        error.key = sent.attempt->hold().key();
         events_.failed(error);
     }
 
     /// Another server has what this one was asked for: from now on, or for one command.
-    bool redirect(const Link& link, const Order& order, const Fault& fault) {
+    bool redirect(const Route& route, const SentTry& sent, const Fault& fault) {
         const auto to = redirection_of(fault);
         if (!to) return false;
-        if (!to->once) topology_->failed(*link.node, fault, Limit::in(Clock::duration::zero()));
-        Node& node = to->once ? topology_->node_of(*to, *link.node)
-                              : topology_->master_of(order.attempt->hold().key());
-        if (&node == link.node) return false;
-        Link& next = link_to(node, order.attempt->hold());
-        if (!renewal()->redirect(*order.attempt, link.index, next.index)) return false;
-        post(next, {.attempt = order.attempt, .once = to->once});
+        if (!to->once) topology_->failed(*route.node, fault, Limit::in(Clock::duration::zero()));
+        Node& node = to->once ? topology_->node_of(*to, *route.node)
+                              : topology_->master_of(sent.attempt->hold().key());
+        if (&node == route.node) return false;
+        Route& next = route_to(node, sent.attempt->hold());
+        if (!renewal()->redirect(*sent.attempt, route.index, next.index)) return false;
+        post(next, {.attempt = sent.attempt, .once = to->once});
         return true;
     }
 
-    void tell(const Link& link, const Fault& fault) {
+    void tell(const Route& route, const Fault& fault) {
         Error error = fault.error;
-        if (error.node.empty()) error.node = link.node->name();
+        if (error.node.empty()) error.node = route.node->name();
         events_.failed(error);
     }
 
     /// Of so many commands, each about one lock.
-    void tell(const Link& link, Fault fault, std::size_t commands, const Order& one) {
+    void tell(const Route& route, Fault fault, std::size_t commands, const SentTry& one) {
         if (commands == 1) {
             fault.error.key = one.attempt->hold().key();
         } else {
             fault.error.message =
                 "for " + std::to_string(commands) + " commands: " + fault.error.message;
         }
-        tell(link, fault);
+        tell(route, fault);
     }
 
-    void look_for_replacement(Link& link, TimePoint sent) {
-        if (!link.pipe || !link.silence.wants_replacement(sent, Clock::now())) return;
+    void look_for_replacement(Route& route, TimePoint sent) {
+        if (!route.pipe || !route.silence.wants_replacement(sent, Clock::now())) return;
         const bool several = topology_->voters() > 1;
-        connect(link, several ? std::nullopt : std::optional{no_answer()});
+        connect(route, several ? std::nullopt : std::optional{no_answer()});
     }
 
     /// Blocks until there is something to do.
@@ -473,10 +472,10 @@ private:
 
     void wait_until(TimePoint until) {
         std::vector<pollfd> entries{wake_.entry()};
-        for (const Link& link : links_) {
-            if (!link.pipe || link.pipe->idle()) continue;
-            entries.push_back(link.pipe->more_to_come());
-            until = std::min(until, link.gone_at());
+        for (const Route& route : routes_) {
+            if (!route.pipe || route.pipe->idle()) continue;
+            entries.push_back(route.pipe->more_to_come());
+            until = std::min(until, route.gone_at());
         }
         Limit limit{until};
         if (until != TimePoint::max()) limit = limit.within(longest_service_sleep);
@@ -494,7 +493,7 @@ private:
     TimePoint wakes_at_ = TimePoint::min();  // the thread, if nobody wakes it
     bool map_changed_ = false;               // since the thread looked
     // Of the thread:
-    std::deque<Link> links_;
+    std::deque<Route> routes_;
 };
 
 }  // namespace redlatch::inline v0::detail
