@@ -110,7 +110,7 @@ public:
 
 /// A handler that is to be called, and the work that its executor has until then. Its context destroys it where that
 /// goes first: afterwards there is nothing left for it to refer to.
-class AsioPending : public IntrusiveList<AsioPending>::Node {
+class AsioPending : public IntrusiveList<AsioPending>::Hook {
 public:
     AsioPending() = default;
     AsioPending(const AsioPending&) = delete;

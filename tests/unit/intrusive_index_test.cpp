@@ -14,7 +14,7 @@ using redlatch::detail::IntrusiveIndex;
 using redlatch::detail::IntrusiveList;
 using redlatch::detail::token_hash;
 
-struct Node : IntrusiveList<Node>::Node {
+struct Node : IntrusiveList<Node>::Hook {
     explicit Node(std::uint64_t its) : hash(its) {}
     std::uint64_t hash;
 };

@@ -22,7 +22,7 @@ enum class CommandRank : std::uint8_t {
 };
 
 /// One command as a `CommandQueue` has it. Its owner keeps it until the queue has given it back.
-class QueuedCommand : public IntrusiveList<QueuedCommand>::Node {
+class QueuedCommand : public IntrusiveList<QueuedCommand>::Hook {
 public:
     Command command{ReplyUse::pipelined};
 
@@ -56,7 +56,7 @@ private:
     friend class CommandQueue;
 
     /// Among those that are unwritten, by the hash of its token.
-    struct Unwritten : IntrusiveList<Unwritten>::Node {
+    struct Unwritten : IntrusiveList<Unwritten>::Hook {
         explicit Unwritten(QueuedCommand& its) : command(&its) {}
         QueuedCommand* command;
         std::uint64_t hash = 0;

@@ -11,7 +11,7 @@
 namespace redlatch::inline v0::detail {
 
 /// A hash table of nodes that their owners embed. It grows with their number, so that few stand in one list; where
-/// memory runs out, the lists become longer. `T`: an `IntrusiveList<T>::Node` with a member `hash` of 64 bits, of which
+/// memory runs out, the lists become longer. `T`: an `IntrusiveList<T>::Hook` with a member `hash` of 64 bits, of which
 /// the highest ones count; it stays as it is while the node is here.
 template <class T>
 class IntrusiveIndex {

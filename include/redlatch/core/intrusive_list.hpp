@@ -5,15 +5,15 @@
 namespace redlatch::inline v0::detail {
 
 /// A list of nodes that others own: a node joins and leaves it without an allocation, in constant
-/// time. `T` derives from `IntrusiveList<T>::Node`, and is in one list at a time.
+/// time. `T` derives from `IntrusiveList<T>::Hook`, and is in one list at a time.
 template <class T>
 class IntrusiveList {
 public:
-    class Node {
+    class Hook {
     public:
-        Node() = default;
-        Node(const Node&) = delete;
-        Node& operator=(const Node&) = delete;
+        Hook() = default;
+        Hook(const Hook&) = delete;
+        Hook& operator=(const Hook&) = delete;
 
     private:
         friend IntrusiveList;

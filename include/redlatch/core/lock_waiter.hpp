@@ -15,7 +15,7 @@ struct LockEntry;
 
 /// One who waits in the lock table: a node that its owner embeds, and that stays where it is until the
 /// answer.
-class LockWaiter : public IntrusiveList<LockWaiter>::Node {
+class LockWaiter : public IntrusiveList<LockWaiter>::Hook {
 public:
     /// Whether the holder before has handed the lock to this one. Then the table has forgotten
     /// about it, and `LockTable::take_handed` needs no protection.

@@ -17,7 +17,7 @@ namespace redlatch::inline v0::detail {
 /// told at most a millisecond late.
 class TimerWheel {
 public:
-    class Timer : public IntrusiveList<Timer>::Node {
+    class Timer : public IntrusiveList<Timer>::Hook {
     public:
         bool is_set() const noexcept { return slot_ != none; }
 

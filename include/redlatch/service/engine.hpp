@@ -135,7 +135,7 @@ private:
     /// A link, and what makes it work.
     class Way final : public EngineTimer {
     public:
-        Way(Engine& engine, detail::Node& node, Replicas replicas, const void* own)
+        Way(Engine& engine, Node& node, Replicas replicas, const void* own)
             : engine_(&engine),
               replicas_(replicas),
               own_(own),
@@ -146,7 +146,7 @@ private:
 
         void expired(TimePoint now) noexcept override { link.pass_time(now); }
 
-        bool serves(const detail::Node& node, Replicas replicas, const void* own) const noexcept {
+        bool serves(const Node& node, Replicas replicas, const void* own) const noexcept {
             return &link.node() == &node && replicas_ == replicas && own_ == own;
         }
 

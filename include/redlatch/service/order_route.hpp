@@ -81,7 +81,7 @@ protected:
     /// It is not waiting for anything but an answer any more.
     virtual void stop_waiting() noexcept {}
 
-    void send_to(detail::Node& node, bool once = false) {
+    void send_to(Node& node, bool once = false) {
         asking = once;
         link_ = &services_->link_to(node, replicas_, order_->own_link());
         link_->add(*this, order_->rank, order_->token());
@@ -183,7 +183,7 @@ private:
         tell(Unexpected{std::move(end.fault)});
     }
 
-    detail::Node& master() const { return topology().master_of(order().key()); }
+    Node& master() const { return topology().master_of(order().key()); }
 
     Redirecting machine_{order().time.answer_by};
     Pause pause_{*this};

@@ -19,7 +19,7 @@ protected:
 };
 
 /// Is told when the engine has asked which server is whose master.
-class MapWaiter : public IntrusiveList<MapWaiter>::Node {
+class MapWaiter : public IntrusiveList<MapWaiter>::Hook {
 public:
     virtual void map_settled() noexcept = 0;
 
@@ -33,7 +33,7 @@ public:
     virtual Topology& topology() noexcept = 0;
     virtual TimerWheel& timers() noexcept = 0;
     /// The link whose commands so many replicas have to acknowledge. `own`: as of `Order::own_link`.
-    virtual Link& link_to(detail::Node& node, Replicas replicas, const void* own) = 0;
+    virtual Link& link_to(Node& node, Replicas replicas, const void* own) = 0;
 
     /// Why an order has no answer whose time is over.
     virtual Fault no_answer() const = 0;
