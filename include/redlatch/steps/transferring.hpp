@@ -110,6 +110,28 @@ inline Result<void> check_transfer(const Session& session, const PolicyTraits& t
     return {};
 }
 
+/// The hold is over, and the ticket has its lock if that has moved.
+inline Result<Ticket> tell_detached(Session& session, const std::shared_ptr<Hold>& hold,
+                                    const std::shared_ptr<Hold>& ticket,
+                                    const TransferMachine::Action& end) {
+    const auto held_for = Clock::now() - hold->taken_at();
+    const auto tell = [&](const Result<Release>& outcome) {
+        session.events().hold_ended(hold, held_for);
+        session.events().released(hold->key(), held_for, outcome);
+    };
+    if (const auto* moved = get_if<TransferMachine::Moved>(&end)) {
+        session.clean_up(hold, moved->from);
+        tell(Release::released);
+        return Ticket{ticket->token().bytes};
+    }
+    const auto& lost = get<TransferMachine::Failed>(end);
+    session.clean_up(hold, lost.from);
+    session.clean_up(ticket, lost.to);
+    const bool is_lost = lost.error.code == Errc::lost;
+    tell(is_lost ? Result<Release>{Release::expired} : Unexpected{lost.error});
+    return Unexpected{lost.error};
+}
+
 /// Ends the hold here, and moves its lock to a ticket.
 inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     const std::shared_ptr<Hold>& hold = ref.hold;
@@ -133,22 +155,55 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     const auto end = Transferring{session, *hold, *ticket, TransferMachine::Kind::detach}.run();
     hold->advance(Phase::releasing, Phase::released);
     session.locks().released(*hold);
-    const auto held_for = Clock::now() - hold->taken_at();
-    const auto tell = [&](const Result<Release>& outcome) {
-        session.events().hold_ended(hold, held_for);
-        session.events().released(hold->key(), held_for, outcome);
-    };
-    if (const auto* moved = get_if<TransferMachine::Moved>(&end)) {
-        session.clean_up(hold, moved->from);
-        tell(Release::released);
-        return Ticket{ticket->token().bytes};
+    return tell_detached(session, hold, ticket, end);
+}
+
+/// The lease to adopt with, or why there is nothing to adopt.
+inline Result<Lease> check_adoption(Session& session, const LockSpec& spec, const Ticket& ticket) {
+    if (!is_ticket(ticket.text())) {
+        return Unexpected{invalid("that is no ticket of Held::detach()")};
     }
-    const auto& lost = get<TransferMachine::Failed>(end);
-    session.clean_up(hold, lost.from);
-    session.clean_up(ticket, lost.to);
-    const bool is_lost = lost.error.code == Errc::lost;
-    tell(is_lost ? Result<Release>{Release::expired} : Unexpected{lost.error});
-    return Unexpected{lost.error};
+    if (session.tokens().is_of_other_key_space(ticket.text())) {
+        return Unexpected{
+            invalid("the ticket is of a client with another ClientOptions::key_space")};
+    }
+    auto fits = check_transfer(session, spec.traits);
+    if (fits) fits = check_open(session, spec);
+    if (!fits) return Unexpected{std::move(fits).error()};
+    return check_lease(spec, spec.options.lease);
+}
+
+/// What the lock of a ticket moves to.
+inline Result<HoldRef> new_adopted_hold(Session& session, const LockSpec& spec, Lease lease,
+                                        Owner owner) {
+    HoldTerms terms = terms_of(spec, lease);
+    terms.min_hold = std::chrono::milliseconds::zero();
+    const std::uint64_t id = session.new_acquisition_id();
+    const LockOwner who = owner == Owner::hold ? LockOwner::acquisition(id) : this_thread();
+    const auto hold = std::make_shared<Hold>(terms, session.tokens().next(who), who);
+    if (spec.traits.watched) {
+        hold->renewed_by_watchdog = true;
+        if (auto reserved = session.renewal().enlist(*hold); !reserved) {
+            return Unexpected{std::move(reserved).error()};
+        }
+    }
+    return HoldRef{hold, id};
+}
+
+/// The lock has moved. False where the client was closed meanwhile.
+inline bool keep_adopted(Session& session, const HoldRef& ref,
+                         const TransferMachine::Moved& moved) {
+    const std::shared_ptr<Hold>& hold = ref.hold;
+    const bool watched = hold->terms().traits.watched;
+    hold->begin({ref.id, nullptr, watched}, moved.since, moved.fence, moved.unclear);
+    if (watched) session.renewal().arm(hold, moved.since);
+    if (session.events().wanted()) session.watch_clock(hold);
+    LockTable::Adopted adopted = session.locks().adopt(hold, moved.others_wait);
+    if (adopted.place) session.clean_up(*std::move(adopted.place));
+    if (!adopted.kept) return false;
+    session.events().hold_began(hold);
+    if (adopted.is_removed) session.lose_removed(hold);
+    return true;
 }
 
 /// Moves a lock from a ticket to a hold.
@@ -158,52 +213,28 @@ inline Result<HoldRef> adopt_ticket(Session& session, const LockSpec& spec, cons
         error.key = spec.key();
         return Unexpected{std::move(error)};
     };
-    if (!is_ticket(ticket.text())) return fail(invalid("that is no ticket of Held::detach()"));
-    if (session.tokens().is_of_other_key_space(ticket.text())) {
-        return fail(invalid("the ticket is of a client with another ClientOptions::key_space"));
-    }
-    if (auto fits = check_transfer(session, spec.traits); !fits) {
-        return fail(std::move(fits).error());
-    }
-    auto lease = check_lease(spec, spec.options.lease);
-    if (!lease) return fail(std::move(lease).error());
     const OpenCalls::Call call{session.open_calls()};
-    if (auto open = check_open(session, spec); !open) return fail(std::move(open).error());
-
+    auto lease = check_adoption(session, spec, ticket);
+    if (!lease) return fail(std::move(lease).error());
     const TimePoint started = Clock::now();
-    HoldTerms terms = terms_of(spec, *lease);
-    terms.min_hold = std::chrono::milliseconds::zero();
-    const Acquisition acquisition{session.new_acquisition_id(), nullptr, spec.traits.watched};
-    const LockOwner who =
-        owner == Owner::hold ? LockOwner::acquisition(acquisition.id) : this_thread();
-    const auto hold = std::make_shared<Hold>(terms, session.tokens().next(who), who);
-    if (acquisition.watched) {
-        hold->renewed_by_watchdog = true;
-        if (auto reserved = session.renewal().enlist(*hold); !reserved) {
-            return fail(std::move(reserved).error());
-        }
-    }
+    auto ref = new_adopted_hold(session, spec, *lease, owner);
+    if (!ref) return fail(std::move(ref).error());
+    Hold& hold = *ref->hold;
     const auto give_up = [&](TransferMachine::Failed failed) {
-        session.dismiss(*hold);
-        session.clean_up(hold, failed.to);
-        hold->advance(Phase::held, Phase::released);
+        session.dismiss(hold);
+        session.clean_up(ref->hold, failed.to);
+        hold.advance(Phase::held, Phase::released);
         return fail(std::move(failed.error));
     };
-    const Hold from{terms, Token{ticket.text()}, LockOwner{}};
-    Transferring transfer{session, from, *hold, TransferMachine::Kind::adopt};
+    const Hold from{hold.terms(), Token{ticket.text()}, LockOwner{}};
+    Transferring transfer{session, from, hold, TransferMachine::Kind::adopt};
     const auto end = transfer.run();
     if (const auto* failed = get_if<TransferMachine::Failed>(&end)) return give_up(*failed);
-    const auto& moved = get<TransferMachine::Moved>(end);
-    hold->begin(acquisition, moved.since, moved.fence, moved.unclear);
-    if (acquisition.watched) session.renewal().arm(hold, moved.since);
-    if (session.events().wanted()) session.watch_clock(hold);
-    LockTable::Adopted adopted = session.locks().adopt(hold, moved.others_wait);
-    if (adopted.place) session.clean_up(*std::move(adopted.place));
-    if (!adopted.kept) return give_up(transfer.not_kept());
-    session.events().hold_began(hold);
-    if (adopted.is_removed) session.lose_removed(hold);
+    if (!keep_adopted(session, *ref, get<TransferMachine::Moved>(end))) {
+        return give_up(transfer.not_kept());
+    }
     session.events().acquired({spec.key(), Clock::now() - started, 1});
-    return HoldRef{hold, acquisition.id};
+    return ref;
 }
 
 }  // namespace redlatch::inline v0::detail
