@@ -301,18 +301,16 @@ private:
         return replicas_in(reply->view());
     }
 
-    /// False where nothing is there.
-    Expected<bool, Fault> read_there(std::span<char> buffer) {
-        for (;;) {
-            const ssize_t n = read_bytes(buffer, false);
-            if (n > 0) {
-                auto fed = feed({buffer.data(), static_cast<std::size_t>(n)});
-                return fed ? Expected<bool, Fault>{true} : Unexpected{std::move(fed).error()};
-            }
-            if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
-            if (errno == EAGAIN) return false;
-            if (errno != EINTR) return Unexpected{failed("receive: ")};
+    /// False where nothing is there. `block`: after `blocking_receive`, or a signal.
+    Expected<bool, Fault> read_there(std::span<char> buffer, bool block = false) {
+        const ssize_t n = read_bytes(buffer, block);
+        if (n > 0) {
+            auto fed = feed({buffer.data(), static_cast<std::size_t>(n)});
+            return fed ? Expected<bool, Fault>{true} : Unexpected{std::move(fed).error()};
         }
+        if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
+        if (errno == EAGAIN || errno == EINTR) return false;
+        return Unexpected{failed("receive: ")};
     }
 
     Expected<Reply, Fault> receive_next(const Limit& limit) {
@@ -356,30 +354,26 @@ private:
         return Unexpected{std::move(fault)};
     }
 
-    Expected<void, Fault> read_some(const Limit& limit) {
+    /// Waits until something has come: awake first, then in one `recv`, then by `poll`.
+    Expected<bool, Fault> read_some(const Limit& limit) {
         std::array<char, std::size_t{16} * 1024> buffer;
-        bool block = limit.left() > blocking_receive;
-        bool awake = busy_wait_ > busy_wait_.zero();
-        const TimePoint asleep_at = awake ? Clock::now() + busy_wait_ : TimePoint::min();
-        // A stream is asked first: it may keep bytes that its socket has already given away.
-        for (bool asked = stream_ == nullptr;; asked = true) {
-            awake = awake && Clock::now() < std::min(asleep_at, limit.at);
-            if (!awake && !block && asked) {
-                if (auto ready = wait_ready(context_->fd, awaited(POLLIN), limit); !ready) {
-                    return ready;
-                }
-            }
-            const ssize_t n = read_bytes(buffer, block && !awake);
-            if (n > 0) return feed({buffer.data(), static_cast<std::size_t>(n)});
-            if (n == 0) return Unexpected{broken(io_fault("the server closed the connection"))};
-            if (errno != EINTR && errno != EAGAIN) {
-                return Unexpected{failed("receive: ")};
-            }
-            if (awake) {
+        if (busy_wait_ > busy_wait_.zero()) {
+            const TimePoint asleep_at = std::min(Clock::now() + busy_wait_, limit.at);
+            while (Clock::now() < asleep_at) {
+                if (auto read = read_there(buffer); !read || *read) return read;
                 std::this_thread::yield();  // the server may be waiting for this core
-            } else {
-                block = false;
             }
+        }
+        const bool block = limit.left() > blocking_receive;
+        // A stream is asked first: it may keep bytes that its socket has already given away.
+        if (block || stream_ != nullptr) {
+            if (auto read = read_there(buffer, block); !read || *read) return read;
+        }
+        for (;;) {
+            if (auto ready = wait_ready(context_->fd, awaited(POLLIN), limit); !ready) {
+                return Unexpected{std::move(ready).error()};
+            }
+            if (auto read = read_there(buffer); !read || *read) return read;
         }
     }
 
