@@ -30,8 +30,8 @@ class CompletionQueue : public Executor {
 public:
     /// An empty queue. Throws `std::system_error` where the system has no descriptor to give.
     CompletionQueue();
-    // Virtual functions that are not inline in here would bring the table of them into each file that includes this,
-    // and with it, where that is optimised, all of the library that completes asynchronously.
+    // What is virtual is inline: otherwise each file that includes this gets the vtable, and with it all
+    // asynchronous code.
     /// Discards what is pending. Not to be called while `run_ready()` runs.
     REDLATCH_INLINE ~CompletionQueue() override;
 

@@ -163,7 +163,8 @@ public:
 
     /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity
     /// ends; not at a release, not even at one that finds the lock gone. Without a hold it has fired
-    /// already. Callbacks run on a thread of the client's.
+    /// already. Callbacks run on a thread of the client's. Throws `std::bad_alloc` where there is no memory
+    /// for it.
     std::stop_token lost() const;
 
     /// The fencing token, also after the validity has ended: greater than that of every earlier
@@ -171,7 +172,7 @@ public:
     /// last writer and of the next). 0 where nothing is held, and for a lock whose policy is not `Fenced`. No I/O.
     std::uint64_t fence() const noexcept;
 
-    /// The owner token that the server stores; empty where nothing is held.
+    /// The owner token that the server stores; empty where nothing is held. No I/O.
     std::string token() const;
 
 private:

@@ -109,10 +109,12 @@ public:
     /// The worst of theirs. No I/O.
     HoldState state() const noexcept;
 
-    /// Fires with the first that is lost; see `Held::lost()`.
+    /// Fires with the first that is lost; see `Held::lost()`. Throws `std::bad_alloc` where there is no
+    /// memory for it.
     std::stop_token lost() const;
 
-    /// The fencing token of one of them; 0 for a name that is not there, and where the policy is not `Fenced`.
+    /// The fencing token of one of them; 0 for a name that is not there, and where the policy is not
+    /// `Fenced`. No I/O.
     std::uint64_t fence(std::string_view name) const noexcept;
 
 private:

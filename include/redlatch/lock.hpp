@@ -79,7 +79,7 @@ public:
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     /// Ends what `lock()` and `try_lock()` took through this handle and nobody unlocked, as `unlock()`
-    /// does.
+    /// does. Blocks for at most `command_timeout` in all.
     ~Lock() = default;
 
     /// The lock's name, which is its key.
@@ -241,7 +241,8 @@ public:
     /// The state of the calling thread's hold. No I/O.
     HoldState state() const noexcept { return impl_.state(); }
 
-    /// Fires when the calling thread's hold is lost; see `Held::lost()`.
+    /// Fires when the calling thread's hold is lost; see `Held::lost()`. Throws `std::bad_alloc` where there
+    /// is no memory for it.
     std::stop_token lost() const { return impl_.lost(); }
 
     /// The fencing token of the calling thread's hold, also after its validity has ended; 0 without a

@@ -87,7 +87,8 @@ public:
 
     LockSet(const LockSet&) = delete;
     LockSet& operator=(const LockSet&) = delete;
-    /// Ends what `lock()` and `try_lock()` took and nobody unlocked, as `unlock()` does.
+    /// Ends what `lock()` and `try_lock()` took and nobody unlocked, as `unlock()` does. Blocks for at most
+    /// `command_timeout` in all.
     ~LockSet() = default;
 
     /// Waits without limit for all; throws as `Lock::lock()` does.
@@ -161,7 +162,8 @@ public:
         return impl_.acquire_shared(options);
     }
 
-    /// Takes all as one object. Never throws.
+    /// Takes all as one object. Blocks for `options.wait`, and 50 ms for the answer to a last try; a single
+    /// try for at most `command_timeout` in all. Never throws. Errors: those of `Lock::acquire()`.
     [[nodiscard]] Result<HeldSet> acquire(const AcquireOptions& options = {}) noexcept {
         return impl_.acquire(options);
     }

@@ -46,12 +46,12 @@ public:
     /// The policy.
     using policy_type = Policy;
 
-    /// The most permits there can be.
+    /// The most permits there can be: 999,999,998.
     static constexpr std::ptrdiff_t max() noexcept { return detail::SemaphoreImpl::max; }
 
     /// @{
-    /// Makes a handle, without I/O. `permits` is not negative, and with 0 all wait for
-    /// `set_permits()`. Throws `LockError` with `Errc::invalid_argument` for that, a bad name or
+    /// Makes a handle, without I/O. `permits` is from 0 to `max()`, and with 0 all wait for
+    /// `set_permits()`. Throws `LockError` with `Errc::invalid_argument` for another number, a bad name or
     /// bad options as `Lock` does, and for a client with several masters.
     Semaphore(Client& client, std::string name, std::ptrdiff_t permits, LockOptions options = {})
         : impl_(client, std::move(name), permits, options, detail::traits_of<Policy>()) {}
@@ -155,7 +155,7 @@ public:
     /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
     /// as `inspect()` shows it. A holder in this process finds its permits lost at once, one elsewhere at its next
     /// renewal. `absent` for an owner that has none, `invalid_argument` for no owner. Of owners with more than one
-    /// permit, 10,000 are looked at. Blocks for at most `command_timeout`.
+    /// permit, 10,000 are looked at. Blocks for at most `command_timeout`. Other errors as of `inspect()`.
     Result<Forced> force_release(std::string_view owner) noexcept {
         return impl_.force_release(owner);
     }

@@ -69,7 +69,9 @@ private:
 
 /// What became of a release.
 enum class Release {
-    released,    ///< the lock is free, about to be taken by the next waiter, or kept for `min_hold`
+    /// This hold is over: its lock is free, goes to the next waiter, is kept for `min_hold`, or other readers
+    /// still have it.
+    released,
     still_held,  ///< a nested hold ended, the outer one goes on
     expired,     ///< it was gone, or known to be lost: its lease ran out, or somebody removed it
     not_held,    ///< the caller held nothing; nothing was done
@@ -120,8 +122,7 @@ struct Holder {
 
 /// What Redis says about a lock at one moment.
 struct LockInfo {
-    /// Nobody else can take it: somebody holds it, or it is kept for a ticket (`:ticket` ends the owner) or a
-    /// `min_hold` (`:min_hold`).
+    /// Somebody holds it, or it is kept for a ticket (`:ticket` ends the owner) or a `min_hold` (`:min_hold`).
     bool locked = false;
     std::string owner;             ///< the owner's token; a foreign client's own value
     std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest

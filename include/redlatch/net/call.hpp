@@ -143,8 +143,8 @@ public:
         return text;
     }
 
-    /// The bytes that go over the wire: how many words, and before each how long it is. By our own
-    /// hand, as hiredis does it with `sprintf`, which was half of the time a lock took here.
+    /// The bytes that go over the wire: how many words, and before each how long it is. Formats by hand:
+    /// hiredis does it with `sprintf`, which took half of a lock's time here.
     std::string wire(const EncodeOptions& options = {}) const {
         std::string bytes;
         append_to(bytes, options);
@@ -174,8 +174,8 @@ public:
         bytes.resize(static_cast<std::size_t>(at - begin));
     }
 
-    /// Waits until so many replicas have what was written before. WAIT takes 0 for "without limit", and may answer a
-    /// tenth of a second later than it was told.
+    /// Waits until so many replicas have what was written before. WAIT takes 0 for "without limit", and may
+    /// answer a tenth of a second later than it was told.
     static Call wait_for_replicas(std::int64_t wanted, Clock::duration left) {
         constexpr std::int64_t an_hour = 3'600'000;
         const std::int64_t ms = std::chrono::floor<std::chrono::milliseconds>(left).count();

@@ -49,9 +49,9 @@ struct FreeBoundedContext : FreeContext {
 };
 
 /// The thin owner of one hiredis context: sends commands, receives replies by an absolute limit.
-/// Knows nothing of locks. hiredis formats and parses; all waiting is `poll` with one deadline, as
-/// hiredis's own timeouts count per read. After any fault it is closed for good, since a late
-/// answer would otherwise be taken for the next command's. One thread at a time.
+/// Knows nothing of locks. `Call` formats, hiredis parses. A receive blocks in `recv` for 20 ms at most, and
+/// then waits by `poll`. After any fault it is closed for good, since a late answer would otherwise be taken
+/// for the next command's. One thread at a time.
 class Connection {
 public:
     /// `stream`: null where the socket itself carries the bytes.
