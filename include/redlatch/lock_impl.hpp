@@ -17,12 +17,12 @@
 
 #if REDLATCH_DEFINITIONS
 #include <redlatch/async/inspect_operation.hpp>
+#include <redlatch/core/own_claim.hpp>
 #include <redlatch/steps/acquire.hpp>
 #include <redlatch/steps/check_lock.hpp>
 #include <redlatch/steps/downgrade.hpp>
 #include <redlatch/steps/extend.hpp>
 #include <redlatch/steps/force_unlock.hpp>
-#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/inspect.hpp>
 #include <redlatch/steps/lost.hpp>
 #include <redlatch/steps/reading.hpp>
@@ -147,8 +147,8 @@ REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     return end(true, ReleaseMode::confirmed).value_or(Release::not_held);
 }
 
-/// Ends the calling thread's innermost acquisition, or that of those that read. Nothing where the release was only
-/// sent.
+/// Ends the calling thread's innermost acquisition, or that of those that read. Nothing where the release was
+/// only sent.
 REDLATCH_INLINE std::optional<Result<Release>> LockImpl::end(bool reads, ReleaseMode mode) {
     Session& session = spec_.client->session();
     Releasing releasing{session};

@@ -16,9 +16,9 @@
 #if REDLATCH_DEFINITIONS
 #include <redlatch/async/acquire_set_operation.hpp>
 #include <redlatch/async/ready_call.hpp>
+#include <redlatch/core/own_claim.hpp>
 #include <redlatch/steps/acquire_set.hpp>
 #include <redlatch/steps/check_lock.hpp>
-#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/reading.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 

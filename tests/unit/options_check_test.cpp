@@ -2,6 +2,7 @@
 #include <redlatch/lock.hpp>
 #include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/policy/watchdog.hpp>
 #include <redlatch/service/client_setup.hpp>

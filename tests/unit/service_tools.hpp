@@ -3,6 +3,7 @@
 #include <redlatch/core/hold.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/policy/reentrant.hpp>
+#include <redlatch/policy/scripts.hpp>
 #include <redlatch/policy/simple.hpp>
 #include <redlatch/steps/thread_serial.hpp>
 

@@ -19,7 +19,8 @@ protected:
     ~Completion() = default;
 };
 
-/// Where what completes is posted to, unless its caller has said that. `threads`: that run all they are given.
+/// Where what completes is posted to, unless its caller has said that. `threads`: that run all they are
+/// given.
 struct DefaultExecutors {
     std::shared_ptr<Executor> executor;
     std::shared_ptr<Executor> threads;

@@ -88,17 +88,5 @@ struct PolicyTraits {
     constexpr bool has_claims() const noexcept { return key_type == KeyType::sorted_set; }
 };
 
-template <LockPolicy P>
-PolicyTraits traits_of() {
-    return {.key_type = P::key_type,
-            .reentrant = P::reentrant,
-            .watched = P::watched,
-            .fenced = is_fenced<P>,
-            .scripts = &P::scripts(),
-            .can_move = !P::scripts().move.source().empty(),
-            .can_keep = !P::scripts().tombstone.source().empty(),
-            .shared = is_shared<P>};
-}
-
 }  // namespace detail
 }  // namespace redlatch::inline v0

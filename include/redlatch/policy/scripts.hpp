@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/net/script.hpp>
+#include <redlatch/policy/lock_policy.hpp>
 
 namespace redlatch::inline v0 {
 
@@ -113,5 +114,21 @@ struct LockScripts {
     Script downgrade{""};    ///< only for a policy that is shared
     Script set_permits{""};  ///< only for a semaphore's
 };
+
+namespace detail {
+
+template <LockPolicy P>
+PolicyTraits traits_of() {
+    return {.key_type = P::key_type,
+            .reentrant = P::reentrant,
+            .watched = P::watched,
+            .fenced = is_fenced<P>,
+            .scripts = &P::scripts(),
+            .can_move = !P::scripts().move.source().empty(),
+            .can_keep = !P::scripts().tombstone.source().empty(),
+            .shared = is_shared<P>};
+}
+
+}  // namespace detail
 
 }  // namespace redlatch::inline v0

@@ -2,6 +2,7 @@
 
 #include <redlatch/core/acquisition.hpp>
 #include <redlatch/core/nesting.hpp>
+#include <redlatch/core/own_claim.hpp>
 #include <redlatch/recycled_memory.hpp>
 #include <redlatch/service/hold_calls.hpp>
 #include <redlatch/steps/acquire_answer.hpp>

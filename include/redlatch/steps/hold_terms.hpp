@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/core/own_claim.hpp>
+#include <redlatch/core/hold.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/types.hpp>
 

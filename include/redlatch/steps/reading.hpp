@@ -2,8 +2,8 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/own_claim.hpp>
 #include <redlatch/service/session.hpp>
-#include <redlatch/steps/hold_terms.hpp>
 #include <redlatch/steps/lock_spec.hpp>
 #include <redlatch/steps/read_through.hpp>
 #include <redlatch/steps/releasing.hpp>

@@ -5,6 +5,7 @@
 #include <redlatch/core/downgrade_end.hpp>
 #include <redlatch/core/extension.hpp>
 #include <redlatch/core/nesting.hpp>
+#include <redlatch/core/own_claim.hpp>
 #include <redlatch/core/release.hpp>
 #include <redlatch/steps/acquire_answer.hpp>
 #include <redlatch/steps/hold_terms.hpp>
