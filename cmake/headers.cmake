@@ -81,6 +81,7 @@ set(REDLATCH_HEADERS
     include/redlatch/core/downgrade_end.hpp
     include/redlatch/core/permits_setting.hpp
     include/redlatch/core/quorum_call.hpp
+    include/redlatch/core/dial_turns.hpp
     include/redlatch/core/master_reach.hpp
     # net: talking to one server
     include/redlatch/net/process_id.hpp
@@ -117,6 +118,7 @@ set(REDLATCH_HEADERS
     include/redlatch/net/dialer.hpp
     include/redlatch/net/hiredis_stream.hpp
     include/redlatch/net/own_dialer.hpp
+    include/redlatch/net/dial_gate.hpp
     include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp

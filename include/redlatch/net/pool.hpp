@@ -1,5 +1,6 @@
 #pragma once
 
+#include <redlatch/net/dial_gate.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/limit.hpp>
 
@@ -205,7 +206,7 @@ private:
                 if (pool != nullptr) pool->give_up_place();
             }
         } place{this};
-        auto connection = dialer_->open(limit);
+        auto connection = gate_.open(*dialer_, limit);
         if (!connection) return Unexpected{std::move(connection).error()};
         connection->busy_wait(busy_wait_);
         place.pool = nullptr;
@@ -249,6 +250,7 @@ private:
     }
 
     const std::unique_ptr<Dialer> dialer_;
+    DialGate gate_;
     const std::size_t max_connections_;
     const std::chrono::microseconds busy_wait_;
     std::mutex mutex_;
