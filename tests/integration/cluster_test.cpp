@@ -55,6 +55,13 @@ protected:
         return eventually([&] { return redis.exists("redlatch:queue:{" + name + "}"); });
     }
 
+    /// How often the masters have told clients the map so far.
+    [[nodiscard]] long long asked_for_the_map() {
+        long long sum = 0;
+        for (std::size_t i = 0; i < 3; ++i) sum += look_at(i).command_calls("cluster|slots");
+        return sum;
+    }
+
     ClusterGroup group_;
     Client client_{options_for(group_.uri(0), 10s)};
     Client other_{options_for(group_.uri(4), 10s)};  // a replica tells the map as well
@@ -149,14 +156,24 @@ TEST_F(Cluster, a_held_lock_survives_the_move_of_its_slot) {
 TEST_F(Cluster, waits_while_the_keys_of_a_lock_are_in_two_places) {
     const std::string name = name_on(0);
     const unsigned slot = slot_of(name);
-    Lock<Reentrant> lock{client_, name};
+    const auto journal = std::make_shared<Journal>();
+    std::optional<Client> client{options_for(group_.uri(0), 10s, journal)};
+    Lock<Reentrant> lock{*client, name};
+    Lock<Simple> another{*client, name_on(0, "another")};
+    ASSERT_TRUE(another.try_lock());
     group_.begin_to_move(slot, 0, 1);
+    const long long asked = asked_for_the_map();
     ASSERT_TRUE(is_refused([&] { return lock.acquire({.wait = 300ms}); }, "TRYAGAIN"));
+    ASSERT_TRUE(is_refused([&] { return lock.acquire({.wait = 300ms}); }, "TRYAGAIN"));
+    EXPECT_EQ(asked_for_the_map(), asked) << "the map is right";
+    another.unlock();
     auto waiter = in_background([&] { return lock.acquire(); });
     EXPECT_FALSE(finishes(waiter, 300ms));
     group_.finish_move(slot, 0, 1);
     ASSERT_TRUE(finishes(waiter));
     ASSERT_TRUE(succeeds(waiter.get()));
+    client.reset();  // all events have been told
+    EXPECT_EQ(journal->reconnects(), 0) << "no server was away";
 }
 
 TEST_F(Cluster, the_end_of_a_client_releases_a_lock_whose_slot_is_moving) {
@@ -352,6 +369,7 @@ TEST_F(ClusterNode, that_cannot_keep_a_locks_keys_together_says_so_at_once) {
     const auto refused = Lock<Reentrant>{client, "a}b"}.acquire();
     ASSERT_TRUE(fails_with(refused, Errc::protocol));
     EXPECT_TRUE(speaks_of(refused.error(), "CROSSSLOT")) << refused.error().describe();
+    EXPECT_TRUE(speaks_of(refused.error(), "redis+cluster://")) << refused.error().describe();
     EXPECT_FALSE(redis_.exists("a}b"));
 }
 
@@ -540,6 +558,62 @@ std::string nowhere() {
 std::string grants(const ScriptedServer::Words& command) {
     return ScriptedServer::of_handshake(command).value_or(command.front() == "SET" ? "+OK\r\n"
                                                                                    : ":1\r\n");
+}
+
+// The address of a node goes to a server that has nothing to do with the Cluster.
+TEST(ClusterAddress, of_another_server_by_now_is_left_for_the_one_in_the_map) {
+    for (const std::string password : {"", "of its own"}) {
+        SCOPED_TRACE(password);
+        RedisServer another{{.tcp = true, .password = password}};
+        std::atomic<std::uint16_t> master{another.port()};
+        const ScriptedServer node{[&](const auto& command, const auto&) {
+            if (command.front() == "CLUSTER") return ScriptedServer::slots("127.0.0.1", master);
+            return grants(command);
+        }};
+        Client client{options_for("redis+cluster://" + node.place(), 10s)};
+        Lock<Simple> lock{client, "job"};
+        const auto refused = lock.acquire({.wait = 300ms});
+        ASSERT_TRUE(fails_with(refused, password.empty() ? Errc::protocol : Errc::denied));
+        master = node.port();
+        EXPECT_TRUE(eventually([&] { return lock.acquire({.wait = 300ms}).has_value(); }));
+        EXPECT_TRUE(RawRedis{another}.keys().empty()) << "a second holder might be there";
+    }
+}
+
+TEST(ClusterAddress, of_servers_that_are_no_cluster_is_refused) {
+    RedisServer one{{.tcp = true}};
+    RedisServer two{{.tcp = true}};
+    const auto address = [](const RedisServer& server) {
+        return "127.0.0.1:" + std::to_string(server.port());
+    };
+    const std::string hosts = address(one) + "," + address(two);
+    Client client{options_for("redis+cluster://" + hosts, 10s)};
+    for (const auto& refused : {Lock<Simple>{client, "job"}.acquire(),
+                                Lock<Simple>{client, "job"}.acquire({.wait = 1s})}) {
+        ASSERT_TRUE(fails_with(refused, Errc::protocol)) << "no use to wait for";
+        EXPECT_TRUE(speaks_of(refused.error(), "no node of a Cluster"))
+            << refused.error().describe();
+    }
+    EXPECT_TRUE(RawRedis{one}.keys().empty());
+}
+
+TEST(ClusterMap, that_nobody_tells_is_explained_by_all_that_were_asked) {
+    const std::string first = nowhere();
+    const std::string second = nowhere();
+    const ScriptedServer denying{[](const auto& command, const auto&) -> std::string {
+        if (command.front() == "CLUSTER")
+            return "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n";
+        return ScriptedServer::of_handshake(command).value_or("-CLUSTERDOWN no slots\r\n");
+    }};
+    Client client{options_for("redis+cluster://" + first + "," + second + "," + denying.place())};
+    for (const auto& told : {client.ping(), client.ping()}) {
+        ASSERT_FALSE(told);
+        const std::string text = told.error().describe();
+        for (const std::string& node : {first, second, denying.place()}) {
+            EXPECT_NE(text.find(node), std::string::npos) << node << " in " << text;
+        }
+        EXPECT_NE(text.find("cluster|slots"), std::string::npos) << text;
+    }
 }
 
 TEST(ClusterMap, is_waited_for_by_all_who_need_it_while_one_asks) {

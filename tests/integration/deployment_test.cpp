@@ -287,6 +287,7 @@ std::string denial(Take take, Wait wait) {
         EXPECT_TRUE(text.find("deployment.md") != std::string::npos ||
                     text.find("the ACL has to allow") != std::string::npos)
             << text;
+        EXPECT_EQ(text.find(",)"), std::string::npos) << text;
         return true;
     };
     auto held = take();

@@ -185,6 +185,25 @@ long long not_after(const std::string& request) {
     return std::stoll(words.at(words.size() - 3));
 }
 
+// A log gets a line of each try.
+TEST(Connection, passes_on_no_more_of_an_error_than_a_line_has_room_for) {
+    RedisServer server;
+    detail::Resolver resolver;
+    const detail::Limit limit = detail::Limit::in(generous_limit);
+    detail::Endpoint endpoint;
+    endpoint.transport = detail::Endpoint::Transport::unix_socket;
+    endpoint.path = server.socket_path();
+    auto connection = detail::open_connection(endpoint, "somebody", nullptr, resolver, limit);
+    ASSERT_TRUE(connection);
+    const std::string script = "return redis.error_reply('ERR ' .. string.rep('x', 100000))";
+    const auto reply = connection->call(
+        detail::Call::plain({"EVAL", std::string_view{script}, std::int64_t{0}}).wire(), limit);
+    ASSERT_FALSE(reply);
+    EXPECT_TRUE(reply.error().error.message.starts_with("ERR xxx"));
+    EXPECT_TRUE(reply.error().error.message.ends_with("x..."));
+    EXPECT_LT(reply.error().error.message.size(), 2'100U);
+}
+
 // A command that arrives mangled: the server says so and hangs up.
 TEST(Connection, is_over_when_the_server_did_not_understand) {
     RedisServer server;
@@ -513,6 +532,52 @@ TEST(Pool, uses_no_connection_on_which_something_came_that_nobody_asked_for) {
     Lock<Simple> lock{client, "job"};
     EXPECT_FALSE(lock.try_lock()) << "somebody else has it";
     EXPECT_TRUE(eventually([&] { return server.ended() == 1; }));
+}
+
+/// Accepts, and hangs up at once.
+class ClosedDoor {
+public:
+    ~ClosedDoor() {
+        stop_ = true;
+        thread_.join();
+    }
+    std::string uri() const { return address_.uri(); }
+    int knocks() const { return knocks_; }
+
+private:
+    void run() {
+        while (!stop_) {
+            pollfd entry{.fd = listener_.get(), .events = POLLIN, .revents = 0};
+            if (::poll(&entry, 1, 10) <= 0) continue;
+            const UniqueFd closed_at_the_end{::accept(listener_.get(), nullptr, nullptr)};
+            ++knocks_;
+        }
+    }
+
+    Address address_{.path = {}, .host = "127.0.0.1", .port = 0};
+    UniqueFd listener_ = listen_on(address_);
+    std::atomic<bool> stop_{false};
+    std::atomic<int> knocks_{0};
+    std::thread thread_{[this] { run(); }};
+};
+
+// A hundred threads of each of a hundred processes would keep a server busy that has just come back.
+TEST(Pool, dials_a_server_that_is_away_once_for_all_its_threads) {
+    ClosedDoor door;
+    Client client{options_for(door.uri(), 1s)};
+    const Stopwatch watch;
+    std::vector<std::future<Errc>> waiters;
+    for (int i = 0; i < 40; ++i) {
+        waiters.push_back(in_background([&client, i] {
+            Lock<Simple> lock{
+                client, "job" + std::to_string(i), {.backoff = {.min = 1ms, .max = 2ms}}};
+            return lock.acquire({.wait = 1500ms}).error().code;
+        }));
+    }
+    for (auto& waiter : waiters) EXPECT_EQ(waiter.get(), Errc::unavailable);
+    const auto rounds = watch.elapsed() / 25ms;
+    // At first all dial, as nobody knows better; a thread besides listens to the server, and one renews.
+    EXPECT_LE(door.knocks(), 40 + 3 * rounds);
 }
 
 TEST(Pool, stays_as_it_is_over_thousands_of_locks) {

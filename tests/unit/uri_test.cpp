@@ -387,6 +387,17 @@ TEST(Uri, names_a_parameter_that_it_does_not_know) {
     EXPECT_EQ(complaint("redis://u:p?hunter").find("hunter"), std::string::npos);
 }
 
+TEST(Uri, says_how_a_password_is_encoded_that_it_has_cut_off) {
+    for (const std::string uri :
+         {"redis://u:hun/xyz@h", "redis://u:hun/xyz@h:1/0", "redis+cluster://u:hun/xyz@h",
+          "redis://u:hun?xyz@h", "redis+sentinel://u:hun/xyz@h/service"}) {
+        EXPECT_TRUE(refused(uri, "%2F")) << uri;
+        EXPECT_EQ(complaint(uri).find("xyz"), std::string::npos) << uri;
+    }
+    EXPECT_EQ(complaint("redis://h/word").find("%2F"), std::string::npos);
+    EXPECT_EQ(complaint("redis://u:p@h?retries=3").find("%3F"), std::string::npos);
+}
+
 TEST(Uri, refuses_bad_timeout) {
     for (const std::string name : {"connect_timeout", "command_timeout"}) {
         EXPECT_TRUE(refused("redis://h?" + name, name));

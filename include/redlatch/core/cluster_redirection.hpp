@@ -13,9 +13,11 @@
 namespace redlatch::inline v0::detail {
 
 /// Whether a fault may come of a map that is wrong by now: the node is out of reach, or serves no slots
-/// (CLUSTERDOWN).
+/// (CLUSTERDOWN), or its address is another server's by now, which lets nobody in or speaks another protocol.
 inline bool puts_map_in_doubt(const Fault& fault) {
-    return fault.error.code == Errc::unavailable && !is_between_servers(fault);
+    const Errc code = fault.error.code;
+    if (code == Errc::denied || code == Errc::protocol) return true;
+    return code == Errc::unavailable && !is_between_servers(fault);
 }
 
 /// Decides to which servers of a Cluster one command goes: event in, action out. It follows MOVED and
@@ -102,8 +104,8 @@ private:
 
     Action give_up() {
         Fault fault = *std::move(fault_);
+        const bool in_doubt = to_ || puts_map_in_doubt(fault);
         if (to_) disagree(fault);  // the time is over, or the map never settles
-        const bool in_doubt = fault.error.code == Errc::unavailable;
         return GiveUp{std::move(fault), in_doubt};
     }
 

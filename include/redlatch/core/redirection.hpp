@@ -52,11 +52,11 @@ inline std::optional<Redirection> redirection_of(const Fault& fault) {
     return to;
 }
 
-/// Says what a redirection means to a client that takes the server for the one master.
-inline void explain_redirection(Fault& fault) {
-    if (redirection_of(fault))
-        fault.error.message +=
-            "; the server is a node of a Cluster: its URI begins with redis+cluster://";
+/// Says what an error of a Cluster's node means to a client that takes it for the one master.
+inline void explain_cluster(Fault& fault) {
+    std::string& message = fault.error.message;
+    if (redirection_of(fault) || message.starts_with("CROSSSLOT "))
+        message += "; the server is a node of a Cluster: its URI begins with redis+cluster://";
 }
 
 /// Servers send a command from one to the other for too long: they do not agree yet where its key is.

@@ -342,7 +342,8 @@ private:
     /// hiredis can make no reply of what came.
     Fault unreadable() const {
         const redisReader& reader = *context_->reader;
-        if (reader.err != REDIS_ERR_OOM) return garbage(reader.errstr);
+        if (reader.err != REDIS_ERR_OOM)
+            return garbage(std::string{reader.errstr} + " (is that a Redis server?)");
         return garbage("a reply that is too large or too deep, or no memory for it");
     }
 
@@ -433,13 +434,21 @@ private:
         return {};
     }
 
+    /// A log that gets a line of each try has room for so much of what a peer says.
+    static std::string shown(std::string_view words) {
+        constexpr std::size_t longest = 2048;  // two names of a lock, and what is said of them
+        std::string text = printable(words.substr(0, longest));
+        if (words.size() > longest) text += "...";
+        return text;
+    }
+
     Expected<Reply, Fault> checked(Reply reply) {
         if (!reply.view().is_error()) return reply;
         const std::string_view text = reply.view().text();
         auto [code, transient] = classify_server_error(text);
         if (handshake_ == "AUTH" && code == Errc::protocol) code = Errc::denied;
         std::string message =
-            handshake_.empty() ? printable(plain_words(text)) : without_quotation(text, handshake_);
+            handshake_.empty() ? shown(plain_words(text)) : without_quotation(text, handshake_);
         const bool is_log_in = handshake_ == "AUTH" || text.starts_with("NOAUTH");
         return Unexpected{Fault{.error = {code, {}, node_, std::move(message), {}},
                                 .transient = transient,

@@ -105,8 +105,9 @@ struct DialOptions {
 private:
     Expected<Connection, Fault> open(const Endpoint& endpoint, const Limit& limit) const {
         auto connection = open_connection(endpoint, client_name, tls.get(), *resolver, limit);
-        return endpoint.any_role ? std::move(connection)
-                                 : examined(std::move(connection), examine, limit);
+        const bool stores_locks = endpoint.mode != Endpoint::Mode::sentinel && !endpoint.any_role;
+        return stores_locks ? examined(std::move(connection), examine, limit)
+                            : std::move(connection);
     }
 
     /// What was refused may have expired: there is one more try with what is given then.

@@ -13,11 +13,13 @@ namespace redlatch::inline v0::detail {
 /// Where a server is, and how to log in.
 struct Endpoint {
     enum class Transport { tcp, unix_socket };
+    enum class Mode { server, cluster_node, sentinel };
 
     Transport transport = Transport::tcp;
     bool tls = false;
-    bool any_role = false;  ///< a replica will do
-    std::string host;       ///< a name or a numeric address, without brackets
+    Mode mode = Mode::server;  ///< a server that says that it is in another one is refused
+    bool any_role = false;     ///< a replica will do
+    std::string host;          ///< a name or a numeric address, without brackets
     std::uint16_t port = 6379;
     std::string path;  ///< of the socket
     std::optional<std::string> user;

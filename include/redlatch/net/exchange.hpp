@@ -51,7 +51,9 @@ inline void explain(Fault& fault, const Call& call) {
     std::string& message = fault.error.message;
     const bool denied = fault.error.code == Errc::denied;
     if (denied && !call.can_omit_keys() && denies_key(message)) {
-        message += " (the ACL has to allow the lock's own name," + call.key_patterns() + ")";
+        const std::string others = call.key_patterns();
+        message += " (the ACL has to allow the lock's own name" +
+                   (others.empty() ? others : "," + others) + ")";
     }
     if (denied && denies_command(message)) {
         const bool names_command = message.find("to run the '") != std::string::npos;

@@ -53,7 +53,7 @@ public:
         expect("SELECT");
         if (done && endpoint.db != 0) done = expect_ok();
         expect(others);
-        if (done) done = read_answers(sent, endpoint.any_role);
+        if (done) done = read_answers(sent, endpoint.mode, endpoint.any_role);
         connection_->expect_answer_to({});
         return done;
     }
@@ -62,7 +62,7 @@ public:
     Expected<void, Fault> learn_server() {
         const TimePoint sent = Clock::now();
         auto done = connection_->send(questions(), *limit_);
-        return done ? read_answers(sent, false) : done;
+        return done ? read_answers(sent, Endpoint::Mode::server, false) : done;
     }
 
 private:
@@ -71,10 +71,32 @@ private:
                Call::plain({"INFO", "replication"}).wire() + Call::plain({"TIME"}).wire();
     }
 
-    Expected<void, Fault> read_answers(TimePoint sent, bool any_role) {
+    Expected<void, Fault> read_answers(TimePoint sent, Endpoint::Mode mode, bool any_role) {
         auto done = read_server();
-        if (done) done = any_role ? skip() : expect_master();
-        return done ? read_time(sent) : done;
+        if (done) done = any_role || mode == Endpoint::Mode::sentinel ? skip() : expect_master();
+        if (done) done = read_time(sent);
+        return done ? check_mode(mode) : done;
+    }
+
+    /// A Sentinel knows no lock's commands, though it answers PING. A server that is no node of a Cluster would carry out
+    /// commands for any slot. Some that serve a Cluster's clients say that they are none: those are asked once more.
+    Expected<void, Fault> check_mode(Endpoint::Mode mode) {
+        using Mode = Endpoint::Mode;
+        if (mode == Mode::server && mode_ == "sentinel")
+            return refuse("the server is a Sentinel: its URI begins with redis+sentinel://");
+        if (mode != Mode::cluster_node || mode_.empty() || mode_ == "cluster") return {};
+        connection_->expect_answer_to({});  // the server's own words are read below
+        const auto state = connection_->call(Call::plain({"CLUSTER", "INFO"}).wire(), *limit_);
+        if (!connection_->alive()) return Unexpected{state.error()};
+        if (state || !says_no_cluster(state.error().error.message)) return {};
+        return refuse("the server is no node of a Cluster: its URI begins with redis://");
+    }
+
+    Expected<void, Fault> refuse(std::string words) const {
+        Fault fault{.error = {Errc::protocol, {}, connection_->node(), std::move(words), {}},
+                    .transient = false,
+                    .from_server = true};
+        return Unexpected{std::move(fault)};
     }
 
     Expected<void, Fault> expect_ok() {
@@ -103,6 +125,8 @@ private:
         if (!reply) return Unexpected{std::move(reply).error()};
         if (!*reply) return {};
         const ReplyView info = (*reply)->view();
+        mode_ = info.line("redis_mode:");
+        if (mode_.empty()) mode_ = info.line("server_mode:");  // of Valkey
         const std::string_view id = info.line("run_id:");
         if (id.empty()) return {};
         // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
@@ -159,6 +183,7 @@ private:
 
     Connection* connection_;
     const Limit* limit_;
+    std::string mode_{};  // as it says: standalone, cluster or sentinel; empty where it does not
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -148,7 +148,8 @@ public:
     /// Something was asked of the server, or connected to it. Tells of its coming back.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
-        note_health(!outcome && outcome.error().error.code == Errc::unavailable);
+        note_health(!outcome && outcome.error().error.code == Errc::unavailable &&
+                    !outcome.error().from_server);
     }
 
 private:

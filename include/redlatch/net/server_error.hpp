@@ -113,6 +113,11 @@ inline std::string without_quotation(std::string_view text, std::string_view com
            "; the server's words are left out, as they may quote the password";
 }
 
+/// Whether a server is no node of a Cluster, by its answer to a CLUSTER command.
+inline bool says_no_cluster(std::string_view words) {
+    return words.find("cluster support disabled") != std::string_view::npos;
+}
+
 /// Whether an ACL forbids a command, by the server's plain words.
 inline bool denies_command(std::string_view words) {
     return words.find("can't run this command") != std::string_view::npos ||

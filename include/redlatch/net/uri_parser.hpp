@@ -161,8 +161,13 @@ private:
         const bool is_name = equals != std::string_view::npos && may_be_parameter(name);
         return fail("unknown parameter" + (is_name ? " '" + std::string{name} + "'" : "") +
                     ", expected connect_timeout, command_timeout or, with "
-                    "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password");
+                    "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password" +
+                    (query_has_at_ ? in_a_password : ""));
     }
+
+    /// Behind a problem with what stands before an @: it may be the end of a password.
+    static constexpr const char* in_a_password =
+        "; in a password, percent-encode / as %2F and ? as %3F";
 
     /// Whether a name can be shown: not where it may be the end of a password with a question mark.
     bool may_be_parameter(std::string_view name) const {
@@ -230,6 +235,8 @@ private:
         if (slash != std::string_view::npos) {
             const std::string_view db = rest_.substr(slash + 1);
             rest_ = rest_.substr(0, slash);
+            if (db.find('@') != std::string_view::npos)
+                return fail(std::string{"the database is not a number"} + in_a_password);
             if (!db.empty() && !parse_db(db)) return false;
         }
         return parse_address(rest_, parts_);
@@ -260,7 +267,10 @@ private:
     bool parse_nodes() {
         const auto slash = rest_.find('/');
         if (slash != std::string_view::npos && slash + 1 < rest_.size()) {
-            return fail("a Cluster has one database only: nothing may follow the hosts");
+            const bool is_cut = rest_.find('@', slash) != std::string_view::npos;
+            return fail(
+                std::string{"a Cluster has one database only: nothing may follow the hosts"} +
+                (is_cut ? in_a_password : ""));
         }
         constexpr std::uint16_t redis_port = 6379;
         return parse_hosts(rest_.substr(0, slash), redis_port);
@@ -274,6 +284,7 @@ private:
             Endpoint host;
             host.port = default_port;
             host.tls = parts_.tls;
+            if (parts_.kind == UriParts::Kind::sentinel) host.mode = Endpoint::Mode::sentinel;
             if (!parse_address(address, host)) return false;
             parts_.hosts.push_back(std::move(host));
         }

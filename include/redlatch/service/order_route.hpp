@@ -71,7 +71,7 @@ protected:
 
     /// It has met that at the server where it was sent.
     virtual void failed(Fault fault) {
-        explain_redirection(fault);
+        explain_cluster(fault);
         tell(Unexpected{std::move(fault)});
     }
 

@@ -33,7 +33,7 @@ public:
     Cluster(const std::vector<Endpoint>& seeds, Endpoint common, DialOptions dial, NodeUse use,
             std::function<void(const std::string&)> on_reconnect, std::function<void()> on_move,
             std::function<void(Node&)> on_left)
-        : common_(std::move(common)),
+        : common_(node_of_cluster(std::move(common))),
           dial_(std::move(dial)),
           use_(std::move(use)),
           on_reconnect_(std::move(on_reconnect)),
@@ -73,7 +73,10 @@ public:
                 std::this_thread::sleep_for(saturating_sub(pause->until, Clock::now()));
                 action = redirection.pause_over(Clock::now());
             } else if (auto* end = get_if<ClusterRedirection::GiveUp>(&action)) {
-                if (end->map_in_doubt) suspect_map();
+                if (end->map_in_doubt) {
+                    add_why_unknown(end->fault.error);
+                    suspect_map();
+                }
                 return Unexpected{std::move(end->fault)};
             } else {
                 const auto* to = get_if<ClusterRedirection::SendTo>(&action);
@@ -141,6 +144,11 @@ public:
     }
 
 private:
+    static Endpoint node_of_cluster(Endpoint endpoint) {
+        endpoint.mode = Endpoint::Mode::cluster_node;
+        return endpoint;
+    }
+
     /// The node at that address, one for each that was ever heard of, as others refer to it.
     Node& node_at(const ServerAddress& address) {
         const std::lock_guard lock{nodes_mutex_};
@@ -198,25 +206,43 @@ private:
     }
 
     SlotMapRefresh::Outcome ask_for_map(SlotMapInquiry inquiry, const Limit& limit) {
+        std::vector<Error> faults;
         while (const auto ask = inquiry.next(Clock::now())) {
-            if (learn_from(ask->node, {ask->until, limit.stop})) {
-                return SlotMapRefresh::Outcome::learned;
-            }
+            auto learned = learn_from(ask->node, {ask->until, limit.stop});
+            if (learned) return SlotMapRefresh::Outcome::learned;
             if (limit.cancelled()) return SlotMapRefresh::Outcome::cut_short;
+            faults.push_back(std::move(learned).error().error);
         }
+        const std::lock_guard lock{mutex_};
+        why_unknown_ = std::move(faults);
         return inquiry.failed(Clock::now());
     }
 
-    bool learn_from(const ServerAddress& informant, const Limit& limit) {
+    /// Where a fault may come of a wrong map that nobody could set right: what the nodes said that were asked for it.
+    void add_why_unknown(Error& error) {
+        constexpr std::size_t most = 8;  // a Cluster may have a thousand
+        const std::lock_guard lock{mutex_};
+        for (const Error& cause : why_unknown_) {
+            const bool is_known = cause.node == error.node && cause.message == error.message;
+            if (!is_known && error.causes.size() < most) error.causes.push_back(cause);
+        }
+    }
+
+    Expected<void, Fault> learn_from(const ServerAddress& informant, const Limit& limit) {
         Endpoint endpoint = common_.at(informant);
         endpoint.any_role = true;
         auto connection = dial_.connect(endpoint, limit);
-        if (!connection) return false;
-        const auto reply = connection->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), limit);
-        auto map = reply ? read(reply->view(), informant.host) : std::nullopt;
-        if (!map) return false;
+        if (!connection) return Unexpected{std::move(connection).error()};
+        auto reply = connection->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), limit);
+        if (!reply) return Unexpected{std::move(reply).error()};
+        auto map = read(reply->view(), informant.host);
+        if (!map) {
+            Fault fault = unexpected_reply();
+            fault.error.node = endpoint.name();
+            return Unexpected{std::move(fault)};
+        }
         learn(*std::move(map), informant);
-        return true;
+        return {};
     }
 
     /// Of each range of slots: first, last, master, replicas; of each node: host, port and more.
@@ -247,6 +273,7 @@ private:
             std::swap(map_, map);
             masters_.swap(by_number);
             informant_.swap(teller);
+            why_unknown_.clear();
             anybody_ = &anybody;
         }
         drop_others(masters);
@@ -286,6 +313,7 @@ private:
     SlotMap map_;
     std::vector<Node*> masters_;              // by their numbers in the map
     std::optional<ServerAddress> informant_;  // told the map last
+    std::vector<Error> why_unknown_;          // as the nodes said that were asked last
     Node* anybody_;                           // whom to ask where the map has nobody
 };
 

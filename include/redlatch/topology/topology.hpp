@@ -86,7 +86,7 @@ public:
                                                   const Limit& limit, QuorumProgress& progress) {
         static_cast<void>(progress);
         auto reply = master_of(call.key()).run(call, again, limit);
-        if (!reply) explain_redirection(reply.error());
+        if (!reply) explain_cluster(reply.error());
         return reply;
     }
 
