@@ -297,6 +297,24 @@ TEST_F(Tool, says_why_it_cannot_read_the_file_of_uris) {
     EXPECT_NE(is_a_folder.errors().find("directory"), std::string::npos) << is_a_folder.errors();
 }
 
+TEST_F(Tool, says_what_is_wrong_with_an_option_that_there_is) {
+    const auto complaint_about = [&](const Words& arguments) {
+        ToolRun tool = run(arguments);
+        EXPECT_EQ(tool.code(), 64);
+        return tool.errors();
+    };
+    for (const std::string number : {"1e10", "1e300", "-1"}) {
+        const std::string said = complaint_about({"run", "--wait", number, "job", "--", "true"});
+        EXPECT_NE(said.find("between 0 and 1000000000"), std::string::npos) << said;
+    }
+    const std::string word = complaint_about({"run", "--wait", "soon", "job", "--", "true"});
+    EXPECT_NE(word.find("no number"), std::string::npos) << word;
+    const std::string json = complaint_about({"run", "--json", "job", "--", "true"});
+    EXPECT_NE(json.find("--json is for status"), std::string::npos) << json;
+    const std::string wait = complaint_about({"status", "--wait=1", "job"});
+    EXPECT_NE(wait.find("--wait is for run"), std::string::npos) << wait;
+}
+
 TEST_F(Tool, shows_no_value_of_an_option_that_there_is_not) {
     for (const std::string option : {"--url", "--ur"}) {
         ToolRun tool = run({"status", option + "=redis://:secret@here", "job"});
@@ -701,10 +719,25 @@ TEST_F(Tool, reads_the_uri_from_a_file) {
     EXPECT_EQ(tool.code(), 0) << tool.errors();
 }
 
+TEST_F(Tool, says_that_it_may_wait_for_the_command_around_it) {
+    std::ofstream{file("uri")} << uri();
+    ToolRun tool =
+        run_script(REDLATCH_TOOL
+                   " run --uri-file $F/uri other job -- true 2>$F/said & "
+                   "while [ ! -e $F/go ]; do sleep 0.02; done; kill $!; wait $!; exit 3");
+    EXPECT_TRUE(eventually(
+        [&] { return content(file("said")).find("may hold the same lock") != std::string::npos; }));
+    std::ofstream{file("go")} << "\n";
+    EXPECT_EQ(tool.code(), 3) << tool.errors();
+    ToolRun once = run_script(REDLATCH_TOOL " run -n --uri-file $F/uri job -- true; exit $?");
+    EXPECT_EQ(once.code(), 75) << once.errors();
+    EXPECT_EQ(once.errors().find("may hold"), std::string::npos) << "it does not wait";
+}
+
 TEST_F(Tool, asks_several_masters_where_there_are_several_uris) {
     const RedisServer second;
     const RedisServer third;
-    std::ofstream{file("first")} << server.uri() << "\n";
+    std::ofstream{file("first")} << "# the first of three\n" << server.uri() << "\n";
     std::ofstream{file("second")} << second.uri() << "\n";
     for (Words arguments :
          {Words{"--uri", server.uri(), "--uri", second.uri(), "--uri", third.uri()},

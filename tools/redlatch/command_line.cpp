@@ -95,13 +95,15 @@ bool is_uri_of_servers(std::string_view word) {
 
 std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
     char* end = nullptr;
-    errno = 0;
     const double value = std::strtod(text.c_str(), &end);
     const bool is_decimal = text.find_first_not_of("0123456789.eE+-") == std::string::npos;
-    const bool is_number = is_decimal && end != text.c_str() && *end == '\0' && errno == 0;
     constexpr double most = 1e9;  // seconds
-    if (!is_number || !std::isfinite(value) || value < 0 || value > most) {
+    if (!is_decimal || end == text.c_str() || *end != '\0') {
         throw UsageError{shown(text) + " is no number of seconds for " + std::string{option}};
+    }
+    if (!std::isfinite(value) || value < 0 || value > most) {
+        throw UsageError{shown(text) + " is not between 0 and 1000000000 seconds for " +
+                         std::string{option}};
     }
     return std::chrono::milliseconds{std::llround(value * 1000)};
 }
@@ -145,7 +147,11 @@ void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
         throw UsageError{"cannot read " + shown(path) +
                          " as a file of URIs: " + std::strerror(errno)};
     }
-    auto found = words(std::move(file));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(file, line);) {
+        if (line.starts_with('#')) continue;
+        for (std::string& uri : words(std::istringstream{line})) found.push_back(std::move(uri));
+    }
     if (found.empty()) throw UsageError{"there is no URI in the file " + shown(path)};
     uris.insert(uris.end(), found.begin(), found.end());
 }
@@ -296,6 +302,17 @@ private:
             throw UsageError{option + " takes no value"};
         }
         if (::optopt != 0) throw UsageError{"there is no option " + shown(as_given("", ::optopt))};
+        const auto has_it = [&option](Verb verb) {
+            return std::ranges::any_of(
+                options_of(verb).long_options, [&option](const ::option& known) {
+                    return known.name != nullptr && option == std::string{"--"} + known.name;
+                });
+        };
+        std::string others;
+        if (has_it(Verb::run)) others = "run";
+        if (has_it(Verb::status)) others += others.empty() ? "status" : " and status";
+        if (has_it(Verb::remove)) others += others.empty() ? "break" : " and break";
+        if (!others.empty()) throw UsageError{option + " is for " + others};
         throw UsageError{"there is no option " + shown(option) +
                          ", or it is short for more than one"};
     }
@@ -339,7 +356,7 @@ break   takes the lock away from its present holders
 
 Which Redis:
   -u, --uri URI          the server; several times: several masters, a majority decides
-      --uri-file FILE    a file that has such URIs, with white space in between
+      --uri-file FILE    a file that has such URIs, with white space in between; # begins a comment
                          Without both: the environment's REDLATCH_URI, else redis://127.0.0.1:6379
       --key-space PREFIX what the keys beside the lock's own begin with; default redlatch:
 Options of run (times in seconds, fractions too):

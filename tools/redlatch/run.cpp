@@ -526,6 +526,19 @@ private:
     bool is_hung_up_ = false;     // the command
 };
 
+/// Whether this program is run by a command that has such a lock, as far as that one's variables say.
+bool is_within_one_of(const std::vector<std::string>& names) {
+    for (const char* const variable : {"REDLATCH_NAME", "REDLATCH_NAMES"}) {
+        const char* const value = std::getenv(variable);
+        const std::string held = "\n" + std::string{value == nullptr ? "" : value} + "\n";
+        const auto is_held = [&held](const std::string& name) {
+            return held.find("\n" + name + "\n") != std::string::npos;
+        };
+        if (std::ranges::any_of(names, is_held)) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 int run(const Settings& settings) {
@@ -536,6 +549,10 @@ int run(const Settings& settings) {
                                ? shown(settings.command.front()) + " is not found"
                                : shown(settings.command.front()) + " cannot be executed");
         return code;
+    }
+    if (settings.wait.is_unlimited() && is_within_one_of(settings.names)) {
+        complain(settings,
+                 "the command around this one may hold the same lock, and then both wait for ever");
     }
     std::optional<Run> ended{std::in_place, settings, path};
     code = ended->go();
