@@ -436,14 +436,33 @@ protected:
         return has_got_it ? (has_failed ? thrown : done) : end(has_failed);
     }
 
-    /// Has an allocation of a `lock()` fail that waits for the first one's end. Whether one has failed.
+    /// All allocations of the thread that waits fail from one on: none is left for the release. The lock is
+    /// free in this process again when its lease is over.
+    Ended hand_over_without_memory(int fails_after) {
+        Client client{patient(server_.uri())};
+        Lock<Watchdog<Reentrant>> lock{client, "job", {.lease = 500ms}};
+        bool is_free = false;
+        const bool has_failed = hand_over(
+            lock, lock, fails_after,
+            [&](bool has_it) {
+                if (has_it) lock.unlock();
+                is_free = lock.acquire({.wait = 20s}).has_value();
+            },
+            true);
+        if (!is_free) return left_behind;
+        return has_failed ? thrown : done;
+    }
+
+    /// Has an allocation of a `lock()` fail that waits for the first one's end, or all from one on. Whether one has
+    /// failed.
     template <class Lock, class Then>
-    static bool hand_over(Lock& first, Lock& second, int fails_after, Then then) {
+    static bool hand_over(Lock& first, Lock& second, int fails_after, Then then,
+                          bool for_good = false) {
         first.lock();
         bool has_failed = false;
         WaitingThread thread{[&] {
             before_allocation = &fail_where_it_is_time;
-            const bool has_it = returns(fails_after, false, [&] { second.lock(); });
+            const bool has_it = returns(fails_after, for_good, [&] { second.lock(); });
             has_failed = Failing::has_failed();
             then(has_it);
         }};
@@ -492,6 +511,11 @@ TEST_F(OutOfMemoryInACall, nested_lock_leaves_the_outer_hold_to_its_own_end) {
 
 TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back) {
     expect_nothing_left_behind([this](int fails_after) { return hand_over(fails_after); });
+}
+
+TEST_F(OutOfMemoryInACall, what_was_handed_over_is_left_to_its_lease_where_nothing_can_be_sent) {
+    expect_nothing_left_behind(
+        [this](int fails_after) { return hand_over_without_memory(fails_after); });
 }
 
 TEST_F(OutOfMemoryInACall, what_was_handed_over_is_given_back_before_its_min_hold) {

@@ -191,6 +191,23 @@ TEST(SentinelDisagreement, is_settled_by_the_servers_where_one_is_a_replica) {
     EXPECT_TRUE(succeeds(lock.acquire({.wait = 0s}))) << "at the first try";
 }
 
+// Its word is out of date, and the address has gone to somebody else.
+TEST(SentinelDisagreement, is_settled_where_one_names_another_service) {
+    RedisServer master{{.tcp = true}};
+    RedisServer another{{.tcp = true, .password = "of its own"}};
+    Sentinel sentinel{master.port(), 1};
+    const ScriptedServer outdated{[&](const auto& command, const auto&) -> std::string {
+        if (command.front() != "SENTINEL")
+            return ScriptedServer::of_handshake(command).value_or("-ERR unknown command\r\n");
+        return "*2\r\n" + ScriptedServer::bulk("127.0.0.1") +
+               ScriptedServer::bulk(std::to_string(another.port()));
+    }};
+    Client client{options_for(
+        "redis+sentinel://" + outdated.place() + "," + sentinel.address() + "/mymaster", 10s)};
+    EXPECT_TRUE(fails_with(client.ping(), Errc::denied));
+    EXPECT_TRUE(answers(client));
+}
+
 TEST(SentinelDisagreement, is_settled_where_one_names_a_server_that_is_gone) {
     RedisServer master{{.tcp = true}};
     RedisServer gone{{.tcp = true}};

@@ -420,6 +420,21 @@ TEST_F(WatchdogLock, is_renewed_on_a_new_connection_where_the_old_one_is_silent)
     EXPECT_TRUE(held.held());
 }
 
+// Each would be taken for the answer to the renewal that comes next.
+TEST_F(WatchdogLock, is_not_renewed_by_answers_that_nobody_has_asked_for) {
+    Proxy proxy{server_.uri()};
+    const auto journal = std::make_shared<Journal>();
+    Client client{options_for(proxy.uri(), 10s, journal)};
+    Lock<Watchdog<Simple>> lock{client, "job", {.lease = 3s}};
+    Held held = lock.acquire().value();
+    ASSERT_TRUE(eventually([&] { return journal->renewals() >= 1; }));
+    proxy.say(":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n");
+    redis_.command({"SET", "job", "another's"});
+    const int renewals = journal->renewals();
+    EXPECT_TRUE(eventually([&] { return held.state() == HoldState::lost; }));
+    EXPECT_LE(journal->renewals(), renewals + 1) << "one may have been under way";
+}
+
 TEST_F(WatchdogLock, with_a_very_short_lease_is_not_renewed_in_a_hot_loop) {
     constexpr auto lease = 30ms;
     Lock<> lock{client_, "job", {.lease = lease}};

@@ -221,6 +221,12 @@ void Proxy::reset() {
     });
 }
 
+void Proxy::say(const std::string& bytes) {
+    call([&, this] {
+        for (Connection& connection : connections_) connection.replies.add(bytes, Clock::now());
+    });
+}
+
 void Proxy::half_close(Way way) {
     call([=, this] {
         for (Connection& connection : connections_) {

@@ -115,6 +115,9 @@ public:
     /// a connection as soon as it sees the end of the requests.)
     void half_close(Way way);
 
+    /// The clients of all open connections get these bytes, which no server has sent.
+    void say(const std::string& bytes);
+
     /// Bytes go out in pieces of `bytes`, one piece per connection each `every`.
     void trickle(std::size_t bytes, std::chrono::milliseconds every, Way way = Way::replies);
 

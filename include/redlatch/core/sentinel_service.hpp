@@ -32,11 +32,9 @@ public:
     /// That Sentinel named a master.
     void helped(std::size_t sentinel) noexcept { first_ = sentinel; }
 
-    /// The server that it named could not be used. Where that is out of reach, another Sentinel may know
-    /// a newer master: the next search begins with that one.
-    void misled(std::size_t sentinel, const Fault& fault) noexcept {
-        if (fault.error.code == Errc::unavailable) first_ = (sentinel + 1) % sentinels_;
-    }
+    /// The server that it named could not be used: it is out of reach, or its address is another server's by now.
+    /// Another Sentinel may know a newer master: the next search begins with that one.
+    void misled(std::size_t sentinel) noexcept { first_ = (sentinel + 1) % sentinels_; }
 
     /// A search that began with that Sentinel found no master. The first one has most of the time, so the
     /// next search begins with another one.

@@ -238,9 +238,9 @@ private:
 
     void post(Route& route, SentTry sent) {
         if (route.pipe && !route.node->is_current(route.pipe->connection())) {
-            Fault fault = io_fault("another server is the master");
-            fault.disconnected = true;
-            break_off(route, std::move(fault));
+            break_off(route, end_of_use("another server is the master"));
+        } else if (route.pipe && route.pipe->idle() && !route.pipe->connection().is_in_step()) {
+            break_off(route, end_of_use("an answer came that nobody had asked for"));
         }
         if (route.pipe) {
             write(route, std::move(sent));
@@ -304,6 +304,13 @@ private:
             route.silence.answered(Clock::now(), route.pipe->idle());
             if ((*answered)->order.attempt) take(route, **std::move(answered));
         }
+    }
+
+    /// Of a connection that is of no use any more.
+    static Fault end_of_use(std::string why) {
+        Fault fault = io_fault(std::move(why));
+        fault.disconnected = true;
+        return fault;
     }
 
     static Fault no_answer() {

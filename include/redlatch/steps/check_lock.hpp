@@ -163,9 +163,11 @@ inline Result<LockSpec> check(LockSpec spec) {
         return Unexpected{std::move(name).error()};
     }
     if (spec.client != nullptr && spec.client->has_slots() && !spec.keys->in_one_slot()) {
-        return Unexpected{
-            invalid("in a Cluster a name with a closing brace needs a hash tag: something between "
-                    "its first { and the next }")};
+        Error error = invalid(
+            "in a Cluster a name with a closing brace needs a hash tag: something between "
+            "its first { and the next }");
+        error.key = spec.key();
+        return Unexpected{std::move(error)};
     }
     auto options = check_policy(spec.traits);
     if (options) options = check_options(spec);

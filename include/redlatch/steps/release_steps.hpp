@@ -71,9 +71,13 @@ protected:
     }
 
     Action carry_out(const Machine::FreeHold&) {
+        free_hold();
+        return machine_.next();
+    }
+
+    void free_hold() {
         hold_->advance(Phase::releasing, Phase::released);
         session_->locks().released(*hold_);
-        return machine_.next();
     }
 
     Action carry_out(const Machine::DeclareLost&) {

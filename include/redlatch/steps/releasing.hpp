@@ -52,7 +52,13 @@ private:
     std::optional<Result<Release>> give_up(const LockTable::Ending& ending) {
         if (ending.hold == nullptr) return std::nullopt;
         look_at(ending);
-        carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)));
+        try {
+            carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)));
+        } catch (...) {
+            // No memory to release the token: it lasts for its lease, and whoever comes next here asks the server.
+            if (ending.kind == LockTable::Ending::Kind::last) free_hold();
+            throw;
+        }
         return machine_.take_outcome();
     }
 

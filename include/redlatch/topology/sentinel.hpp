@@ -52,7 +52,7 @@ public:
                 action = lookup.begin(Clock::now());
                 continue;
             }
-            misled(lookup.asked_last(), connection.error());
+            misled(lookup.asked_last());
             if (!says_not_master(connection.error())) return connection;
             action = lookup.is_replica(std::move(connection).error(), Clock::now());
         }
@@ -143,9 +143,9 @@ private:
         service_.helped(sentinel);
     }
 
-    void misled(std::size_t sentinel, const Fault& fault) {
+    void misled(std::size_t sentinel) {
         const std::lock_guard lock{mutex_};
-        service_.misled(sentinel, fault);
+        service_.misled(sentinel);
     }
 
     /// The epoch of connections to the master that a search has found; nothing where it is outdated.

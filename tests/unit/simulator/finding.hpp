@@ -141,12 +141,12 @@ inline void Dialling::connect(const detail::ServerAddress& master) {
     auto made = network.connect(client_->host(), client_->noise(), node_at(master));
     if (made == nullptr) {
         Fault fault = Client::refused();
-        client_->service().misled(lookup_.asked_last(), fault);
+        client_->service().misled(lookup_.asked_last());
         return done_(Unexpected{std::move(fault)});
     }
     if (network.is_replica(*made)) {
         Fault fault{.error = {Errc::unavailable, {}, {}, "READONLY the server is a replica", {}}};
-        client_->service().misled(lookup_.asked_last(), fault);
+        client_->service().misled(lookup_.asked_last());
         return act("is a replica", lookup_.is_replica(std::move(fault), client_->now()));
     }
     const auto known = client_->service().master();

@@ -254,7 +254,7 @@ mutate(refused_renewal_is_a_loss core/renewal.hpp
 mutate(refused_renewal_is_the_last core/renewal.hpp
     "vote, fault.transient ? Again::yes : Again::no, now)" "fault.transient ?" "false ?")
 mutate(old_sentinel_believed core/sentinel_service.hpp
-    "if (fault.error.code == Errc::unavailable) first_" "fault.error.code == Errc::unavailable" "false")
+    "noexcept { first_ = (sentinel + 1) % sentinels_; }" "(sentinel + 1) % sentinels_" "first_")
 mutate(one_sentinel_asked core/sentinel_lookup.hpp
     "if (asked_ == count_) return GiveUp" "asked_ == count_" "asked_ == 1")
 mutate(new_master_not_noticed core/sentinel_service.hpp
