@@ -11,43 +11,35 @@
 namespace redlatch::inline v0::detail {
 
 /// Decides which threads of a client dial a server: event in, action out. As long as it can be reached, all that want
-/// to. Else one at a time, with a pause between two tries; the others wait for what it finds. So a server that comes back
-/// meets one connection of each client, and not one of each thread.
+/// to. Else one after the other, and the rest wait for what it finds. So a server that comes back meets one connection
+/// of each client, and not one of each thread.
 class DialTurns {
 public:
     /// What a thread that wants a connection has to do.
     struct Turn {
         bool dials;       ///< dial now, and say how that ended
-        bool is_alone;    ///< nobody else does meanwhile
-        TimePoint until;  ///< else ask again by then, and when another one's turn has ended
+        TimePoint until;  ///< else ask again then, and when another one's turn has ended
     };
 
     Turn wanted(TimePoint now) {
-        if (!last_fault_) return {.dials = true, .is_alone = false, .until = now};
-        if (under_way_) return {.dials = false, .is_alone = false, .until = TimePoint::max()};
-        if (now < retry_at_) return {.dials = false, .is_alone = false, .until = retry_at_};
-        under_way_ = true;
-        return {.dials = true, .is_alone = true, .until = now};
+        if (!last_fault_) return {.dials = true, .until = now};
+        if (now < next_at_) return {.dials = false, .until = next_at_};
+        next_at_ = saturating_add(now, patience);
+        return {.dials = true, .until = now};
     }
 
     /// The server was reached.
-    void connected(const Turn& turn) noexcept {
-        ended(turn);
-        last_fault_.reset();
-    }
+    void connected() noexcept { last_fault_.reset(); }
 
     /// It was not.
-    void failed(const Turn& turn, Fault fault, TimePoint now) {
-        ended(turn);
+    void failed(Fault fault, TimePoint now) {
         last_fault_ = std::move(fault);
-        retry_at_ = saturating_add(now, pause);
+        next_at_ = saturating_add(now, pause);
         ++failures_;
     }
 
     /// The thread's own time was over, or it was stopped: that says nothing of the server.
-    void ended(const Turn& turn) noexcept {
-        if (turn.is_alone) under_way_ = false;
-    }
+    void given_up(TimePoint now) noexcept { next_at_ = now; }
 
     /// How many tries have failed so far: one that failed since a thread asked first counts as that thread's.
     std::uint64_t failures() const noexcept { return failures_; }
@@ -57,11 +49,12 @@ public:
 
 private:
     static constexpr std::chrono::milliseconds pause{25};
+    /// One that takes longer may be with a frozen master, and Sentinels may know another one meanwhile.
+    static constexpr std::chrono::milliseconds patience{100};
 
     std::optional<Fault> last_fault_;
-    TimePoint retry_at_ = TimePoint::min();
+    TimePoint next_at_ = TimePoint::min();
     std::uint64_t failures_ = 0;
-    bool under_way_ = false;
 };
 
 }  // namespace redlatch::inline v0::detail

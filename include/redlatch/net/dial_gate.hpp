@@ -34,7 +34,7 @@ public:
             turn = turns_.wanted(Clock::now());
         }
         lock.unlock();
-        End end{this, turn};
+        End end{this};
         auto connection = dialer.open(limit);
         end.is_known = connection || !(limit.over() || limit.cancelled());
         if (!connection) end.fault = connection.error();
@@ -45,7 +45,6 @@ private:
     /// Of a turn, whatever ends it: others may be waiting.
     struct End {
         DialGate* gate;
-        DialTurns::Turn turn;
         bool is_known = false;
         std::optional<Fault> fault{};
 
@@ -53,11 +52,11 @@ private:
             {
                 const std::lock_guard lock{gate->mutex_};
                 if (!is_known) {
-                    gate->turns_.ended(turn);
+                    gate->turns_.given_up(Clock::now());
                 } else if (fault) {
-                    gate->turns_.failed(turn, *std::move(fault), Clock::now());
+                    gate->turns_.failed(*std::move(fault), Clock::now());
                 } else {
-                    gate->turns_.connected(turn);
+                    gate->turns_.connected();
                 }
             }
             gate->ended_.notify_all();
