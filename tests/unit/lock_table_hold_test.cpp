@@ -229,7 +229,7 @@ TEST(LockTable, nested_acquisition_may_want_renewal_only_later) {
     for (const std::uint64_t id : {2U, 3U}) {
         ASSERT_EQ(locks.ask({.traits = nesting(), .id = id, .watched = false}), Outcome::nested);
     }
-    LockTable::watch(*hold, 2);
+    hold->watch(2);
     EXPECT_FALSE(locks.table.end_acquisition(*hold, 3).watched);
     EXPECT_TRUE(locks.table.end_acquisition(*hold, 2).watched);
 }

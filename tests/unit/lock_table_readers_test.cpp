@@ -375,7 +375,7 @@ TEST_F(ReadersAtLockTable, keep_nothing_for_one_that_has_lost_what_the_server_ha
     const HoldPtr first = take(reading_with_delay(1));
     const HoldPtr second = join(reading_with_delay(2)).hold;
     lose(first);
-    LockTable::close_claim_of(*second);
+    detail::close_claim_of(*second);
     lose(second);
     EXPECT_FALSE(ending(first).clean_up.needed());
     EXPECT_FALSE(ending(second).clean_up.needed());
@@ -420,11 +420,11 @@ TEST_F(ReadersAtLockTable, leave_what_is_to_be_cleaned_up_to_the_last_of_them) {
     const HoldPtr first = take(1);
     const HoldPtr second = join(2).hold;
     lose(first);
-    EXPECT_FALSE(LockTable::may_clean_up(*first));
+    EXPECT_FALSE(detail::may_clean_up(*first));
     lose(second);
-    EXPECT_TRUE(LockTable::may_clean_up(*second));
+    EXPECT_TRUE(detail::may_clean_up(*second));
     EXPECT_TRUE(second->may_be_prolonged);
-    EXPECT_TRUE(LockTable::may_clean_up(*first)) << "nobody uses it any more";
+    EXPECT_TRUE(detail::may_clean_up(*first)) << "nobody uses it any more";
 }
 
 TEST_F(ReadersAtLockTable, know_at_last_what_the_server_keeps_for_longer) {
@@ -489,9 +489,9 @@ TEST_F(ReadersAtLockTable, all_lose_a_claim_that_the_server_does_not_know_any_mo
 TEST_F(ReadersAtLockTable, all_lose_a_claim_that_was_removed) {
     const HoldPtr first = take(1);
     const HoldPtr second = join(2).hold;
-    EXPECT_EQ(LockTable::close_claim_of(*first), (std::vector{first, second}));
+    EXPECT_EQ(detail::close_claim_of(*first), (std::vector{first, second}));
     EXPECT_EQ(join(3).hold, nullptr);
-    EXPECT_TRUE(LockTable::close_claim_of(*locks_.taken()).empty()) << "of no reader";
+    EXPECT_TRUE(detail::close_claim_of(*locks_.taken()).empty()) << "of no reader";
 }
 
 TEST_F(ReadersAtLockTable, are_told_of_a_grant_when_the_first_of_them_has_left) {

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Simulator, Mutants, ::testing::ValuesIn(controls),
 
 /// Mistakes in what machines do only for locks with claims, for sets of locks, under force, where the master is one of
 /// several nodes, or where a client closes without a connection or while a slot moves.
-constexpr std::array<std::string_view, 39> in_some_schedules{
+constexpr std::array<std::string_view, 40> in_some_schedules{
     "closing_tries_once",
     "turn_beside_an_adopted_hold_forgotten",
     "no_room_for_a_new_one",

@@ -3,10 +3,9 @@
 #include <redlatch/core/grant.hpp>
 #include <redlatch/core/hold.hpp>
 #include <redlatch/net/reply.hpp>
+#include <redlatch/steps/acquire_answer.hpp>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <optional>
 
 namespace redlatch::inline v0::detail {
@@ -26,9 +25,7 @@ inline std::optional<Grant> late_grant(const Hold& asked, const AbandonedTry& gi
                 .answers = given_up};
     if (view.is_taken(ReplyShape::ok_or_nil)) return grant;
     if (!view.is_taken(ReplyShape::acquired)) return std::nullopt;
-    grant.ttl = std::chrono::milliseconds{*view[1].integer()};
-    const std::int64_t fence = view.size() == 5U ? *view[4].integer() : 0;
-    grant.fence = static_cast<std::uint64_t>(std::max<std::int64_t>(fence, 0));
+    read_lease(view, grant);
     return grant;
 }
 

@@ -268,6 +268,16 @@ public:
     // Guarded by the lock table's mutex.
     Nest nest;
 
+    /// Whether an acquisition nests in no other one.
+    bool is_outermost(std::uint64_t id) const { return !nest.empty() && nest.front().id == id; }
+
+    /// An acquisition that was delivered wants the hold to be renewed, as of now.
+    void watch(std::uint64_t id) {
+        for (Acquisition& acquisition : nest) {
+            if (acquisition.id == id) acquisition.watched = true;
+        }
+    }
+
     /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
     template <class Predicate>
     std::optional<Acquisition> take_acquisition(Predicate matches) {

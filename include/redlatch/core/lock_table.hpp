@@ -263,22 +263,8 @@ public:
         return {.clean_up = claim.after_vain_join(true, now), .failed = true};
     }
 
-    /// The server has the claim of that hold no more: who went on with it has lost it.
-    static std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
-        if (hold.claim == nullptr) return {};
-        return hold.claim->close();
-    }
-
     /// The hold has ended, by whatever. To be called before anything is done about its token.
     void leave_claim(Hold& hold) noexcept { readers_.leave_claim(hold); }
-
-    /// Whether to release what the server may have under the token of a hold that has ended. Not while other readers
-    /// use the token: then the last one of them sees to that.
-    static bool may_clean_up(const Hold& hold) noexcept {
-        if (!is_used_by_others(hold)) return true;
-        hold.claim->may_be_prolonged();
-        return false;
-    }
 
     /// Ends the turn without a hold; the next one has it.
     void end_turn(Turn turn) { hand_turn_on(*turn.name_, false); }
@@ -342,18 +328,6 @@ public:
         if (!name->second.has(hold) || !hold.valid(now)) return std::nullopt;
         hold.nest.splice(hold.nest.end(), acquisition);
         return hold.nest.size();
-    }
-
-    /// Whether an acquisition nests in no other one of its hold.
-    static bool is_outermost(const Hold& hold, std::uint64_t id) {
-        return !hold.nest.empty() && hold.nest.front().id == id;
-    }
-
-    /// An acquisition that was delivered wants the hold to be renewed, as of now.
-    static void watch(Hold& hold, std::uint64_t id) {
-        for (Acquisition& acquisition : hold.nest) {
-            if (acquisition.id == id) acquisition.watched = true;
-        }
     }
 
     /// All acquisitions of a writer's hold that is not over are for reading from now on. False for another hold.

@@ -203,6 +203,20 @@ inline bool is_used_by_others(const Hold& hold) noexcept {
     return hold.claim != nullptr && !hold.claim->is_over();
 }
 
+/// Whether to release what the server may have under the token of a hold that has ended. Not while other
+/// readers use the token: then the last one of them sees to that.
+inline bool may_clean_up(const Hold& hold) noexcept {
+    if (!is_used_by_others(hold)) return true;
+    hold.claim->may_be_prolonged();
+    return false;
+}
+
+/// The server has the claim of that hold no more: who went on with it has lost it.
+inline std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
+    if (hold.claim == nullptr) return {};
+    return hold.claim->close();
+}
+
 /// Whether the server is to keep the claim of the last reader for others, who have lost it and may be at
 /// work.
 inline bool is_kept_for_others(const Hold& hold, TimePoint now) noexcept {

@@ -2,6 +2,7 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/lock_table.hpp>
+#include <redlatch/core/reader_claim.hpp>
 #include <redlatch/service/parker.hpp>
 
 #include <atomic>
@@ -242,11 +243,11 @@ public:
     }
     bool is_outermost(const Hold& hold, std::uint64_t id) {
         const Section table{*this};
-        return LockTable::is_outermost(hold, id);
+        return hold.is_outermost(id);
     }
     void watch(Hold& hold, std::uint64_t id) {
         const Section table{*this};
-        LockTable::watch(hold, id);
+        hold.watch(id);
     }
     LockTable::Ending end_innermost(const std::string& key, LockOwner owner, bool reads = false) {
         Section table{*this};
@@ -285,12 +286,12 @@ public:
     }
     std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
         const Section table{*this};
-        return LockTable::close_claim_of(hold);
+        return detail::close_claim_of(hold);
     }
     void leave_claim(Hold& hold) { section()->leave_claim(hold); }
     bool may_clean_up(const Hold& hold) {
         const Section table{*this};
-        return LockTable::may_clean_up(hold);
+        return detail::may_clean_up(hold);
     }
     void lost(const std::shared_ptr<Hold>& hold) { section()->lost(hold); }
     std::shared_ptr<Hold> find(const std::string& key, LockOwner owner) {

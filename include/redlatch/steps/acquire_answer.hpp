@@ -22,6 +22,14 @@ inline void read_refusal(const Reply& reply, AcquireAnswer& answer) {
     answer.will_be_told = view[4].integer() == 1;
 }
 
+/// Where the lock is ours: for how long, and under which fencing token. `Answer`: an `AcquireAnswer` or a `Grant`.
+template <class Answer>
+void read_lease(const ReplyView& view, Answer& answer) {
+    answer.ttl = std::chrono::milliseconds{*view[1].integer()};
+    const std::int64_t fence = view.size() == 5U ? *view[4].integer() : 0;
+    answer.fence = static_cast<std::uint64_t>(std::max<std::int64_t>(fence, 0));
+}
+
 /// What the server says to a try. When it was sent, and how far it has got, the caller adds.
 inline AcquireAnswer acquire_answer(const Reply& reply) {
     using Kind = AcquireAnswer::Kind;
@@ -35,10 +43,8 @@ inline AcquireAnswer acquire_answer(const Reply& reply) {
         answer.kind = Kind::ours;
     } else if (view.is_taken(ReplyShape::acquired)) {
         answer.kind = Kind::ours;
-        answer.ttl = std::chrono::milliseconds{*view[1].integer()};
+        read_lease(view, answer);
         answer.others_wait = view.size() > 2U && view[2].integer() > 0;
-        const std::int64_t fence = view.size() == 5U ? *view[4].integer() : 0;
-        answer.fence = static_cast<std::uint64_t>(std::max<std::int64_t>(fence, 0));
     } else if (view.is_nil()) {
         answer.kind = Kind::no;
     } else if (view.fits(ReplyShape::acquired) && view[0].integer() == 0) {

@@ -640,7 +640,7 @@ public:
         return {detail::subject_of(answer), plan.node_timeout, plan.longest_ttl()};
     }
     static std::vector<HoldPtr> close_claim_of(const Hold& hold) {
-        return LockTable::close_claim_of(hold);
+        return detail::close_claim_of(hold);
     }
     void leave(Hold& hold) {
         table_.leave_claim(hold);
@@ -660,7 +660,7 @@ public:
     }
 
     void clean_up(const HoldPtr& hold, CleanUp what) {
-        if (!what.needed() || !LockTable::may_clean_up(*hold)) return;
+        if (!what.needed() || !detail::may_clean_up(*hold)) return;
         Moment pause = what.once_more ? Moment{late_window()} : 0ns;
         const TimePoint over = hold->left_until.value_or(
             detail::delay_over(now(), hold->terms().lock_delay, hold->terms().drift));

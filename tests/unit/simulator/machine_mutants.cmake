@@ -252,7 +252,7 @@ mutate(old_map_believed core/slot_map_refresh.hpp
 mutate(refused_renewal_is_a_loss core/renewal.hpp
     "fault.error.code == Errc::wrong_type ? Vote::no" "fault.error.code == Errc::wrong_type" "true")
 mutate(refused_renewal_is_the_last core/renewal.hpp
-    "vote, fault.transient ? Again::yes : Again::no, now)" "fault.transient ?" "false ?")
+    "vote, fault.transient ? Again::yes : Again::no, now)" "fault.transient ? Again::yes : Again::no" "Again::no")
 mutate(old_sentinel_believed core/sentinel_service.hpp
     "noexcept { first_ = (sentinel + 1) % sentinels_; }" "(sentinel + 1) % sentinels_" "first_")
 mutate(one_sentinel_asked core/sentinel_lookup.hpp

@@ -183,7 +183,7 @@ private:
                 }));
             client_->watch_clock(hold);
             if (hold->terms().traits.watched) continue;
-            if (!LockTable::is_outermost(*hold, id)) continue;
+            if (!hold->is_outermost(id)) continue;
             enlisted_.push_back(taken_[watched_]);
             hold->renewed_by_watchdog = true;
             client_->world().checker->watches(*hold, id);
