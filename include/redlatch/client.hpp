@@ -74,7 +74,8 @@ private:
 #if REDLATCH_DEFINITIONS
 
 REDLATCH_INLINE Client::Client(ClientOptions options)
-    : shared_(std::make_shared<detail::SharedClient>(detail::check(std::move(options)).value())) {}
+    : shared_(std::make_shared<detail::SharedClient>(
+          detail::check_client(std::move(options)).value())) {}
 
 REDLATCH_INLINE Client::~Client() {
     shared_->end();

@@ -95,11 +95,11 @@ private:
 
 REDLATCH_INLINE LockImpl::LockImpl(const Client& client, std::string name,
                                    const LockOptions& options, const PolicyTraits& traits)
-    : spec_(check(LockSpec{.client = Access::shared(client),
-                           .keys = Access::keys(client, std::move(name)),
-                           .traits = traits,
-                           .options = options,
-                           .claim = writing_claim(traits)})
+    : spec_(check_spec(LockSpec{.client = Access::shared(client),
+                                .keys = Access::keys(client, std::move(name)),
+                                .traits = traits,
+                                .options = options,
+                                .claim = writing_claim(traits)})
                 .value()) {}
 
 REDLATCH_INLINE LockImpl::~LockImpl() {

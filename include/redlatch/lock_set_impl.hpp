@@ -96,11 +96,11 @@ REDLATCH_INLINE LockSetImpl::LockSetImpl(const Client& client, std::vector<std::
         throw LockError{invalid("the name is there twice in a set of locks", *twice)};
     }
     for (std::string& name : names) {
-        specs_.push_back(check(LockSpec{.client = Access::shared(client),
-                                        .keys = Access::keys(client, std::move(name)),
-                                        .traits = traits,
-                                        .options = options,
-                                        .claim = writing_claim(traits)})
+        specs_.push_back(check_spec(LockSpec{.client = Access::shared(client),
+                                             .keys = Access::keys(client, std::move(name)),
+                                             .traits = traits,
+                                             .options = options,
+                                             .claim = writing_claim(traits)})
                              .value());
     }
 }

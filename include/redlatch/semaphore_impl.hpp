@@ -95,7 +95,7 @@ REDLATCH_INLINE LockSpec SemaphoreImpl::checked(LockSpec spec) {
                     "hold one of two",
                     spec.key())};
     }
-    return check(std::move(spec)).value();
+    return check_spec(std::move(spec)).value();
 }
 
 REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {

@@ -37,7 +37,7 @@ using detail::saturating_add;
 class AnEngine : public ::testing::Test {
 protected:
     explicit AnEngine(std::chrono::milliseconds timeout = 10s)
-        : session_(detail::check(options_for(proxy_.uri(), timeout)).value()) {}
+        : session_(detail::check_client(options_for(proxy_.uri(), timeout)).value()) {}
 
     detail::Engine& engine() { return session_.engine(); }
 

@@ -47,7 +47,7 @@ detail::ClientSetup setup_for(const std::vector<std::string>& uris,
     for (const std::string& uri : uris) options.uris.emplace_back(uri);
     options.node_timeout = timeout;
     options.longest_lease = 0ms;
-    return detail::check(std::move(options)).value();
+    return detail::check_client(std::move(options)).value();
 }
 
 // --- A Cluster

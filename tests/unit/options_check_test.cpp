@@ -53,7 +53,7 @@ ClientOptions client_options() {
 }
 
 TEST(ClientOptions, defaults_are_accepted) {
-    const auto setup = detail::check(client_options());
+    const auto setup = detail::check_client(client_options());
     ASSERT_TRUE(accepted(setup));
     EXPECT_EQ(setup->uris.front().host, "h");
     EXPECT_EQ(setup->options.connect_timeout, 1s);
@@ -63,11 +63,11 @@ TEST(ClientOptions, defaults_are_accepted) {
 }
 
 TEST(ClientOptions, want_a_uri) {
-    EXPECT_TRUE(refused(detail::check(ClientOptions{}), "URI"));
+    EXPECT_TRUE(refused(detail::check_client(ClientOptions{}), "URI"));
 }
 
 TEST(ClientOptions, may_name_several_masters) {
-    const auto setup = detail::check({.uris = {"redis://a", "redis://b", "unix:///c"}});
+    const auto setup = detail::check_client({.uris = {"redis://a", "redis://b", "unix:///c"}});
     ASSERT_TRUE(accepted(setup));
     EXPECT_EQ(setup->masters(), 3U);
     EXPECT_EQ(setup->options.node_timeout, 100ms);
@@ -76,7 +76,7 @@ TEST(ClientOptions, may_name_several_masters) {
 
 TEST(ClientOptions, several_masters_are_servers_of_their_own) {
     const auto names = [](Uri first, Uri second) {
-        return detail::check({.uris = {std::move(first), std::move(second)}});
+        return detail::check_client({.uris = {std::move(first), std::move(second)}});
     };
     EXPECT_TRUE(refused(names("redis://a", "redis://a:6379/2"), "a:6379 is listed twice"));
     EXPECT_TRUE(refused(names("redis://a.example", "redis://A.Example"), "listed twice"));
@@ -90,41 +90,42 @@ TEST(ClientOptions, terms_of_several_masters_are_checked_for_one_too) {
         ClientOptions options;
         options.uris = masters;
         options.node_timeout = 0ms;
-        EXPECT_TRUE(refused(detail::check(options), "node_timeout"));
+        EXPECT_TRUE(refused(detail::check_client(options), "node_timeout"));
         options.node_timeout = 1ms;
         options.longest_lease = -1ms;
-        EXPECT_TRUE(refused(detail::check(options), "longest_lease"));
+        EXPECT_TRUE(refused(detail::check_client(options), "longest_lease"));
         options.longest_lease = 0ms;
-        EXPECT_TRUE(accepted(detail::check(options)));
+        EXPECT_TRUE(accepted(detail::check_client(options)));
     }
 }
 
 TEST(ClientOptions, a_factory_stands_in_for_the_uri) {
     const ConnectionFactory factory{.connect = [](milliseconds) { return nullptr; }};
-    EXPECT_TRUE(accepted(detail::check({.factories = {factory}})));
-    EXPECT_TRUE(refused(detail::check({.factories = {ConnectionFactory{}}}), "empty"));
-    EXPECT_TRUE(accepted(detail::check({.uris = {"redis://a"}, .factories = {factory}})));
-    EXPECT_TRUE(accepted(detail::check({.factories = {factory, factory}})));
-    EXPECT_TRUE(refused(detail::check({.uris = {"redis://a"}, .factories = {ConnectionFactory{}}}),
-                        "empty"));
+    EXPECT_TRUE(accepted(detail::check_client({.factories = {factory}})));
+    EXPECT_TRUE(refused(detail::check_client({.factories = {ConnectionFactory{}}}), "empty"));
+    EXPECT_TRUE(accepted(detail::check_client({.uris = {"redis://a"}, .factories = {factory}})));
+    EXPECT_TRUE(accepted(detail::check_client({.factories = {factory, factory}})));
+    EXPECT_TRUE(
+        refused(detail::check_client({.uris = {"redis://a"}, .factories = {ConnectionFactory{}}}),
+                "empty"));
 }
 
 TEST(ClientOptions, tls_without_its_header_says_what_is_missing) {
-    const auto setup = detail::check({.uris = {"rediss://h"}});
+    const auto setup = detail::check_client({.uris = {"rediss://h"}});
     EXPECT_TRUE(refused(setup, "<redlatch/tls.hpp>"));
     EXPECT_TRUE(refused(setup, "redlatch::tls"));
 }
 
 TEST(ClientOptions, bad_uri_is_refused) {
-    EXPECT_TRUE(refused(detail::check({.uris = {"redis://h:x"}}), "port"));
-    EXPECT_TRUE(refused(detail::check({.uris = {"redis://a", "redis://b:x", "redis://c"}}),
+    EXPECT_TRUE(refused(detail::check_client({.uris = {"redis://h:x"}}), "port"));
+    EXPECT_TRUE(refused(detail::check_client({.uris = {"redis://a", "redis://b:x", "redis://c"}}),
                         "(number 2 of the list)"));
 }
 
 TEST(ClientOptions, uri_overrides_timeouts) {
     auto options = client_options();
     options.uris = {"redis://h?connect_timeout=7&command_timeout=8"};
-    const auto setup = detail::check(options);
+    const auto setup = detail::check_client(options);
     ASSERT_TRUE(accepted(setup));
     EXPECT_EQ(setup->options.connect_timeout, 7ms);
     EXPECT_EQ(setup->options.command_timeout, 8ms);
@@ -134,10 +135,10 @@ TEST(ClientOptions, timeouts_must_be_positive) {
     for (const milliseconds bad : {0ms, -1ms, milliseconds::min()}) {
         auto connect = client_options();
         connect.connect_timeout = bad;
-        EXPECT_TRUE(refused(detail::check(connect), "connect_timeout"));
+        EXPECT_TRUE(refused(detail::check_client(connect), "connect_timeout"));
         auto command = client_options();
         command.command_timeout = bad;
-        EXPECT_TRUE(refused(detail::check(command), "command_timeout"));
+        EXPECT_TRUE(refused(detail::check_client(command), "command_timeout"));
     }
 }
 
@@ -146,7 +147,7 @@ TEST(ClientOptions, short_and_long_timeouts_are_accepted) {
         auto options = client_options();
         options.connect_timeout = good;
         options.command_timeout = good;
-        EXPECT_TRUE(accepted(detail::check(options)));
+        EXPECT_TRUE(accepted(detail::check_client(options)));
     }
 }
 
@@ -155,7 +156,7 @@ TEST(ClientOptions, timeouts_never_exceed_what_the_clock_can_count) {
     auto options = client_options();
     options.connect_timeout = milliseconds::max();
     options.command_timeout = milliseconds::max();
-    const auto setup = detail::check(options);
+    const auto setup = detail::check_client(options);
     if (!setup) return;
     const auto most = std::chrono::floor<milliseconds>(Clock::duration::max());
     EXPECT_LE(setup->options.connect_timeout, most);
@@ -165,31 +166,31 @@ TEST(ClientOptions, timeouts_never_exceed_what_the_clock_can_count) {
 TEST(ClientOptions, at_least_one_connection) {
     auto options = client_options();
     options.max_connections = 0;
-    EXPECT_TRUE(refused(detail::check(options), "max_connections"));
+    EXPECT_TRUE(refused(detail::check_client(options), "max_connections"));
     options.max_connections = 1;
-    EXPECT_TRUE(accepted(detail::check(options)));
+    EXPECT_TRUE(accepted(detail::check_client(options)));
     options.max_connections = std::numeric_limits<std::size_t>::max();
-    EXPECT_TRUE(accepted(detail::check(options)));
+    EXPECT_TRUE(accepted(detail::check_client(options)));
 }
 
 TEST(ClientOptions, connections_are_pooled_or_shared) {
     auto options = client_options();
     options.connections = Connections::shared;
-    EXPECT_TRUE(accepted(detail::check(options)));
+    EXPECT_TRUE(accepted(detail::check_client(options)));
     options.connections = static_cast<Connections>(9);
-    EXPECT_TRUE(refused(detail::check(options), "connections"));
+    EXPECT_TRUE(refused(detail::check_client(options), "connections"));
 }
 
 TEST(ClientOptions, busy_wait_is_short) {
     auto options = client_options();
     for (const std::chrono::microseconds good : {0us, 1us, 10'000us}) {
         options.busy_wait = good;
-        EXPECT_TRUE(accepted(detail::check(options))) << good.count();
+        EXPECT_TRUE(accepted(detail::check_client(options))) << good.count();
     }
     for (const std::chrono::microseconds bad :
          {-1us, 10'001us, std::chrono::microseconds::max(), std::chrono::microseconds::min()}) {
         options.busy_wait = bad;
-        EXPECT_TRUE(refused(detail::check(options), "busy_wait")) << bad.count();
+        EXPECT_TRUE(refused(detail::check_client(options), "busy_wait")) << bad.count();
     }
 }
 
@@ -199,19 +200,19 @@ TEST(ClientOptions, key_space_is_a_prefix_without_braces) {
     for (const std::string& fine : {std::string{"s"}, std::string{"svc:locks:"},
                                     std::string{"\0 \n", 3}, std::string(128, 'x')}) {
         options.key_space = fine;
-        EXPECT_TRUE(accepted(detail::check(options)));
+        EXPECT_TRUE(accepted(detail::check_client(options)));
     }
     for (const std::string& bad : {std::string{}, std::string(129, 'x')}) {
         options.key_space = bad;
-        EXPECT_TRUE(refused(detail::check(options), "key_space"));
+        EXPECT_TRUE(refused(detail::check_client(options), "key_space"));
     }
     for (const char* const bad : {"{", "a}", "{svc}:"}) {
         options.key_space = bad;
-        EXPECT_TRUE(refused(detail::check(options), "brace"));
+        EXPECT_TRUE(refused(detail::check_client(options), "brace"));
     }
     for (const char* const bad : {"redlatch:x", "redlatch:queue:"}) {
         options.key_space = bad;
-        EXPECT_TRUE(refused(detail::check(options), "redlatch:"));
+        EXPECT_TRUE(refused(detail::check_client(options), "redlatch:"));
     }
 }
 
@@ -220,14 +221,14 @@ TEST(ClientOptions, client_name_is_printable_without_space) {
          {std::string{}, std::string{"a"}, std::string{"web-1:4711!~"}, std::string(64, 'x')}) {
         auto options = client_options();
         options.client_name = good;
-        EXPECT_TRUE(accepted(detail::check(options))) << good;
+        EXPECT_TRUE(accepted(detail::check_client(options))) << good;
     }
     for (const std::string& bad :
          {std::string{" "}, std::string{"a b"}, std::string{"a\nb"}, std::string{"a\0b", 3},
           std::string{"\x7f"}, std::string{"caf\xc3\xa9"}, std::string(65, 'x')}) {
         auto options = client_options();
         options.client_name = bad;
-        EXPECT_TRUE(refused(detail::check(options), "client_name")) << bad;
+        EXPECT_TRUE(refused(detail::check_client(options), "client_name")) << bad;
     }
 }
 
@@ -243,10 +244,11 @@ TEST(ClientOptions, client_throws_what_check_finds) {
 
 template <class Policy = Simple>
 Result<LockSpec> check(const LockOptions& options, std::string name = "name") {
-    return detail::check(LockSpec{.client = nullptr,
-                                  .keys = std::make_shared<const detail::LockKeys>(std::move(name)),
-                                  .traits = detail::traits_of<Policy>(),
-                                  .options = options});
+    return detail::check_spec(
+        LockSpec{.client = nullptr,
+                 .keys = std::make_shared<const detail::LockKeys>(std::move(name)),
+                 .traits = detail::traits_of<Policy>(),
+                 .options = options});
 }
 
 TEST(LockName, any_bytes_are_accepted) {

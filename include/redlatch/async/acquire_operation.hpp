@@ -56,7 +56,7 @@ public:
     }
 
     ~AcquireOperation() override {
-        note_thwarted(false);
+        note_unanswered(false);
         drop();
     }
 
@@ -200,7 +200,7 @@ private:
             if (outer_ != nullptr) return drive(begin_nesting(outer_, count_));
             return enter();
         }
-        if (is_stopped_ && is_sending()) return give_order_up(session_->several());
+        if (is_stopped_ && is_sending()) return give_order_up(session_->has_several_masters());
         look();
     }
 
@@ -269,7 +269,7 @@ private:
 
     void complete() {
         is_complete_ = true;
-        note_thwarted(false);
+        note_unanswered(false);
         result_ = told(*std::move(result_));
         machine_ = nullptr;
         listen_no_more();
@@ -350,8 +350,8 @@ private:
     Next carry_out(const SleepUntil& sleep) {
         if (sleep.announce) turn_->announce(*hold_);
         if (sleep.subscribe) session_->subscription(hold_->key()).start();
-        note_thwarted(machine().fault() != nullptr);
-        until_ = is_thwarted_ ? spread(sleep.until) : sleep.until;
+        note_unanswered(machine().fault() != nullptr);
+        until_ = is_unanswered_ ? spread(sleep.until) : sleep.until;
         return pause();
     }
 
@@ -362,16 +362,17 @@ private:
         constexpr Clock::duration longest = std::chrono::seconds{2};
         const TimePoint now = Clock::now();
         const Clock::duration quarter = saturating_sub(machine().deadline(), now) / 4;
-        const auto thwarted = static_cast<Clock::rep>(session_->thwarted());
-        const Clock::duration pause = std::min({thwarted * for_each, longest, quarter});
+        const auto unanswered = static_cast<Clock::rep>(session_->unanswered());
+        const Clock::duration pause = std::min({unanswered * for_each, longest, quarter});
         Random random{acquisition_.id ^ static_cast<std::uint64_t>(now.time_since_epoch().count())};
         const auto random_pause = Clock::duration{random.between(pause.count() / 2, pause.count())};
         return std::max(until, saturating_add(now, random_pause));
     }
 
     /// Whether its last try has got no answer of use: those are counted.
-    void note_thwarted(bool thwarted) noexcept {
-        if (std::exchange(is_thwarted_, thwarted) != thwarted) session_->count_thwarted(thwarted);
+    void note_unanswered(bool unanswered) noexcept {
+        if (std::exchange(is_unanswered_, unanswered) != unanswered)
+            session_->count_unanswered(unanswered);
     }
 
     Next pause() {
@@ -450,7 +451,7 @@ private:
     Stage stage_ = Stage::nothing;
     bool is_stopped_ = false;
     bool is_complete_ = false;
-    bool is_thwarted_ = false;
+    bool is_unanswered_ = false;
 };
 
 }  // namespace redlatch::inline v0::detail

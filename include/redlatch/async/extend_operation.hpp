@@ -43,7 +43,7 @@ private:
         if ((events & stopped) != 0) is_stopped_ = true;
         if ((events & started) != 0) is_running_ = true;
         if (!is_running_) return;
-        if (is_sending()) return give_order_up(session_->several());
+        if (is_sending()) return give_order_up(session_->has_several_masters());
         clear_timer();
         drive(ExtensionSteps::begin());
     }

@@ -18,7 +18,7 @@ void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server)
     if (first) client.leave(*hold);
     client.clean_up(hold, after_loss({.first = first,
                                       .server = server,
-                                      .several_masters = client.several(),
+                                      .several_masters = client.has_several_masters(),
                                       .unanswered = hold->unanswered(),
                                       .is_delayed = hold->has_lock_delay()}));
     if (first) client.tell_lost(hold);

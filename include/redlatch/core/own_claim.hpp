@@ -36,7 +36,7 @@ struct Claimant {
 ///
 /// Threads that read may share one claim (`joins`). They do not where the server does not know who waits, as they would
 /// pass those; with replicas, which each acquisition has to ask; and with a `min_hold`.
-inline void stand_apart(HoldTerms& terms, const Claimant& who) {
+inline void set_own_entry(HoldTerms& terms, const Claimant& who) {
     const bool shared = terms.traits.shared;
     if (!terms.traits.has_claims()) return;
     if (shared && (terms.claim.weight != ClaimTerms::reader || who.writes_here)) return;

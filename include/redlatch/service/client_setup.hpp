@@ -155,7 +155,7 @@ inline Result<void> check_key_space(const std::string& key_space) {
 }
 
 /// Checks a client's options as a whole.
-inline Result<ClientSetup> check(ClientOptions given) {
+inline Result<ClientSetup> check_client(ClientOptions given) {
     auto setup = locate(std::move(given));
     if (!setup) return setup;
     ClientOptions& options = setup->options;

@@ -56,7 +56,8 @@ public:
           log_in_(setup.options.credentials ? std::make_shared<LogIn>(setup.options.credentials)
                                             : nullptr),
           topology_(make_topology(setup)),
-          shares_links_(setup.options.connections == Connections::shared && !several()) {}
+          shares_links_(setup.options.connections == Connections::shared &&
+                        !has_several_masters()) {}
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
     ~Session() {
@@ -74,7 +75,7 @@ public:
 
     /// Whether several masters decide. Then nobody can be given a lock by another's release: who
     /// waits has to ask.
-    bool several() const noexcept { return topology_->voters() > 1; }
+    bool has_several_masters() const noexcept { return topology_->voters() > 1; }
 
     OpenCalls& open_calls() noexcept { return open_calls_; }
 
@@ -131,15 +132,15 @@ public:
     void note_owner(const std::string& key, std::string_view owner) {
         if (!tokens_.is_of_other_key_space(owner) || told_key_space_.exchange(true)) return;
         events_.warning(
-            {.node = several() ? "" : master_of(key).name(),
+            {.node = has_several_masters() ? "" : master_of(key).name(),
              .message = describe_owner(owner) + " has the lock '" + printable(key) +
                         "' with another ClientOptions::key_space: who waits here polls, and "
                         "their fencing tokens and ours have no order"});
     }
 
     /// How many asynchronous waiters have had no answer of use to their last try.
-    std::size_t thwarted() const noexcept { return thwarted_; }
-    void count_thwarted(bool one_more) noexcept { one_more ? ++thwarted_ : --thwarted_; }
+    std::size_t unanswered() const noexcept { return unanswered_; }
+    void count_unanswered(bool one_more) noexcept { one_more ? ++unanswered_ : --unanswered_; }
 
     std::uint64_t new_acquisition_id() noexcept {
         return acquisition_ids_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -373,7 +374,7 @@ private:
         std::make_shared<CompletionThreads>();
     const DefaultExecutors default_executors_;
     std::atomic<std::uint64_t> acquisition_ids_{0};
-    std::atomic<std::size_t> thwarted_{0};
+    std::atomic<std::size_t> unanswered_{0};
     std::atomic<bool> closed_{false};
     std::atomic<TimePoint> calls_end_{TimePoint::min()};  // once it closes
     std::atomic<bool> told_key_space_{false};
@@ -397,7 +398,7 @@ private:
                                            ServerKeeps server) { declare_lost(hold, server); },
                             .renewed = [this](const Hold& hold) { events_.renewed(hold); },
                             .failed = [this](const Error& error) { events_.error(error); }},
-                           {.several_masters = several(),
+                           {.several_masters = has_several_masters(),
                             .command_timeout = command_timeout_,
                             .late_window = late_window()}};
     Subscriptions subscriptions_{

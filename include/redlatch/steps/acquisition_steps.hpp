@@ -464,7 +464,7 @@ private:
                 .plain_set = takes_plain_set(spec_->traits),
                 .replicated = spec_->options.replicas != Replicas::none(),
                 .polls = polls(),
-                .several_masters = session_->several(),
+                .several_masters = session_->has_several_masters(),
                 .weight = spec_->claim.weight};
     }
 
@@ -478,11 +478,11 @@ private:
         HoldTerms terms = terms_of(*spec_, lease_);
         if (!spec_->traits.has_claims()) return terms;
         const bool of_thread = acquisition_.reads && request_.owner == Owner::thread;
-        stand_apart(terms, {.acquisition = acquisition_.id,
-                            .caller = request_.caller,
-                            .owns_itself = request_.owner != Owner::thread,
-                            .writes_here = acquisition_.reads && writes_here(),
-                            .others_poll = of_thread && handoff_limit().others_poll});
+        set_own_entry(terms, {.acquisition = acquisition_.id,
+                              .caller = request_.caller,
+                              .owns_itself = request_.owner != Owner::thread,
+                              .writes_here = acquisition_.reads && writes_here(),
+                              .others_poll = of_thread && handoff_limit().others_poll});
         return terms;
     }
     bool writes_here() const {
@@ -492,7 +492,8 @@ private:
     }
 
     bool polls() const {
-        return spec_->options.wait_strategy == WaitStrategy::polling || session_->several();
+        return spec_->options.wait_strategy == WaitStrategy::polling ||
+               session_->has_several_masters();
     }
 
     HandoffLimit handoff_limit() const {

@@ -155,7 +155,7 @@ inline Result<void> check_for_several(const LockSpec& spec) {
     return {};
 }
 
-inline Result<LockSpec> check(LockSpec spec) {
+inline Result<LockSpec> check_spec(LockSpec spec) {
     const std::string_view key_space =
         spec.client != nullptr ? std::string_view{spec.client->key_space()} : usual_key_space;
     if (auto name = check_name(spec.key(), key_space); !name) {

@@ -40,7 +40,7 @@ public:
           owner_(owner),
           machine_({.owner = owner_,
                     .has_claims = spec.traits.has_claims(),
-                    .several_masters = session.several(),
+                    .several_masters = session.has_several_masters(),
                     .give_up_at = limit_.at}) {}
 
     Result<Forced> run() {

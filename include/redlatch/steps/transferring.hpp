@@ -104,7 +104,7 @@ inline Result<void> check_transfer(const Session& session, const PolicyTraits& t
         return Unexpected{
             invalid("this policy has no script `move`, by which a lock changes hands")};
     }
-    if (session.several()) {
+    if (session.has_several_masters()) {
         return Unexpected{invalid("a lock of several masters cannot be handed to another process")};
     }
     return {};

@@ -359,11 +359,11 @@ private:
                                 .replicas = wanted_->replicas,
                                 .min_hold = wanted_->min_hold,
                                 .claim = {wanted_->weight, claim_limit(plan)}};
-        detail::stand_apart(terms, {.acquisition = acquisition_.id,
-                                    .caller = caller_,
-                                    .owns_itself = wanted_->owns_itself || !caller_.thread(),
-                                    .writes_here = writes_here(),
-                                    .others_poll = polls()});
+        detail::set_own_entry(terms, {.acquisition = acquisition_.id,
+                                      .caller = caller_,
+                                      .owns_itself = wanted_->owns_itself || !caller_.thread(),
+                                      .writes_here = writes_here(),
+                                      .others_poll = polls()});
         return terms;
     }
 

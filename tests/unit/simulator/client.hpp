@@ -632,11 +632,11 @@ public:
         declare_lost(hold, detail::ServerKeeps::removed);
         clean_up(hold, {.at_once = true});
     }
-    bool several() const { return world_->plan->masters > 1; }
+    bool has_several_masters() const { return world_->plan->masters > 1; }
     /// As the product's topology has them.
     detail::QuorumRules quorum_rules(detail::ReplyShape answer) const {
         const Plan& plan = *world_->plan;
-        if (!several()) return {};
+        if (!has_several_masters()) return {};
         return {detail::subject_of(answer), plan.node_timeout, plan.longest_ttl()};
     }
     static std::vector<HoldPtr> close_claim_of(const Hold& hold) {

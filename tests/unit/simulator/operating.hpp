@@ -69,7 +69,7 @@ public:
           owner_(std::move(owner)),
           machine_({.owner = owner_,
                     .has_claims = traits().has_claims(),
-                    .several_masters = client.several(),
+                    .several_masters = client.has_several_masters(),
                     .give_up_at = give_up_at_}) {}
 
     void start() {
