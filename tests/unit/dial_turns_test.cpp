@@ -15,7 +15,7 @@ using Turn = detail::DialTurns::Turn;
 class DialTurns : public ::testing::Test {
 protected:
     static Fault refused() { return {.error = {Errc::unavailable, {}, {}, "refused", {}}}; }
-    void fail() { turns_.failed(refused(), now_); }
+    void fail() { turns_.failed(turns_.wanted(now_), refused(), now_); }
 
     TimePoint now_{1h};
     detail::DialTurns turns_;
@@ -62,23 +62,28 @@ TEST_F(DialTurns, are_for_everybody_again_once_one_has_reached_it) {
     EXPECT_TRUE(turns_.wanted(now_).dials);
 }
 
-TEST_F(DialTurns, count_what_failed_for_those_who_wait) {
+TEST_F(DialTurns, that_failed_count_for_those_who_came_before_they_began) {
     fail();
-    const auto before = turns_.failures();
-    now_ += 1s;
-    EXPECT_TRUE(turns_.wanted(now_).dials);
-    EXPECT_EQ(turns_.failures(), before);
-    fail();
-    EXPECT_EQ(turns_.failures(), before + 1);
+    const Turn early = turns_.wanted(now_);
+    ASSERT_FALSE(early.dials);
+    EXPECT_FALSE(turns_.has_failed_since(early));
+    const Turn dialling = turns_.wanted(now_ += 1s);
+    ASSERT_TRUE(dialling.dials);
+    const Turn late = turns_.wanted(now_);
+    turns_.failed(dialling, refused(), now_);
+    EXPECT_TRUE(turns_.has_failed_since(early));
+    EXPECT_FALSE(turns_.has_failed_since(late)) << "it has a time of its own";
+    turns_.failed(turns_.wanted(now_ += 1s), refused(), now_);
+    EXPECT_TRUE(turns_.has_failed_since(late));
 }
 
 TEST_F(DialTurns, that_a_thread_gave_up_go_to_the_next_one) {
     fail();
-    const auto before = turns_.failures();
+    const Turn first = turns_.wanted(now_);
     now_ += 1s;
     EXPECT_TRUE(turns_.wanted(now_).dials);
     turns_.given_up(now_);
-    EXPECT_EQ(turns_.failures(), before) << "that says nothing of the server";
+    EXPECT_FALSE(turns_.has_failed_since(first)) << "that says nothing of the server";
     EXPECT_TRUE(turns_.last_fault());
     EXPECT_TRUE(turns_.wanted(now_).dials);
 }

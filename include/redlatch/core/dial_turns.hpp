@@ -3,6 +3,7 @@
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -17,32 +18,35 @@ class DialTurns {
 public:
     /// What a thread that wants a connection has to do.
     struct Turn {
-        bool dials;       ///< dial now, and say how that ended
-        TimePoint until;  ///< else ask again then, and when another one's turn has ended
+        bool dials;             ///< dial now, and say how that ended
+        TimePoint until;        ///< else ask again then, and when another one's turn has ended
+        std::uint64_t dialled;  ///< how many have dialled so far
     };
 
     Turn wanted(TimePoint now) {
-        if (!last_fault_) return {.dials = true, .until = now};
-        if (now < next_at_) return {.dials = false, .until = next_at_};
+        if (last_fault_ && now < next_at_) {
+            return {.dials = false, .until = next_at_, .dialled = dialled_};
+        }
         next_at_ = saturating_add(now, patience);
-        return {.dials = true, .until = now};
+        return {.dials = true, .until = now, .dialled = ++dialled_};
     }
 
     /// The server was reached.
     void connected() noexcept { last_fault_.reset(); }
 
     /// It was not.
-    void failed(Fault fault, TimePoint now) {
+    void failed(const Turn& turn, Fault fault, TimePoint now) {
         last_fault_ = std::move(fault);
         next_at_ = saturating_add(now, pause);
-        ++failures_;
+        last_failed_ = std::max(last_failed_, turn.dialled);
     }
 
     /// The thread's own time was over, or it was stopped: that says nothing of the server.
     void given_up(TimePoint now) noexcept { next_at_ = now; }
 
-    /// How many tries have failed so far: one that failed since a thread asked first counts as that thread's.
-    std::uint64_t failures() const noexcept { return failures_; }
+    /// Whether one that began after `first` was wanted has failed: that counts as the same thread's own. Who comes while
+    /// another one dials has a time of its own.
+    bool has_failed_since(const Turn& first) const noexcept { return last_failed_ > first.dialled; }
 
     /// Why the last one did; nothing while the server can be reached.
     const std::optional<Fault>& last_fault() const noexcept { return last_fault_; }
@@ -54,7 +58,8 @@ private:
 
     std::optional<Fault> last_fault_;
     TimePoint next_at_ = TimePoint::min();
-    std::uint64_t failures_ = 0;
+    std::uint64_t dialled_ = 0;
+    std::uint64_t last_failed_ = 0;
 };
 
 }  // namespace redlatch::inline v0::detail

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -20,21 +19,21 @@ namespace redlatch::inline v0::detail {
 /// Has a server dialled by the threads that `DialTurns` says. Thread-safe.
 class DialGate {
 public:
-    /// A new connection; or the fault of another thread's try that ended meanwhile. Blocks until the limit.
+    /// A new connection; or the fault of another thread's try that began and ended meanwhile. Blocks until the limit.
     Expected<Connection, Fault> open(Dialer& dialer, const Limit& limit) {
         std::unique_lock lock{mutex_};
-        const std::uint64_t failures = turns_.failures();
-        DialTurns::Turn turn = turns_.wanted(Clock::now());
+        const DialTurns::Turn first = turns_.wanted(Clock::now());
+        DialTurns::Turn turn = first;
         while (!turn.dials) {
             if (limit.cancelled()) return Unexpected{cancelled_fault()};
             if (limit.over()) return Unexpected{*turns_.last_fault()};
             wait(lock, turn.until, limit);
             const auto& fault = turns_.last_fault();
-            if (fault && turns_.failures() != failures) return Unexpected{*fault};
+            if (fault && turns_.has_failed_since(first)) return Unexpected{*fault};
             turn = turns_.wanted(Clock::now());
         }
         lock.unlock();
-        End end{this};
+        End end{this, turn};
         auto connection = dialer.open(limit);
         end.is_known = connection || !(limit.over() || limit.cancelled());
         if (!connection) end.fault = connection.error();
@@ -45,6 +44,7 @@ private:
     /// Of a turn, whatever ends it: others may be waiting.
     struct End {
         DialGate* gate;
+        DialTurns::Turn turn;
         bool is_known = false;
         std::optional<Fault> fault{};
 
@@ -54,7 +54,7 @@ private:
                 if (!is_known) {
                     gate->turns_.given_up(Clock::now());
                 } else if (fault) {
-                    gate->turns_.failed(*std::move(fault), Clock::now());
+                    gate->turns_.failed(turn, *std::move(fault), Clock::now());
                 } else {
                     gate->turns_.connected();
                 }
