@@ -118,7 +118,6 @@ set(REDLATCH_HEADERS
     include/redlatch/net/dialer.hpp
     include/redlatch/net/hiredis_stream.hpp
     include/redlatch/net/own_dialer.hpp
-    include/redlatch/net/dial_gate.hpp
     include/redlatch/net/exchange.hpp
     include/redlatch/net/pool.hpp
     include/redlatch/net/node.hpp

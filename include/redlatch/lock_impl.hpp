@@ -84,7 +84,8 @@ private:
     Result<HoldRef> acquire_ref_shared(const AcquireOptions& options, const void* through);
     Result<HoldRef> acquire_ref(const LockSpec& spec, const AcquireOptions& options,
                                 const void* through);
-    std::optional<Result<Release>> end(bool reads, ReleaseMode mode);
+    enum class Ended : bool { any, reading };
+    std::optional<Result<Release>> end(Ended which, ReleaseMode mode);
     std::shared_ptr<Hold> my_hold() const noexcept;
 
     const LockSpec spec_;
@@ -140,18 +141,19 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire_shared(const AcquireOptions& opti
 }
 
 REDLATCH_INLINE void LockImpl::unlock_shared() noexcept {
-    end(true, spec_.options.release_mode);
+    end(Ended::reading, spec_.options.release_mode);
 }
 
 REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
-    return end(true, ReleaseMode::confirmed).value_or(Release::not_held);
+    return end(Ended::reading, ReleaseMode::confirmed).value_or(Release::not_held);
 }
 
-/// Ends the calling thread's innermost acquisition, or that of those that read. Nothing where the release was
-/// only sent.
-REDLATCH_INLINE std::optional<Result<Release>> LockImpl::end(bool reads, ReleaseMode mode) {
+/// Ends the calling thread's innermost acquisition, or the innermost one that reads. Nothing where the release was only
+/// sent.
+REDLATCH_INLINE std::optional<Result<Release>> LockImpl::end(Ended which, ReleaseMode mode) {
     Session& session = spec_.client->session();
     Releasing releasing{session};
+    const bool reads = which == Ended::reading;
     const auto ending = reads ? end_reading(session, name(), this_thread())
                               : session.locks().end_innermost(name(), this_thread());
     if (ending.kind == LockTable::Ending::Kind::nothing) return releasing.tell_not_held(name());
@@ -168,7 +170,7 @@ REDLATCH_INLINE Result<void> LockImpl::downgrade() noexcept {
 }
 
 REDLATCH_INLINE void LockImpl::unlock() noexcept {
-    end(false, spec_.options.release_mode);
+    end(Ended::any, spec_.options.release_mode);
 }
 
 REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) noexcept {
@@ -178,7 +180,7 @@ REDLATCH_INLINE Result<Held> LockImpl::acquire(const AcquireOptions& options) no
 }
 
 REDLATCH_INLINE Result<Release> LockImpl::release() noexcept {
-    return end(false, ReleaseMode::confirmed).value_or(Release::not_held);
+    return end(Ended::any, ReleaseMode::confirmed).value_or(Release::not_held);
 }
 
 REDLATCH_INLINE Result<void> LockImpl::extend(Lease lease) noexcept {

@@ -375,7 +375,7 @@ private:
     /// Why the two do not get on. Trying again would not help, where it is no passing trouble.
     Fault refusal() const {
         const unsigned long error = ::ERR_peek_last_error();
-        Fault fault{.error = {Errc::protocol, {}, {}, "TLS: " + openssl_message(error), {}},
+        Fault fault{.error = make_error(Errc::protocol, "TLS: " + openssl_message(error)),
                     .transient = false};
         const long verdict = ::SSL_get_verify_result(ssl_.get());
         const int reason = ERR_GET_REASON(error);

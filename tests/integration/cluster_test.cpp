@@ -603,10 +603,16 @@ TEST(ClusterMap, that_nobody_tells_is_explained_by_all_that_were_asked) {
             return "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n";
         return ScriptedServer::of_handshake(command).value_or("-CLUSTERDOWN no slots\r\n");
     }};
-    Client client{options_for("redis+cluster://" + first + "," + second + "," + denying.place())};
-    for (const auto& told : {client.ping(), client.ping()}) {
-        ASSERT_FALSE(told);
-        const std::string text = told.error().describe();
+    ClientOptions options =
+        options_for("redis+cluster://" + first + "," + second + "," + denying.place());
+    Client client{options};
+    options.connections = Connections::shared;
+    Client sharing{options};
+    const auto acquire = [](Client& by) {
+        return Lock<Simple>{by, "job"}.acquire({.wait = 300ms}).error();
+    };
+    for (const Error& error : {client.ping().error(), acquire(client), acquire(sharing)}) {
+        const std::string text = error.describe();
         for (const std::string& node : {first, second, denying.place()}) {
             EXPECT_NE(text.find(node), std::string::npos) << node << " in " << text;
         }

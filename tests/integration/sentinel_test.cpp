@@ -116,13 +116,16 @@ TEST(SentinelDiscovery, says_that_the_service_is_unknown) {
 TEST(SentinelDiscovery, says_how_the_uri_begins_where_a_sentinel_is_taken_for_the_master) {
     RedisServer master{{.tcp = true}};
     Sentinel sentinel{master.port(), 1};
-    Client client{options_for("redis://" + sentinel.address(), 10s)};
-    const auto answer = told(client);
-    ASSERT_TRUE(fails_with(answer, Errc::protocol));
-    EXPECT_TRUE(speaks_of(answer.error(), "redis+sentinel://")) << answer.error().describe();
-    const auto held = Lock<Simple>{client, "job"}.acquire();
-    ASSERT_TRUE(fails_with(held, Errc::protocol)) << "no use to wait for";
-    EXPECT_TRUE(speaks_of(held.error(), "redis+sentinel://")) << held.error().describe();
+    for (const std::string scheme : {"redis://", "redis+cluster://"}) {
+        SCOPED_TRACE(scheme);
+        Client client{options_for(scheme + sentinel.address(), 10s)};
+        const auto answer = told(client);
+        ASSERT_TRUE(fails_with(answer, Errc::protocol));
+        EXPECT_TRUE(speaks_of(answer.error(), "redis+sentinel://")) << answer.error().describe();
+        const auto held = Lock<Simple>{client, "job"}.acquire();
+        ASSERT_TRUE(fails_with(held, Errc::protocol)) << "no use to wait for";
+        EXPECT_TRUE(speaks_of(held.error(), "redis+sentinel://")) << held.error().describe();
+    }
 }
 
 TEST(SentinelDiscovery, does_not_take_a_replica_for_the_master) {

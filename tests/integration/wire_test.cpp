@@ -7,6 +7,7 @@
 #include "support/sanitizers.hpp"
 #include "support/socket.hpp"
 #include "support/temp_folder.hpp"
+#include <redlatch/net/node.hpp>
 #include <redlatch/net/open_connection.hpp>
 #include <redlatch/service/eviction_check.hpp>
 
@@ -24,6 +25,7 @@
 #include <cerrno>
 #include <csignal>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -578,6 +580,50 @@ TEST(Pool, dials_a_server_that_is_away_once_for_all_its_threads) {
     const auto rounds = watch.elapsed() / 25ms;
     // At first all dial, as nobody knows better; a thread besides listens to the server, and one renews.
     EXPECT_LE(door.knocks(), 40 + 3 * rounds);
+}
+
+TEST(Pool, with_few_places_says_of_a_server_that_is_away_that_it_is) {
+    ClosedDoor door;
+    ClientOptions options = options_for(door.uri(), 10s);
+    options.max_connections = 1;
+    Client client{options};
+    std::vector<std::future<Error>> waiters;
+    for (int i = 0; i < 20; ++i) {
+        waiters.push_back(in_background([&client, i] {
+            Lock<Simple> lock{client, "job" + std::to_string(i)};
+            return lock.acquire({.wait = i % 2 == 0 ? 0ms : 300ms}).error();
+        }));
+    }
+    for (auto& waiter : waiters) {
+        const std::string text = waiter.get().describe();
+        EXPECT_EQ(text.find("in use"), std::string::npos) << text;
+    }
+}
+
+// Its connections are all in use, which is nothing that a server comes back from.
+TEST(Node, whose_pool_is_full_has_not_been_away) {
+    RedisServer server;
+    detail::Endpoint endpoint;
+    endpoint.transport = detail::Endpoint::Transport::unix_socket;
+    endpoint.path = server.socket_path();
+    detail::Resolver resolver;
+    int times_back = 0;
+    detail::Node node{
+        std::make_unique<detail::DirectDialer>(
+            endpoint, detail::DialOptions{"somebody", 10s, nullptr, {}, &resolver, {}}),
+        {.command_timeout = 10s, .max_connections = 1},
+        [&](const std::string&) { ++times_back; }};
+    const detail::Call ping = detail::Call::plain({"PING"});
+    ASSERT_TRUE(node.run(ping, detail::Limit::in(generous_limit)));
+    {
+        const auto loan = node.borrow_idle();
+        ASSERT_TRUE(loan);
+        const auto refused = node.run(ping, detail::Limit::in(10ms));
+        ASSERT_FALSE(refused);
+        EXPECT_TRUE(speaks_of(refused.error().error, "in use"));
+    }
+    ASSERT_TRUE(node.run(ping, detail::Limit::in(generous_limit)));
+    EXPECT_EQ(times_back, 0);
 }
 
 TEST(Pool, stays_as_it_is_over_thousands_of_locks) {

@@ -726,18 +726,18 @@ TEST_F(Tool, says_that_it_may_wait_for_the_command_around_it) {
                    " run --uri-file $F/uri other job -- true 2>$F/said & "
                    "while [ ! -e $F/go ]; do sleep 0.02; done; kill $!; wait $!; exit 3");
     EXPECT_TRUE(eventually(
-        [&] { return content(file("said")).find("may hold the same lock") != std::string::npos; }));
+        [&] { return content(file("said")).find("holds the same lock") != std::string::npos; }));
     std::ofstream{file("go")} << "\n";
     EXPECT_EQ(tool.code(), 3) << tool.errors();
     ToolRun once = run_script(REDLATCH_TOOL " run -n --uri-file $F/uri job -- true; exit $?");
     EXPECT_EQ(once.code(), 75) << once.errors();
-    EXPECT_EQ(once.errors().find("may hold"), std::string::npos) << "it does not wait";
+    EXPECT_EQ(once.errors().find("holds the same"), std::string::npos) << "it does not wait";
 }
 
 TEST_F(Tool, asks_several_masters_where_there_are_several_uris) {
     const RedisServer second;
     const RedisServer third;
-    std::ofstream{file("first")} << "# the first of three\n" << server.uri() << "\n";
+    std::ofstream{file("first")} << "# the first of three\n " << server.uri() << " # here\n";
     std::ofstream{file("second")} << second.uri() << "\n";
     for (Words arguments :
          {Words{"--uri", server.uri(), "--uri", second.uri(), "--uri", third.uri()},

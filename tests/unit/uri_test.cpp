@@ -394,6 +394,10 @@ TEST(Uri, says_how_a_password_is_encoded_that_it_has_cut_off) {
         EXPECT_TRUE(refused(uri, "%2F")) << uri;
         EXPECT_EQ(complaint(uri).find("xyz"), std::string::npos) << uri;
     }
+    EXPECT_TRUE(refused("unix://:hun/xyz@/tmp/s", "%2F"));
+    const std::string cut = "redis+sentinel://h/m?sentinel_password=hun&xyz=1";
+    EXPECT_TRUE(refused(cut, "%26"));
+    EXPECT_EQ(complaint(cut).find("xyz"), std::string::npos);
     EXPECT_EQ(complaint("redis://h/word").find("%2F"), std::string::npos);
     EXPECT_EQ(complaint("redis://u:p@h?retries=3").find("%3F"), std::string::npos);
 }

@@ -149,8 +149,10 @@ void add_uris_of_file(const std::string& path, std::vector<std::string>& uris) {
     }
     std::vector<std::string> found;
     for (std::string line; std::getline(file, line);) {
-        if (line.starts_with('#')) continue;
-        for (std::string& uri : words(std::istringstream{line})) found.push_back(std::move(uri));
+        for (std::string& uri : words(std::istringstream{line})) {
+            if (uri.starts_with('#')) break;
+            found.push_back(std::move(uri));
+        }
     }
     if (found.empty()) throw UsageError{"there is no URI in the file " + shown(path)};
     uris.insert(uris.end(), found.begin(), found.end());

@@ -550,9 +550,10 @@ int run(const Settings& settings) {
                                : shown(settings.command.front()) + " cannot be executed");
         return code;
     }
-    if (settings.wait.is_unlimited() && is_within_one_of(settings.names)) {
+    const bool excludes = settings.sharing == Sharing::none && !settings.permits;
+    if (excludes && settings.wait.is_unlimited() && is_within_one_of(settings.names)) {
         complain(settings,
-                 "the command around this one may hold the same lock, and then both wait for ever");
+                 "if the command around this one holds the same lock, both wait for ever");
     }
     std::optional<Run> ended{std::in_place, settings, path};
     code = ended->go();

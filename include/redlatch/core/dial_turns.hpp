@@ -16,39 +16,40 @@ namespace redlatch::inline v0::detail {
 /// of each client, and not one of each thread.
 class DialTurns {
 public:
-    /// What a thread that wants a connection has to do.
-    struct Turn {
-        bool dials;             ///< dial now, and say how that ended
-        TimePoint until;        ///< else ask again then, and when another one's turn has ended
-        std::uint64_t dialled;  ///< how many have dialled so far
-    };
-
-    Turn wanted(TimePoint now) {
-        if (last_fault_ && now < next_at_) {
-            return {.dials = false, .until = next_at_, .dialled = dialled_};
-        }
-        next_at_ = saturating_add(now, patience);
-        return {.dials = true, .until = now, .dialled = ++dialled_};
+    /// When a thread may dial: `now`, or later. Then it asks again, and sooner where a try has ended.
+    TimePoint may_dial_at(TimePoint now) const noexcept {
+        return last_fault_ ? std::max(now, next_at_) : now;
     }
+
+    /// A thread dials. Which one of all tries that is.
+    std::uint64_t begin(TimePoint now) {
+        next_at_ = saturating_add(now, patience);
+        return ++dialled_;
+    }
+
+    /// How many tries have begun.
+    std::uint64_t dialled() const noexcept { return dialled_; }
 
     /// The server was reached.
     void connected() noexcept { last_fault_.reset(); }
 
-    /// It was not.
-    void failed(const Turn& turn, Fault fault, TimePoint now) {
+    /// It was not, by that try.
+    void failed(std::uint64_t number, Fault fault, TimePoint now) {
         last_fault_ = std::move(fault);
         next_at_ = saturating_add(now, pause);
-        last_failed_ = std::max(last_failed_, turn.dialled);
+        last_failed_ = std::max(last_failed_, number);
     }
 
     /// The thread's own time was over, or it was stopped: that says nothing of the server.
     void given_up(TimePoint now) noexcept { next_at_ = now; }
 
-    /// Whether one that began after `first` was wanted has failed: that counts as the same thread's own. Who comes while
-    /// another one dials has a time of its own.
-    bool has_failed_since(const Turn& first) const noexcept { return last_failed_ > first.dialled; }
+    /// Whether a try has failed that began when so many had. Who waited then takes its fault. Who came while another one
+    /// dialled has a time of its own.
+    bool has_failed_since(std::uint64_t dialled) const noexcept {
+        return last_fault_ && last_failed_ > dialled;
+    }
 
-    /// Why the last one did; nothing while the server can be reached.
+    /// Why the last try failed; nothing while the server can be reached.
     const std::optional<Fault>& last_fault() const noexcept { return last_fault_; }
 
 private:

@@ -265,6 +265,18 @@ public:
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
     void tell_lost() { loss().request_stop(); }
 
+    /// Removes the innermost acquisition that matches, and returns it; nothing where none does. With the lock
+    /// table's mutex.
+    template <class Predicate>
+    std::optional<Acquisition> take_acquisition(Predicate matches) {
+        const auto found = std::find_if(nest.rbegin(), nest.rend(),
+                                        [&](const Acquisition& a) { return matches(*this, a); });
+        if (found == nest.rend()) return std::nullopt;
+        const Acquisition taken = *found;
+        nest.erase(std::next(found).base());
+        return taken;
+    }
+
     // Guarded by the lock table's mutex.
     Nest nest;
 
@@ -276,17 +288,6 @@ public:
         for (Acquisition& acquisition : nest) {
             if (acquisition.id == id) acquisition.watched = true;
         }
-    }
-
-    /// Removes the innermost acquisition that matches, and returns it; nothing where none does.
-    template <class Predicate>
-    std::optional<Acquisition> take_acquisition(Predicate matches) {
-        const auto found = std::find_if(nest.rbegin(), nest.rend(),
-                                        [&](const Acquisition& a) { return matches(*this, a); });
-        if (found == nest.rend()) return std::nullopt;
-        const Acquisition taken = *found;
-        nest.erase(std::next(found).base());
-        return taken;
     }
 
     // Likewise: a reader's claim that others of this process may go on with; null for any other hold.

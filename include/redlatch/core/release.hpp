@@ -186,8 +186,12 @@ public:
                 return ended.watched ? StopRenewal{.whole_hold = false} : next();
             case Ended::Kind::last:
                 return then(may_move(now) ? Stage::move : Stage::release, StopRenewal{});
-            default: return end_without_server(valid_at_start_);
+            case Ended::Kind::handed:
+            case Ended::Kind::left:
+            case Ended::Kind::past:
+            case Ended::Kind::nothing: break;
         }
+        return end_without_server(valid_at_start_);
     }
 
     /// The same for an acquisition that is given up. The outcome does not depend on the server's answer, so no caller
@@ -202,8 +206,12 @@ public:
             case Ended::Kind::last:
                 outcome_ = Release::released;
                 return then(Stage::clean_up_abandoned, StopRenewal{});
-            default: return end_without_server(true);
+            case Ended::Kind::handed:
+            case Ended::Kind::left:
+            case Ended::Kind::past:
+            case Ended::Kind::nothing: break;
         }
+        return end_without_server(true);
     }
 
     /// The last action is done.
@@ -350,8 +358,12 @@ private:
                 outcome_ = Release::expired;
                 stage_ = Stage::clean_up_delayed;
                 return next();
-            default: outcome_.reset(); return Done{};
+            case Ended::Kind::nested:
+            case Ended::Kind::last:
+            case Ended::Kind::nothing: break;
         }
+        outcome_.reset();
+        return Done{};
     }
 
     Action free_hold(Result<Release> outcome) {

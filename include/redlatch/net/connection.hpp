@@ -301,7 +301,7 @@ private:
         return replicas_in(reply->view());
     }
 
-    /// False where nothing is there. `block`: after `blocking_receive`, or a signal.
+    /// False where nothing is there. `block`: it waits in `recv` first, for `blocking_receive` at most, or until a signal.
     Expected<bool, Fault> read_there(std::span<char> buffer, bool block = false) {
         const ssize_t n = read_bytes(buffer, block);
         if (n > 0) {
@@ -336,7 +336,7 @@ private:
     }
 
     static Fault garbage(std::string message) {
-        return {.error = {Errc::protocol, {}, {}, std::move(message), {}}, .transient = false};
+        return {.error = make_error(Errc::protocol, std::move(message)), .transient = false};
     }
 
     /// hiredis can make no reply of what came.
@@ -355,7 +355,7 @@ private:
         return Unexpected{std::move(fault)};
     }
 
-    /// Waits until something has come: awake first, then in one `recv`, then by `poll`.
+    /// Waits until something has come, and reads it: awake first, then in one `recv`, then by `poll`. True, or a fault.
     Expected<bool, Fault> read_some(const Limit& limit) {
         std::array<char, std::size_t{16} * 1024> buffer;
         if (busy_wait_ > busy_wait_.zero()) {
@@ -450,7 +450,7 @@ private:
         std::string message =
             handshake_.empty() ? shown(plain_words(text)) : without_quotation(text, handshake_);
         const bool is_log_in = handshake_ == "AUTH" || text.starts_with("NOAUTH");
-        return Unexpected{Fault{.error = {code, {}, node_, std::move(message), {}},
+        return Unexpected{Fault{.error = make_error(code, std::move(message), node_),
                                 .transient = transient,
                                 .from_server = true,
                                 .refuses_log_in = is_log_in && code == Errc::denied}};

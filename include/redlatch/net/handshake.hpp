@@ -82,18 +82,18 @@ private:
     /// commands for any slot. Some that serve a Cluster's clients say that they are none: those are asked once more.
     Expected<void, Fault> check_mode(Endpoint::Mode mode) {
         using Mode = Endpoint::Mode;
-        if (mode == Mode::server && mode_ == "sentinel")
+        if (mode != Mode::sentinel && mode_ == "sentinel")
             return refuse("the server is a Sentinel: its URI begins with redis+sentinel://");
         if (mode != Mode::cluster_node || mode_.empty() || mode_ == "cluster") return {};
         connection_->expect_answer_to({});  // the server's own words are read below
-        const auto state = connection_->call(Call::plain({"CLUSTER", "INFO"}).wire(), *limit_);
-        if (!connection_->alive()) return Unexpected{state.error()};
-        if (state || !says_no_cluster(state.error().error.message)) return {};
+        const auto slots = connection_->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), *limit_);
+        if (!connection_->alive()) return Unexpected{slots.error()};
+        if (slots || !says_no_cluster(slots.error().error.message)) return {};
         return refuse("the server is no node of a Cluster: its URI begins with redis://");
     }
 
     Expected<void, Fault> refuse(std::string words) const {
-        Fault fault{.error = {Errc::protocol, {}, connection_->node(), std::move(words), {}},
+        Fault fault{.error = make_error(Errc::protocol, std::move(words), connection_->node()),
                     .transient = false,
                     .from_server = true};
         return Unexpected{std::move(fault)};

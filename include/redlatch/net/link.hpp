@@ -270,7 +270,7 @@ private:
     }
 
     static Fault released() {
-        return {.error = {Errc::cancelled, {}, {}, "the lock was released first", {}},
+        return {.error = make_error(Errc::cancelled, "the lock was released first"),
                 .transient = false};
     }
 

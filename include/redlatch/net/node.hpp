@@ -105,7 +105,8 @@ public:
     Expected<Connection, Fault> connect(const Limit& limit) {
         auto connection = pool_.dialer().open(limit);
         // A server that turns this client away is not back for it.
-        if (connection || connection.error().error.code == Errc::unavailable) note(connection);
+        if (connection) note_health(false);
+        if (!connection && is_silence(connection.error())) note_health(true);
         return connection;
     }
 
@@ -145,11 +146,16 @@ public:
         }
     }
 
-    /// Something was asked of the server, or connected to it. Tells of its coming back.
+    /// Something was asked of the server. Tells of its coming back. What ends a call before it gets there says nothing of
+    /// the server; nor does an error for now, as of one that is loading its data.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
-        note_health(!outcome && outcome.error().error.code == Errc::unavailable &&
-                    !outcome.error().from_server);
+        if (outcome) return note_health(false);
+        const Fault& fault = outcome.error();
+        if (fault.error.code == Errc::cancelled) return;
+        if (fault.error.code != Errc::unavailable) return note_health(false);
+        const bool got_there = fault.maybe_executed || fault.disconnected;
+        if (!fault.from_server && (got_there || pool_.is_away())) note_health(true);
     }
 
 private:
@@ -181,6 +187,10 @@ private:
     void note_fault(const Connection& connection, CommandStep step, const Fault& fault) {
         if (step.leave_server) leave(connection);
         if (!connection.alive() && fault.error.code == Errc::unavailable) pool_.drop_idle();
+    }
+
+    static bool is_silence(const Fault& fault) noexcept {
+        return fault.error.code == Errc::unavailable && !fault.from_server;
     }
 
     void note_health(bool down) {

@@ -55,7 +55,7 @@ public:
         return *this;
     }
     ~PendingReplies() {
-        if (!empty()) fail({.error = {Errc::unavailable, {}, {}, "the connection was closed", {}}});
+        if (!empty()) fail({.error = make_error(Errc::unavailable, "the connection was closed")});
     }
 
     bool empty() const noexcept { return taken_ == entries_.size(); }

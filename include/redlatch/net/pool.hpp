@@ -1,6 +1,6 @@
 #pragma once
 
-#include <redlatch/net/dial_gate.hpp>
+#include <redlatch/core/dial_turns.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/limit.hpp>
 
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -99,6 +100,12 @@ public:
         return idle_.size() + in_use_ < max_connections_;
     }
 
+    /// Whether the last try to connect has failed.
+    bool is_away() {
+        const std::lock_guard lock{mutex_};
+        return turns_.last_fault().has_value();
+    }
+
     /// Adds an idle one.
     void admit(Connection connection) {
         connection.busy_wait(busy_wait_);
@@ -175,20 +182,17 @@ private:
         std::vector<Connection> dropped;  // closed outside the mutex
         std::unique_lock lock{mutex_};
         drop_outdated(dropped);
-        while (idle_.empty() && in_use_ >= max_connections_) {
-            if (auto waited = wait_for_return(lock, limit); !waited) {
+        const std::uint64_t dialled = turns_.dialled();
+        while (idle_.empty()) {
+            const TimePoint now = Clock::now();
+            const bool has_place = in_use_ < max_connections_;
+            const TimePoint turn = has_place ? turns_.may_dial_at(now) : TimePoint::max();
+            if (turn <= now) return open_new(lock, limit);
+            if (auto waited = wait(lock, turn, dialled, limit); !waited) {
                 return Unexpected{std::move(waited).error()};
             }
         }
-        idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
-        ++in_use_;
-        if (idle_.empty()) {
-            lock.unlock();
-            return open_new(limit);
-        }
-        Connection connection = std::move(idle_.back());
-        idle_.pop_back();
-        return Loan{*this, std::move(connection), true};
+        return *take(std::prev(idle_.end()));
     }
 
     std::optional<Loan> borrow_any_idle() {
@@ -199,32 +203,67 @@ private:
         return take(std::prev(idle_.end()));
     }
 
-    Expected<Loan, Fault> open_new(const Limit& limit) {
-        struct Place {
-            Pool* pool;
-            ~Place() {
-                if (pool != nullptr) pool->give_up_place();
+    /// A place of a thread that dials, and what it finds. Others may be waiting for either.
+    struct Dialling {
+        Pool* pool;
+        std::uint64_t number;
+        bool has_connected = false;
+        std::optional<Fault> fault{};  // where it says something of the server
+
+        ~Dialling() {
+            {
+                const std::lock_guard lock{pool->mutex_};
+                const TimePoint now = Clock::now();
+                if (!has_connected) --pool->in_use_;
+                if (has_connected) {
+                    pool->turns_.connected();
+                } else if (fault) {
+                    pool->turns_.failed(number, *std::move(fault), now);
+                } else {
+                    pool->turns_.given_up(now);
+                }
             }
-        } place{this};
-        auto connection = gate_.open(*dialer_, limit);
-        if (!connection) return Unexpected{std::move(connection).error()};
+            pool->returned_.notify_all();
+        }
+    };
+
+    /// With the mutex held, which it releases.
+    Expected<Loan, Fault> open_new(std::unique_lock<std::mutex>& lock, const Limit& limit) {
+        idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
+        Dialling dialling{this, turns_.begin(Clock::now())};
+        ++in_use_;
+        lock.unlock();
+        auto connection = dialer_->open(limit);
+        if (!connection) {
+            const bool is_own_end = limit.over() || limit.cancelled();
+            if (!is_own_end) dialling.fault = connection.error();
+            return Unexpected{std::move(connection).error()};
+        }
         connection->busy_wait(busy_wait_);
-        place.pool = nullptr;
+        dialling.has_connected = true;
         return Loan{*this, *std::move(connection), false};
     }
 
-    Expected<void, Fault> wait_for_return(std::unique_lock<std::mutex>& lock, const Limit& limit) {
+    /// Waits for a connection or a place that comes back, or for a turn to dial. `dialled`: how many had when the caller
+    /// came.
+    Expected<void, Fault> wait(std::unique_lock<std::mutex>& lock, TimePoint turn,
+                               std::uint64_t dialled, const Limit& limit) {
         if (limit.cancelled()) return Unexpected{cancelled_fault()};
-        if (limit.over()) {
-            Fault fault = io_fault("all " + std::to_string(max_connections_) +
-                                   " connections are in use (max_connections)");
-            fault.error.node = dialer_->name();
-            return Unexpected{std::move(fault)};
-        }
+        if (turns_.has_failed_since(dialled)) return Unexpected{*turns_.last_fault()};
+        if (limit.over()) return Unexpected{out_of_time()};
         const auto slice =
             limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
-        returned_.wait_for(lock, std::min<Clock::duration>(limit.left(), slice));
+        const Clock::duration left = saturating_sub(std::min(turn, limit.at), Clock::now());
+        returned_.wait_for(lock, std::min<Clock::duration>(left, slice));
         return {};
+    }
+
+    Fault out_of_time() const {
+        Fault fault = turns_.last_fault() ? unanswered_fault()
+                                          : io_fault("all " + std::to_string(max_connections_) +
+                                                     " connections are in use (max_connections)");
+        fault.error.node = dialer_->name();
+        return fault;
     }
 
     void give_back(Connection connection) {
@@ -241,22 +280,14 @@ private:
         returned_.notify_one();
     }
 
-    void give_up_place() {
-        {
-            const std::lock_guard lock{mutex_};
-            --in_use_;
-        }
-        returned_.notify_one();
-    }
-
     const std::unique_ptr<Dialer> dialer_;
-    DialGate gate_;
     const std::size_t max_connections_;
     const std::chrono::microseconds busy_wait_;
     std::mutex mutex_;
     std::condition_variable returned_;
     std::vector<Connection> idle_;
     std::size_t in_use_ = 0;
+    DialTurns turns_;
 };
 
 }  // namespace redlatch::inline v0::detail

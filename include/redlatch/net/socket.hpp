@@ -38,7 +38,7 @@ inline std::string system_message(int code) {
 }
 
 inline Fault io_fault(std::string message) {
-    return {.error = {Errc::unavailable, {}, {}, std::move(message), {}}};
+    return {.error = make_error(Errc::unavailable, std::move(message))};
 }
 
 /// Waits until something is ready among `entries`: false when the limit is over, a fault when the

@@ -159,10 +159,13 @@ private:
             return parse_db(value);
         }
         const bool is_name = equals != std::string_view::npos && may_be_parameter(name);
+        const char* const hint = has_secret_     ? "; in a password, percent-encode & as %26"
+                                 : query_has_at_ ? in_a_password
+                                                 : "";
         return fail("unknown parameter" + (is_name ? " '" + std::string{name} + "'" : "") +
                     ", expected connect_timeout, command_timeout or, with "
                     "unix://, db or, with redis+sentinel://, sentinel_user, sentinel_password" +
-                    (query_has_at_ ? in_a_password : ""));
+                    hint);
     }
 
     /// Behind a problem with what stands before an @: it may be the end of a password.
@@ -172,7 +175,7 @@ private:
     /// Whether a name can be shown: not where it may be the end of a password with a question mark.
     bool may_be_parameter(std::string_view name) const {
         constexpr std::size_t longest = 32;
-        return !query_has_at_ && name.size() <= longest &&
+        return !query_has_at_ && !has_secret_ && name.size() <= longest &&
                std::all_of(name.begin(), name.end(), [](char c) {
                    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
                });
@@ -181,6 +184,7 @@ private:
     bool parse_secret(std::string_view name, std::string_view value,
                       std::optional<std::string>& secret) {
         if (secret) return fail("parameter " + std::string{name} + " is given twice");
+        has_secret_ = true;
         secret = decode(value);
         if (!secret) return fail("parameter " + std::string{name} + " has a bad percent-encoding");
         return true;
@@ -337,7 +341,11 @@ private:
     bool parse_socket() {
         const auto path = decode(rest_);
         if (!path || !path->starts_with('/')) {
-            return fail("the socket's path is not absolute, as in unix:///path, or badly encoded");
+            const bool is_cut = rest_.find('@') != std::string_view::npos;
+            return fail(
+                std::string{
+                    "the socket's path is not absolute, as in unix:///path, or badly encoded"} +
+                (is_cut ? in_a_password : ""));
         }
         if (path->find('\0') != std::string::npos) return fail("the socket's path has a NUL");
         if (path->size() >= sizeof(sockaddr_un::sun_path)) {
@@ -372,6 +380,8 @@ private:
     UriParts parts_;
     bool has_db_ = false;  // as a parameter
     bool query_has_at_ = false;
+    bool has_secret_ =
+        false;  // a parameter that has a password, whose end may look like another one
     std::string problem_;
 };
 

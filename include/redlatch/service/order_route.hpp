@@ -179,7 +179,7 @@ private:
     }
     void perform(Redirecting::Pause& pause) { services().timers().set(pause_, pause.until); }
     void perform(Redirecting::GiveUp& end) {
-        if (end.map_in_doubt) topology().suspect_map();
+        if (end.map_in_doubt) topology().suspect_map(end.fault.error);
         tell(Unexpected{std::move(end.fault)});
     }
 

@@ -109,7 +109,7 @@ private:
     using Try = Renewal::Try;
 
     /// The command of a try, at one server.
-    struct SentTry {
+    struct TryCommand {
         std::shared_ptr<Try> attempt;  // none for ASKING, which stands before a command
         bool once = false;             // the server is the key's master for this command only
         Command command{ReplyUse::awaited};
@@ -123,10 +123,10 @@ private:
         Node* node;
         const void* own;  // as of `lua::users_own()`
         MasterIndex index;
-        std::optional<Pipeline<SentTry>> pipe;
+        std::optional<Pipeline<TryCommand>> pipe;
         Silence silence;
-        std::vector<SentTry> waiting;  // for a connection
-        BackgroundConnect connect;     // the next one
+        std::vector<TryCommand> waiting;  // for a connection
+        BackgroundConnect connect;        // the next one
 
         TimePoint gone_at() const noexcept { return silence.gone_at(pipe->oldest()); }
     };
@@ -236,7 +236,7 @@ private:
         look_for_replacement(route, silent.since);
     }
 
-    void post(Route& route, SentTry sent) {
+    void post(Route& route, TryCommand sent) {
         if (route.pipe && !route.node->is_current(route.pipe->connection())) {
             break_off(route, end_of_use("another server is the master"));
         } else if (route.pipe && route.pipe->idle() && !route.pipe->connection().is_in_step()) {
@@ -257,16 +257,16 @@ private:
     }
 
     /// For the first time over this connection.
-    void write(Route& route, SentTry sent) {
+    void write(Route& route, TryCommand sent) {
         sent.command.connected(traits_of(call_of(*sent.attempt), route.pipe->connection(),
                                          route.silence.is_reused(), route.node->key_access()));
         write_again(route, std::move(sent));
     }
 
-    void write_again(Route& route, SentTry sent) {
+    void write_again(Route& route, TryCommand sent) {
         if (!renewal()->send(*sent.attempt, route.index, Clock::now())) return;
-        Pipeline<SentTry>& pipe = *route.pipe;
-        if (sent.once) pipe.add(Call::plain({"ASKING"}).wire(), SentTry{});
+        Pipeline<TryCommand>& pipe = *route.pipe;
+        if (sent.once) pipe.add(Call::plain({"ASKING"}).wire(), TryCommand{});
         const Call call = call_of(*sent.attempt);
         const std::string bytes = call.wire(encode_options(sent.command.form(), pipe.connection()));
         pipe.add(bytes, std::move(sent));
@@ -326,32 +326,32 @@ private:
                                          route.connect.begun(), Clock::now())) {
                 return;
             }
-            for (SentTry& sent : take_unanswered(route)) write_later(route, std::move(sent));
+            for (TryCommand& sent : take_unanswered(route)) write_later(route, std::move(sent));
         }
-        std::vector<SentTry> waiting = std::exchange(route.waiting, {});
-        std::erase_if(waiting, [](const SentTry& sent) { return sent.attempt->is_over(); });
+        std::vector<TryCommand> waiting = std::exchange(route.waiting, {});
+        std::erase_if(waiting, [](const TryCommand& sent) { return sent.attempt->is_over(); });
         if (connected) {
             route.pipe.emplace(*std::move(connected));
             route.silence.connected(Clock::now(), waiting.empty());
-            for (SentTry& sent : waiting) write(route, std::move(sent));
+            for (TryCommand& sent : waiting) write(route, std::move(sent));
         } else if (!waiting.empty()) {
             tell(route, connected.error(), waiting.size(), waiting.front());
-            for (const SentTry& sent : waiting) not_sent(route, sent, connected.error());
+            for (const TryCommand& sent : waiting) not_sent(route, sent, connected.error());
         }
     }
 
     /// A server that lets nobody in for now says so: a refusal, as if it had read the command.
-    void not_sent(const Route& route, const SentTry& sent, const Fault& fault) {
+    void not_sent(const Route& route, const TryCommand& sent, const Fault& fault) {
         if (!fault.from_server || !fault.transient) return unanswered(route, sent);
         renewal()->refused(*sent.attempt, route.index, fault, Clock::now());
     }
 
     /// Ends the connection. Its commands, but for ASKING.
-    static std::vector<SentTry> take_unanswered(Route& route) {
-        std::vector<SentTry> tries = route.pipe->take_unanswered();
+    static std::vector<TryCommand> take_unanswered(Route& route) {
+        std::vector<TryCommand> tries = route.pipe->take_unanswered();
         route.pipe.reset();
         route.silence.disconnected();
-        std::erase_if(tries, [](const SentTry& sent) { return sent.attempt == nullptr; });
+        std::erase_if(tries, [](const TryCommand& sent) { return sent.attempt == nullptr; });
         return tries;
     }
 
@@ -360,9 +360,9 @@ private:
     void break_off(Route& route, Fault fault) {
         bool failed = false;
         std::size_t news = 0;
-        const SentTry* one = nullptr;  // that is news
-        std::vector<SentTry> tries = take_unanswered(route);
-        for (SentTry& sent : tries) {
+        const TryCommand* one = nullptr;  // that is news
+        std::vector<TryCommand> tries = take_unanswered(route);
+        for (TryCommand& sent : tries) {
             if (sent.attempt->is_over()) sent.command.leave();
             const CommandStep step = sent.command.failed(failure_of(fault));
             if (step.next == CommandStep::Next::reconnect) {
@@ -382,17 +382,17 @@ private:
     }
 
     /// Once more, on the next connection.
-    void write_later(Route& route, SentTry sent) {
+    void write_later(Route& route, TryCommand sent) {
         renewal()->connection_replaced(*sent.attempt);
         route.waiting.push_back(std::move(sent));
     }
 
-    void unanswered(const Route& route, const SentTry& sent) {
+    void unanswered(const Route& route, const TryCommand& sent) {
         renewal()->unanswered(*sent.attempt, route.index, Clock::now());
     }
 
-    void take(Route& route, Pipeline<SentTry>::Answered answered) {
-        SentTry& sent = answered.order;
+    void take(Route& route, Pipeline<TryCommand>::Answered answered) {
+        TryCommand& sent = answered.order;
         const CommandStep step =
             sent.command.answered(kind_of(answered.reply, ReplyShape::integer));
         if (step.leave_server) route.node->leave(route.pipe->connection());
@@ -415,7 +415,7 @@ private:
     }
 
     /// An error on a connection that goes on.
-    void take_error(const Route& route, CommandStep step, const SentTry& sent, Fault fault) {
+    void take_error(const Route& route, CommandStep step, const TryCommand& sent, Fault fault) {
         if (step.next == CommandStep::Next::redirect && topology_->voters() == 1) {
             if (redirect(route, sent, fault)) return;
             disagree(fault);
@@ -427,7 +427,7 @@ private:
     }
 
     /// Another server has what this one was asked for: from now on, or for one command.
-    bool redirect(const Route& route, const SentTry& sent, const Fault& fault) {
+    bool redirect(const Route& route, const TryCommand& sent, const Fault& fault) {
         const auto to = redirection_of(fault);
         if (!to) return false;
         if (!to->once) topology_->failed(*route.node, fault, Limit::in(Clock::duration::zero()));
@@ -447,7 +447,7 @@ private:
     }
 
     /// Of so many commands, each about one lock.
-    void tell(const Route& route, Fault fault, std::size_t commands, const SentTry& one) {
+    void tell(const Route& route, Fault fault, std::size_t commands, const TryCommand& one) {
         if (commands == 1) {
             fault.error.key = one.attempt->hold().key();
         } else {

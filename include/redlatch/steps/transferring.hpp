@@ -147,7 +147,7 @@ inline Result<Ticket> detach_hold(Session& session, const HoldRef& ref) {
     if (!ending) return failed(invalid("it is held more than once, so that others would lose it"));
     if (const auto why = TransferMachine::not_moved(ending->kind)) {
         if (*why == Errc::lost) session.clean_up(hold, ending->clean_up);
-        return failed({*why, {}, {}, {}, {}});
+        return failed(make_error(*why));
     }
 
     session.dismiss(*hold);

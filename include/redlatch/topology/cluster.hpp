@@ -73,10 +73,7 @@ public:
                 std::this_thread::sleep_for(saturating_sub(pause->until, Clock::now()));
                 action = redirection.pause_over(Clock::now());
             } else if (auto* end = get_if<ClusterRedirection::GiveUp>(&action)) {
-                if (end->map_in_doubt) {
-                    add_why_unknown(end->fault.error);
-                    suspect_map();
-                }
+                if (end->map_in_doubt) suspect_map(end->fault.error);
                 return Unexpected{std::move(end->fault)};
             } else {
                 const auto* to = get_if<ClusterRedirection::SendTo>(&action);
@@ -131,15 +128,19 @@ public:
         informant_ = first;
     }
 
-    void suspect_map() override {
+    void suspect_map(Error& after) override {
         const std::lock_guard lock{mutex_};
+        add_why_unknown(after);
         refreshes_.suspect();
     }
 
     void failed(Node& node, const Fault& fault, const Limit& limit) override {
         note_move(fault, node);
         if (!puts_map_in_doubt(fault)) return;
-        suspect_map();
+        {
+            const std::lock_guard lock{mutex_};
+            refreshes_.suspect();
+        }
         refresh(limit);
     }
 
@@ -218,10 +219,9 @@ private:
         return inquiry.failed(Clock::now());
     }
 
-    /// Where a fault may come of a wrong map that nobody could set right: what the nodes said that were asked for it.
-    void add_why_unknown(Error& error) {
+    /// What the nodes said that were asked for the map, where nobody knew it. With the mutex held.
+    void add_why_unknown(Error& error) const {
         constexpr std::size_t most = 8;  // a Cluster may have a thousand
-        const std::lock_guard lock{mutex_};
         for (const Error& cause : why_unknown_) {
             const bool is_known = cause.node == error.node && cause.message == error.message;
             if (!is_known && error.causes.size() < most) error.causes.push_back(cause);

@@ -75,7 +75,8 @@ public:
     virtual void refresh(const Limit& limit) { static_cast<void>(limit); }
 
     /// What is known of that may be wrong: the next command has to ask first.
-    virtual void suspect_map() {}
+    /// Adds to the error that showed it why nobody could set it right.
+    virtual void suspect_map(Error& after) { static_cast<void>(after); }
 
     /// All that decide about `key`.
     virtual std::vector<Node*> masters_of(std::string_view key) { return {&master_of(key)}; }
