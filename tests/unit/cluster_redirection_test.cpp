@@ -144,7 +144,7 @@ TEST(ClusterRedirection, leaves_keys_in_two_places_to_the_caller) {
 }
 
 TEST(ClusterRedirection, passes_other_errors_on_and_trusts_the_map) {
-    for (const Errc code : {Errc::denied, Errc::wrong_type, Errc::cancelled, Errc::protocol}) {
+    for (const Errc code : {Errc::wrong_type, Errc::cancelled}) {
         Machine machine{deadline};
         machine.begin();
         const auto end = as<Machine::GiveUp>(machine.failed(fault(code, "no"), start));
@@ -154,10 +154,29 @@ TEST(ClusterRedirection, passes_other_errors_on_and_trusts_the_map) {
     }
 }
 
+// Its address may be another server's by now.
+TEST(ClusterRedirection, has_the_map_asked_for_where_a_server_is_not_what_it_was) {
+    for (const Errc code : {Errc::denied, Errc::protocol}) {
+        for (const bool elsewhere : {true, false}) {
+            Machine machine{deadline};
+            machine.begin();
+            EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(fault(code, "no"), start)));
+            const auto settled = machine.map_settled(elsewhere, start);
+            EXPECT_EQ(as<Machine::SendToMaster>(settled).has_value(), elsewhere);
+            const auto end = as<Machine::GiveUp>(settled);
+            ASSERT_EQ(end.has_value(), !elsewhere);
+            if (!end) continue;
+            EXPECT_EQ(end->fault.error.code, code);
+            EXPECT_TRUE(end->map_in_doubt);
+        }
+    }
+}
+
 TEST(ClusterRedirection, refuses_to_follow_to_what_is_no_host) {
     Machine machine{deadline};
     machine.begin();
-    const auto end = as<Machine::GiveUp>(machine.failed(moved("a b:2"), start));
+    EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(moved("a b:2"), start)));
+    const auto end = as<Machine::GiveUp>(machine.map_settled(false, start));
     ASSERT_TRUE(end);
     EXPECT_EQ(end->fault.error.code, Errc::protocol);
     EXPECT_FALSE(end->fault.transient);

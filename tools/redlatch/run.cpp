@@ -530,7 +530,8 @@ private:
 bool is_within_one_of(const std::vector<std::string>& names) {
     for (const char* const variable : {"REDLATCH_NAME", "REDLATCH_NAMES"}) {
         const char* const value = std::getenv(variable);
-        const std::string held = "\n" + std::string{value == nullptr ? "" : value} + "\n";
+        if (value == nullptr) continue;
+        const std::string held = "\n" + std::string{value} + "\n";
         const auto is_held = [&held](const std::string& name) {
             return held.find("\n" + name + "\n") != std::string::npos;
         };
