@@ -84,7 +84,8 @@ TEST_F(DialTurns, that_a_thread_gave_up_go_to_the_next_one) {
     turns_.given_up(now_);
     EXPECT_FALSE(turns_.has_failed_since(before)) << "that says nothing of the server";
     EXPECT_TRUE(turns_.last_fault());
-    EXPECT_TRUE(may_dial());
+    EXPECT_FALSE(may_dial()) << "many may have no more than a millisecond";
+    EXPECT_LE(turns_.may_dial_at(now_), now_ + 50ms);
 }
 
 }  // namespace

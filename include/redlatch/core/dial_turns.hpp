@@ -41,7 +41,7 @@ public:
     }
 
     /// The thread's own time was over, or it was stopped: that says nothing of the server.
-    void given_up(TimePoint now) noexcept { next_at_ = now; }
+    void given_up(TimePoint now) noexcept { next_at_ = saturating_add(now, pause); }
 
     /// Whether a try has failed that began when so many had. Who waited then takes its fault. Who came while another one
     /// dialled has a time of its own.

@@ -189,6 +189,7 @@ private:
             const TimePoint turn = has_place ? turns_.may_dial_at(now) : TimePoint::max();
             if (turn <= now) return open_new(lock, limit);
             if (auto waited = wait(lock, turn, dialled, limit); !waited) {
+                returned_.notify_one();  // what has woken this one may be for another
                 return Unexpected{std::move(waited).error()};
             }
         }
