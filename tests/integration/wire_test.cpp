@@ -600,6 +600,46 @@ TEST(Pool, with_few_places_says_of_a_server_that_is_away_that_it_is) {
     }
 }
 
+// It takes connections, and says nothing on any of them: as a frozen one does.
+TEST(Pool, with_few_places_says_of_a_silent_server_that_it_is) {
+    Address address{.path = {}, .host = "127.0.0.1", .port = 0};
+    const UniqueFd listener = listen_on(address);
+    ClientOptions options = options_for(address.uri(), 300ms);
+    options.max_connections = 1;
+    Client client{options};
+    std::vector<std::future<Error>> waiters;
+    for (int i = 0; i < 10; ++i) {
+        waiters.push_back(in_background([&client, i] {
+            Lock<Simple> lock{client, "job" + std::to_string(i)};
+            return lock.acquire({.wait = 2s}).error();
+        }));
+    }
+    for (auto& waiter : waiters) {
+        const Error error = waiter.get();
+        EXPECT_EQ(error.code, Errc::unavailable);
+        EXPECT_FALSE(speaks_of(error, "in use")) << error.describe();
+    }
+}
+
+TEST(Node, that_was_silent_has_been_away) {
+    for (const Connections connections : {Connections::pooled, Connections::shared}) {
+        RedisServer server;
+        const auto journal = std::make_shared<Journal>();
+        ClientOptions options = options_for(server.uri(), 500ms, journal);
+        options.connections = connections;
+        std::optional<Client> client{options};
+        Lock<Simple> lock{*client, "job"};
+        ASSERT_TRUE(eventually([&] { return lock.extend(30s) || lock.try_lock(); }));
+        server.freeze();
+        EXPECT_FALSE(lock.extend(30s));
+        server.thaw();
+        EXPECT_TRUE(eventually([&] { return lock.extend(30s).has_value(); }));
+        lock.unlock();
+        client.reset();  // all events have been told
+        EXPECT_GE(journal->reconnects(), 1) << (connections == Connections::shared);
+    }
+}
+
 // Its connections are all in use, which is nothing that a server comes back from.
 TEST(Node, whose_pool_is_full_has_not_been_away) {
     RedisServer server;

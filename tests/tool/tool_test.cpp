@@ -729,6 +729,10 @@ TEST_F(Tool, says_that_it_may_wait_for_the_command_around_it) {
         [&] { return content(file("said")).find("holds the same lock") != std::string::npos; }));
     std::ofstream{file("go")} << "\n";
     EXPECT_EQ(tool.code(), 3) << tool.errors();
+    ToolRun beside = run({"run", "--shared", "book", "--", REDLATCH_TOOL, "run", "--uri", uri(),
+                          "--shared", "book", "--", "true"});
+    EXPECT_EQ(beside.code(), 0);
+    EXPECT_EQ(beside.errors(), "") << "readers read side by side";
     ToolRun once = run_script(REDLATCH_TOOL " run -n --uri-file $F/uri job -- true; exit $?");
     EXPECT_EQ(once.code(), 75) << once.errors();
     EXPECT_EQ(once.errors().find("holds the same"), std::string::npos) << "it does not wait";

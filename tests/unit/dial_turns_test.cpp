@@ -54,9 +54,9 @@ TEST_F(DialTurns, are_one_thread_s_for_as_long_as_a_server_that_is_there_takes) 
 TEST_F(DialTurns, are_for_everybody_again_once_one_has_reached_it) {
     fail();
     now_ += 1s;
-    turns_.begin(now_);
+    const auto number = turns_.begin(now_);
     EXPECT_FALSE(may_dial());
-    turns_.connected();
+    turns_.connected(number);
     EXPECT_FALSE(turns_.last_fault());
     EXPECT_TRUE(may_dial());
 }
@@ -72,7 +72,7 @@ TEST_F(DialTurns, that_failed_count_for_those_who_came_before_they_began) {
     EXPECT_FALSE(turns_.has_failed_since(late)) << "it has a time of its own";
     turns_.failed(turns_.begin(now_ += 1s), refused(), now_);
     EXPECT_TRUE(turns_.has_failed_since(late));
-    turns_.connected();
+    turns_.connected(turns_.begin(now_));
     EXPECT_FALSE(turns_.has_failed_since(late));
 }
 
@@ -86,6 +86,14 @@ TEST_F(DialTurns, that_a_thread_gave_up_go_to_the_next_one) {
     EXPECT_TRUE(turns_.last_fault());
     EXPECT_FALSE(may_dial()) << "many may have no more than a millisecond";
     EXPECT_LE(turns_.may_dial_at(now_), now_ + 50ms);
+}
+
+TEST_F(DialTurns, that_fail_late_say_nothing_of_a_server_that_was_reached_meanwhile) {
+    const auto early = turns_.begin(now_);
+    turns_.connected(turns_.begin(now_));
+    turns_.failed(early, refused(), now_);
+    EXPECT_FALSE(turns_.last_fault());
+    EXPECT_TRUE(may_dial());
 }
 
 }  // namespace

@@ -551,7 +551,7 @@ int run(const Settings& settings) {
                                : shown(settings.command.front()) + " cannot be executed");
         return code;
     }
-    const bool excludes = settings.sharing == Sharing::none && !settings.permits;
+    const bool excludes = settings.sharing != Sharing::reads && !settings.permits;
     if (excludes && settings.wait.is_unlimited() && is_within_one_of(settings.names)) {
         complain(settings,
                  "if the command around this one holds the same lock, both wait for ever");

@@ -30,17 +30,21 @@ public:
     /// How many tries have begun.
     std::uint64_t dialled() const noexcept { return dialled_; }
 
-    /// The server was reached.
-    void connected() noexcept { last_fault_.reset(); }
+    /// The server was reached, by that try.
+    void connected(std::uint64_t number) noexcept {
+        last_connected_ = std::max(last_connected_, number);
+        last_fault_.reset();
+    }
 
-    /// It was not, by that try.
+    /// It was not. A later try may have reached it meanwhile.
     void failed(std::uint64_t number, Fault fault, TimePoint now) {
+        if (number < last_connected_) return;
         last_fault_ = std::move(fault);
         next_at_ = saturating_add(now, pause);
         last_failed_ = std::max(last_failed_, number);
     }
 
-    /// The thread's own time was over, or it was stopped: that says nothing of the server.
+    /// The thread was stopped, or had too little time: that says nothing of the server.
     void given_up(TimePoint now) noexcept { next_at_ = saturating_add(now, pause); }
 
     /// Whether a try has failed that began when so many had. Who waited then takes its fault. Who came while another one
@@ -52,15 +56,18 @@ public:
     /// Why the last try failed; nothing while the server can be reached.
     const std::optional<Fault>& last_fault() const noexcept { return last_fault_; }
 
+    /// What a server that is there needs at most. A try that takes longer may be with a frozen master, and Sentinels may
+    /// know another one meanwhile.
+    static constexpr std::chrono::milliseconds patience{100};
+
 private:
     static constexpr std::chrono::milliseconds pause{25};
-    /// One that takes longer may be with a frozen master, and Sentinels may know another one meanwhile.
-    static constexpr std::chrono::milliseconds patience{100};
 
     std::optional<Fault> last_fault_;
     TimePoint next_at_ = TimePoint::min();
     std::uint64_t dialled_ = 0;
     std::uint64_t last_failed_ = 0;
+    std::uint64_t last_connected_ = 0;
 };
 
 }  // namespace redlatch::inline v0::detail

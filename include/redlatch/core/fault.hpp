@@ -23,6 +23,7 @@ struct Fault {
     bool disconnected = false;    ///< the other end closed the connection, or it broke
     bool from_server = false;     ///< it is what the server said
     bool refuses_log_in = false;  ///< the server refuses the user or the password
+    bool in_client = false;       ///< it did not get as far as the server
 };
 
 /// Why a call was cancelled.

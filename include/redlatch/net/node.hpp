@@ -146,16 +146,15 @@ public:
         }
     }
 
-    /// Something was asked of the server. Tells of its coming back. What ends a call before it gets there says nothing of
-    /// the server; nor does an error for now, as of one that is loading its data.
+    /// Something was asked of the server. Tells of its coming back. An error for now, as of one that is loading its data,
+    /// says nothing of that; nor does what ends a call before it gets there.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
         if (outcome) return note_health(false);
         const Fault& fault = outcome.error();
-        if (fault.error.code == Errc::cancelled) return;
-        if (fault.error.code != Errc::unavailable) return note_health(false);
-        const bool got_there = fault.maybe_executed || fault.disconnected;
-        if (!fault.from_server && (got_there || pool_.is_away())) note_health(true);
+        const bool is_unavailable = fault.error.code == Errc::unavailable;
+        if (fault.error.code == Errc::cancelled || fault.in_client) return;
+        if (!is_unavailable || !fault.from_server) note_health(is_unavailable);
     }
 
 private:

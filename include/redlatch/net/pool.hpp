@@ -100,12 +100,6 @@ public:
         return idle_.size() + in_use_ < max_connections_;
     }
 
-    /// Whether the last try to connect has failed.
-    bool is_away() {
-        const std::lock_guard lock{mutex_};
-        return turns_.last_fault().has_value();
-    }
-
     /// Adds an idle one.
     void admit(Connection connection) {
         connection.busy_wait(busy_wait_);
@@ -217,7 +211,7 @@ private:
                 const TimePoint now = Clock::now();
                 if (!has_connected) --pool->in_use_;
                 if (has_connected) {
-                    pool->turns_.connected();
+                    pool->turns_.connected(number);
                 } else if (fault) {
                     pool->turns_.failed(number, *std::move(fault), now);
                 } else {
@@ -231,13 +225,14 @@ private:
     /// With the mutex held, which it releases.
     Expected<Loan, Fault> open_new(std::unique_lock<std::mutex>& lock, const Limit& limit) {
         idle_.reserve(idle_.size() + in_use_ + 1);  // to give it back takes no memory
-        Dialling dialling{this, turns_.begin(Clock::now())};
+        const TimePoint begun = Clock::now();
+        Dialling dialling{this, turns_.begin(begun)};
         ++in_use_;
         lock.unlock();
         auto connection = dialer_->open(limit);
         if (!connection) {
-            const bool is_own_end = limit.over() || limit.cancelled();
-            if (!is_own_end) dialling.fault = connection.error();
+            const bool had_time = !limit.over() || Clock::now() - begun >= DialTurns::patience;
+            if (had_time && !limit.cancelled()) dialling.fault = connection.error();
             return Unexpected{std::move(connection).error()};
         }
         connection->busy_wait(busy_wait_);
@@ -260,25 +255,28 @@ private:
     }
 
     Fault out_of_time() const {
-        Fault fault = turns_.last_fault() ? unanswered_fault()
-                                          : io_fault("all " + std::to_string(max_connections_) +
-                                                     " connections are in use (max_connections)");
+        if (turns_.last_fault()) return *turns_.last_fault();
+        Fault fault = io_fault("all " + std::to_string(max_connections_) +
+                               " connections are in use (max_connections)");
         fault.error.node = dialer_->name();
+        fault.in_client = true;
         return fault;
     }
 
     void give_back(Connection connection) {
         std::optional<Connection> broken;
+        bool is_for_all = false;
         {
             const std::lock_guard lock{mutex_};
             --in_use_;
             if (connection.idle() && dialer_->is_current(connection)) {
                 idle_.push_back(std::move(connection));
             } else {
-                broken = std::move(connection);  // closed outside the mutex
+                broken = std::move(connection);                // closed outside the mutex
+                is_for_all = turns_.last_fault().has_value();  // who may dial is not known
             }
         }
-        returned_.notify_one();
+        is_for_all ? returned_.notify_all() : returned_.notify_one();
     }
 
     const std::unique_ptr<Dialer> dialer_;

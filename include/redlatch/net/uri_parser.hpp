@@ -184,7 +184,7 @@ private:
     bool parse_secret(std::string_view name, std::string_view value,
                       std::optional<std::string>& secret) {
         if (secret) return fail("parameter " + std::string{name} + " is given twice");
-        has_secret_ = true;
+        has_secret_ = has_secret_ || name == "sentinel_password";
         secret = decode(value);
         if (!secret) return fail("parameter " + std::string{name} + " has a bad percent-encoding");
         return true;
