@@ -47,8 +47,8 @@ public:
     /// The thread was stopped, or had too little time: that says nothing of the server.
     void given_up(TimePoint now) noexcept { next_at_ = saturating_add(now, pause); }
 
-    /// Whether a try has failed that began when so many had. Who waited then takes its fault. Who came while another one
-    /// dialled has a time of its own.
+    /// Whether a try has failed that began behind so many. Who waited by then takes its fault. Who came while
+    /// another one dialled has a time of its own.
     bool has_failed_since(std::uint64_t dialled) const noexcept {
         return last_fault_ && last_failed_ > dialled;
     }
@@ -56,8 +56,8 @@ public:
     /// Why the last try failed; nothing while the server can be reached.
     const std::optional<Fault>& last_fault() const noexcept { return last_fault_; }
 
-    /// What a server that is there needs at most. A try that takes longer may be with a frozen master, and Sentinels may
-    /// know another one meanwhile.
+    /// What a server that is there needs at most. A try that takes longer may be with a frozen master, and
+    /// Sentinels may know another one meanwhile.
     static constexpr std::chrono::milliseconds patience{100};
 
 private:

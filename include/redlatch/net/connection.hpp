@@ -301,7 +301,8 @@ private:
         return replicas_in(reply->view());
     }
 
-    /// False where nothing is there. `block`: it waits in `recv` first, for `blocking_receive` at most, or until a signal.
+    /// False where nothing is there. `block`: it waits in `recv` first, for `blocking_receive` at most, or until a
+    /// signal.
     Expected<bool, Fault> read_there(std::span<char> buffer, bool block = false) {
         const ssize_t n = read_bytes(buffer, block);
         if (n > 0) {

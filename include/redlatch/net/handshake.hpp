@@ -78,8 +78,9 @@ private:
         return done ? check_mode(mode) : done;
     }
 
-    /// A Sentinel knows no lock's commands, though it answers PING. A server that is no node of a Cluster would carry out
-    /// commands for any slot. Some that serve a Cluster's clients say that they are none: those are asked once more.
+    /// A Sentinel knows no lock's commands, though it answers PING. A server that is no node of a Cluster would
+    /// carry out commands for any slot. Some that serve a Cluster's clients say that they are none: those are asked
+    /// once more.
     Expected<void, Fault> check_mode(Endpoint::Mode mode) {
         using Mode = Endpoint::Mode;
         if (mode != Mode::sentinel && mode_ == "sentinel")

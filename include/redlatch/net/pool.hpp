@@ -240,8 +240,8 @@ private:
         return Loan{*this, *std::move(connection), false};
     }
 
-    /// Waits for a connection or a place that comes back, or for a turn to dial. `dialled`: how many had when the caller
-    /// came.
+    /// Waits for a connection or a place that comes back, or for a turn to dial. `dialled`: how many had when the
+    /// caller came.
     Expected<void, Fault> wait(std::unique_lock<std::mutex>& lock, TimePoint turn,
                                std::uint64_t dialled, const Limit& limit) {
         if (limit.cancelled()) return Unexpected{cancelled_fault()};
