@@ -101,8 +101,8 @@ constexpr CleanUp after_silent_master() noexcept {
 }
 
 /// The lock is free, but it has not been given to a live waiter yet.
-constexpr CleanUp after_sent_release(bool more_to_serve, bool acquire_unanswered) noexcept {
-    return {.at_once = more_to_serve, .once_more = more_to_serve || acquire_unanswered};
+constexpr CleanUp after_sent_release(bool serves_on, bool acquire_unanswered) noexcept {
+    return {.at_once = serves_on, .once_more = serves_on || acquire_unanswered};
 }
 
 /// A release that was only sent got no answer.

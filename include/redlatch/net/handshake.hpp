@@ -87,9 +87,9 @@ private:
             return refuse("the server is a Sentinel: its URI begins with redis+sentinel://");
         if (mode != Mode::cluster_node || mode_.empty() || mode_ == "cluster") return {};
         connection_->expect_answer_to({});  // the server's own words are read below
-        const auto slots = connection_->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), *limit_);
-        if (!connection_->alive()) return Unexpected{slots.error()};
-        if (slots || !says_no_cluster(slots.error().error.message)) return {};
+        const auto answer = connection_->call(Call::plain({"CLUSTER", "SLOTS"}).wire(), *limit_);
+        if (!connection_->alive()) return Unexpected{answer.error()};
+        if (answer || !says_no_cluster(answer.error().error.message)) return {};
         return refuse("the server is no node of a Cluster: its URI begins with redis://");
     }
 
