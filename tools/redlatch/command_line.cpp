@@ -182,6 +182,21 @@ Verb verb_of(std::string_view word) {
     throw UsageError{shown(word) + " is nothing to do; there are run, status and break"};
 }
 
+/// Those that have that long option; empty where none has.
+std::string verbs_with(std::string_view option) {
+    constexpr std::array verbs{std::pair{Verb::run, "run"}, std::pair{Verb::status, "status"},
+                               std::pair{Verb::remove, "break"}};
+    std::string names;
+    for (const auto& [verb, name] : verbs) {
+        const bool has_it =
+            std::ranges::any_of(options_of(verb).long_options, [option](const ::option& known) {
+                return known.name != nullptr && option == std::string{"--"} + known.name;
+            });
+        if (has_it) names += (names.empty() ? "" : " and ") + std::string{name};
+    }
+    return names;
+}
+
 std::string as_given(const char* option, int code) {
     const std::string_view word{option};
     if (word.starts_with("--")) return std::string{word};
@@ -304,16 +319,7 @@ private:
             throw UsageError{option + " takes no value"};
         }
         if (::optopt != 0) throw UsageError{"there is no option " + shown(as_given("", ::optopt))};
-        const auto has_it = [&option](Verb verb) {
-            return std::ranges::any_of(
-                options_of(verb).long_options, [&option](const ::option& known) {
-                    return known.name != nullptr && option == std::string{"--"} + known.name;
-                });
-        };
-        std::string others;
-        if (has_it(Verb::run)) others = "run";
-        if (has_it(Verb::status)) others += others.empty() ? "status" : " and status";
-        if (has_it(Verb::remove)) others += others.empty() ? "break" : " and break";
+        const std::string others = verbs_with(option);
         if (!others.empty()) throw UsageError{option + " is for " + others};
         throw UsageError{"there is no option " + shown(option) +
                          ", or it is short for more than one"};

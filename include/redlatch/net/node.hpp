@@ -105,8 +105,7 @@ public:
     Expected<Connection, Fault> connect(const Limit& limit) {
         auto connection = pool_.dialer().open(limit);
         // A server that turns this client away is not back for it.
-        if (connection) note_health(false);
-        if (!connection && is_silence(connection.error())) note_health(true);
+        if (connection || connection.error().error.code == Errc::unavailable) note(connection);
         return connection;
     }
 
@@ -146,7 +145,7 @@ public:
         }
     }
 
-    /// Something was asked of the server. Tells of its coming back. An error for now, as of one that is loading its
+    /// Something was asked of the server, or connected to it. Tells of its coming back. An error for now, as of one that is loading its
     /// data, says nothing of that; nor does what ends a call before it gets there.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
@@ -186,10 +185,6 @@ private:
     void note_fault(const Connection& connection, CommandStep step, const Fault& fault) {
         if (step.leave_server) leave(connection);
         if (!connection.alive() && fault.error.code == Errc::unavailable) pool_.drop_idle();
-    }
-
-    static bool is_silence(const Fault& fault) noexcept {
-        return fault.error.code == Errc::unavailable && !fault.from_server;
     }
 
     void note_health(bool down) {

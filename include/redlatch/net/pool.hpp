@@ -20,8 +20,8 @@
 namespace redlatch::inline v0::detail {
 
 /// The connections to one server: as many as there are commands under way, up to a limit. The one
-/// used last is used next, so that no more stay warm than are needed. Thread-safe; connecting
-/// happens outside its mutex.
+/// used last is used next, so that no more stay warm than are needed. Who dials a server that is away,
+/// `DialTurns` says. Thread-safe; connecting happens outside its mutex.
 class Pool {
 public:
     /// A connection on loan. Gives it back at the end, or its place where it broke.
@@ -209,13 +209,12 @@ private:
             {
                 const std::lock_guard lock{pool->mutex_};
                 const TimePoint now = Clock::now();
-                if (!has_connected) --pool->in_use_;
                 if (has_connected) {
                     pool->turns_.connected(number);
-                } else if (fault) {
-                    pool->turns_.failed(number, *std::move(fault), now);
                 } else {
-                    pool->turns_.given_up(now);
+                    --pool->in_use_;
+                    fault ? pool->turns_.failed(number, *std::move(fault), now)
+                          : pool->turns_.given_up(now);
                 }
             }
             pool->returned_.notify_all();

@@ -358,24 +358,27 @@ private:
     }
 
     void load(Server& server, Moment length) {
-        const Moment until = timeline_.now() + length;
-        trace_("master ", server.number(), " is loading until ", until / 1us, "us");
+        const Moment until = is_until(server, "loading", length);
         server.load_until(until);
         checker_.disturbed(until);
     }
 
     void fill(Server& server, Moment length) {
-        const Moment until = timeline_.now() + length;
-        trace_("master ", server.number(), " is full until ", until / 1us, "us");
+        const Moment until = is_until(server, "full", length);
         server.be_full_until(until);
         checker_.disturbed(until);
     }
 
     void silence(Server& server, Moment length) {
-        const Moment until = timeline_.now() + length;
-        trace_("master ", server.number(), " is silent until ", until / 1us, "us");
+        const Moment until = is_until(server, "silent", length);
         server.be_silent_until(until);
         checker_.damaged(until);
+    }
+
+    Moment is_until(const Server& server, const char* what, Moment length) {
+        const Moment until = timeline_.now() + length;
+        trace_("master ", server.number(), " is ", what, " until ", until / 1us, "us");
+        return until;
     }
 
     /// One of several masters restarts without its keys.
