@@ -611,13 +611,18 @@ TEST(ClusterMap, that_nobody_tells_is_explained_by_all_that_were_asked) {
     const auto acquire = [](Client& by) {
         return Lock<Simple>{by, "job"}.acquire({.wait = 300ms}).error();
     };
-    for (const Error& error : {client.ping().error(), acquire(client), acquire(sharing)}) {
+    const auto explains = [&](const Error& error) {
         const std::string text = error.describe();
-        for (const std::string& node : {first, second, denying.place()}) {
-            EXPECT_NE(text.find(node), std::string::npos) << node << " in " << text;
-        }
-        EXPECT_NE(text.find("cluster|slots"), std::string::npos) << text;
-    }
+        const auto tells = [&text](const std::string& what) {
+            return text.find(what) != std::string::npos;
+        };
+        return tells(first) && tells(second) && tells(denying.place()) && tells("cluster|slots");
+    };
+    // A slow machine asks fewer of them within one such wait.
+    EXPECT_TRUE(eventually([&] { return explains(client.ping().error()); }));
+    EXPECT_TRUE(eventually([&] { return explains(acquire(client)); }));
+    EXPECT_TRUE(eventually([&] { return explains(acquire(sharing)); }))
+        << acquire(sharing).describe();
 }
 
 TEST(ClusterMap, is_waited_for_by_all_who_need_it_while_one_asks) {

@@ -1494,7 +1494,7 @@ TEST_F(Tool, lets_the_end_of_its_terminal_end_the_script_around_it) {
 TEST_F(Tool, ends_a_command_that_waits_for_its_terminal_when_the_shell_has_ended) {
     const Terminal terminal;
     ToolRun shell = run_in_shell(
-        "set -m; \"$0\" run --lease 1 job -- sh -c 'echo $$ >$F/up; read line </dev/tty; touch "
+        "set -m; \"$0\" run job -- sh -c 'echo $$ >$F/up; read line </dev/tty; touch "
         "$F/read' & until [ -e $F/end ]; do sleep 0.02; done",
         terminal.input(), folder);
     const pid_t command = id_in("up");
@@ -1507,7 +1507,7 @@ TEST_F(Tool, ends_a_command_that_waits_for_its_terminal_when_the_shell_has_ended
 TEST_F(Tool, ends_a_command_that_waits_for_a_terminal_which_no_shell_can_give_it) {
     const Terminal terminal;
     ToolRun shell = run_in_shell(
-        "set -m; (\"$0\" run --lease 1 job -- sh -c 'touch $F/up; until [ -e $F/end ]; do sleep "
+        "set -m; (\"$0\" run job -- sh -c 'touch $F/up; until [ -e $F/end ]; do sleep "
         "0.02; done; read line </dev/tty; touch $F/read' &); sleep 1000",
         terminal.input(), folder);
     ASSERT_TRUE(made("up"));

@@ -9,6 +9,7 @@
 #include <string>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -246,6 +247,38 @@ TEST(Attempts, fault_at_the_end_is_reported_as_the_fault) {
     const auto error = as<GiveUp>(core.fault(start + 150ms, transient("no answer"))).error;
     EXPECT_EQ(error.code, Errc::unavailable);
     EXPECT_EQ(error.message, "no answer");
+}
+
+TEST(Attempts, fault_at_the_end_tells_each_that_was_before_once) {
+    Attempts core{plan(100ms), start, 1};
+    Fault denied = transient("connect: refused");
+    denied.error.causes.push_back({Errc::denied, {}, "map:1", "NOPERM", {}});
+    for (const Fault& fault : {denied, transient("silent"), transient("loading")}) {
+        static_cast<void>(core.send_try(start));
+        static_cast<void>(core.fault(start + 1ms, fault));
+    }
+    static_cast<void>(core.send_try(start + 100ms));
+    const auto error = as<GiveUp>(core.fault(start + 150ms, transient("silent"))).error;
+    EXPECT_EQ(error.message, "silent");
+    std::vector<std::string> causes;
+    for (const Error& cause : error.causes) {
+        EXPECT_TRUE(cause.causes.empty());
+        causes.push_back(cause.message);
+    }
+    EXPECT_EQ(causes, (std::vector<std::string>{"loading", "connect: refused", "NOPERM"}));
+}
+
+TEST(Attempts, fault_at_the_end_of_a_long_wait_tells_no_more_than_the_latest) {
+    Attempts core{plan(Wait::unlimited()), start, 1};
+    for (int i = 0; i < 100; ++i) {
+        static_cast<void>(core.send_try(start));
+        static_cast<void>(core.fault(start + 1ms, transient("fault " + std::to_string(i))));
+    }
+    static_cast<void>(core.send_try(start));
+    const auto error = as<GiveUp>(core.fault(start + 1ms, permanent())).error;
+    ASSERT_EQ(error.causes.size(), 8U);
+    EXPECT_EQ(error.causes.front().message, "fault 99");
+    EXPECT_EQ(error.causes.back().message, "fault 92");
 }
 
 /// What ends a wait of one second whose first try is refused after `answered`, and whose last one gets no answer.

@@ -3,6 +3,7 @@
 #include <redlatch/error.hpp>
 #include <redlatch/result.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,13 +45,21 @@ inline Fault late_answer_fault() {
     return {.error = make_error(Errc::unavailable, "the answer took longer than the lease")};
 }
 
-/// An error that followed on another: the last try often has little time left, and what was wrong
-/// before says more.
+/// An error that followed on another: the last try often has little time left, and what was wrong before
+/// says more. An error that tells its own causes is left alone. The latest ones come first, each once.
 inline Error following(Error error, const std::optional<Error>& before) {
-    if (before && error.causes.empty() && before->message != error.message) {
-        error.causes.push_back(*before);
+    constexpr std::size_t most = 8;  // a long wait may meet many
+    if (!before || !error.causes.empty()) return error;
+    const auto add = [&error](const Error& cause) {
+        const bool may_be_there =
+            cause.node == error.node || cause.node.empty() || error.node.empty();
+        const bool is_told = cause.message == error.message && may_be_there;
+        if (is_told || error.causes.size() == most) return;
+        error.causes.push_back(cause);
         error.causes.back().causes.clear();
-    }
+    };
+    add(*before);
+    for (const Error& cause : before->causes) add(cause);
     return error;
 }
 
