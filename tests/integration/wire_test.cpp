@@ -182,7 +182,7 @@ TEST(Connection, answers_garbage_with_an_error) {
 }
 
 /// What an acquire says: the last but one of its words, each of which stands behind its length.
-long long not_after(const std::string& request) {
+long long server_deadline(const std::string& request) {
     std::istringstream lines{request};
     std::vector<std::string> words;
     for (std::string line; std::getline(lines, line);) words.push_back(line);
@@ -305,9 +305,10 @@ TEST(Connection, sends_again_by_the_servers_clock_what_that_one_finds_late) {
     const auto& requests = server.requests();
     ASSERT_GE(requests.size(), 2U);
     constexpr long long most_microseconds = 1'000LL * (timeout + detail::late_margin).count();
-    EXPECT_LE(not_after(requests[0]), 1'000'000 + 60'000'000) << "a minute after the handshake";
-    EXPECT_GT(not_after(requests[1]), server_time);
-    EXPECT_LE(not_after(requests[1]), server_time + most_microseconds);
+    EXPECT_LE(server_deadline(requests[0]), 1'000'000 + 60'000'000)
+        << "a minute after the handshake";
+    EXPECT_GT(server_deadline(requests[1]), server_time);
+    EXPECT_LE(server_deadline(requests[1]), server_time + most_microseconds);
 }
 
 TEST(Connection, gives_up_on_a_server_that_finds_everything_late) {

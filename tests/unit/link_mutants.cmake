@@ -130,7 +130,7 @@ mutate(fails_with_an_older_attempt service/engine.hpp
 found_by(engine AnImpatientEngine.fails_no_order_with_an_attempt_to_connect_that_began_before_it_came)
 
 mutate(written_behind_its_release_elsewhere service/engine.hpp
-    "order->rank == CommandRank::release && ways_.size() > 1" "ways_.size() > 1" "false")
+    "order->rank == CommandRank::release && links_.size() > 1" "links_.size() > 1" "false")
 found_by(engine AnEngine.takes_out_what_another_link_has_not_written_of_a_token_that_is_released)
 mutate(link_shared_with_a_users_policy service/engine.hpp
     "replicas_ == replicas && own_ == own;" "own_ == own" "true")

@@ -373,19 +373,19 @@ constexpr Machine::Move moved{
 
 TEST_F(Move, gives_the_lock_to_the_next_thread) {
     EXPECT_EQ(as<Machine::SendMove>(begin(last_with_heir())).answer_by, give_up_at);
-    const auto over = as<Machine::HandOver>(machine.move_answered(moved));
+    const auto over = as<Machine::PassOn>(machine.move_answered(moved));
     EXPECT_TRUE(over.move.others_wait);
     EXPECT_EQ(over.move.fence, 7U);
     EXPECT_EQ(over.move.sent, start);
-    expect_done(machine.handed_over(true), Release::released);
+    expect_done(machine.passed_on(true), Release::released);
 }
 
 TEST_F(Move, of_a_token_with_an_unclear_try_releases_that_once_more) {
     Machine::Ended how = last_with_heir();
     how.unclear_try = true;
     begin(how);
-    as<Machine::HandOver>(machine.move_answered(moved));
-    expect_clean_up(machine.handed_over(true), Which::held, later);
+    as<Machine::PassOn>(machine.move_answered(moved));
+    expect_clean_up(machine.passed_on(true), Which::held, later);
     expect_done(machine.next(), Release::released);
 }
 
@@ -442,22 +442,22 @@ TEST_F(Move, is_not_tried_with_several_masters) {
 
 TEST_F(UnwantedMove, is_released) {
     begin(last_with_heir());
-    as<Machine::HandOver>(machine.move_answered(moved));
-    expect_release_of(Which::next, machine.handed_over(false));
+    as<Machine::PassOn>(machine.move_answered(moved));
+    expect_release_of(Which::next, machine.passed_on(false));
     expect_freed(answered(1), Release::released);
 }
 
 TEST_F(UnwantedMove, that_expired_meanwhile_was_a_release_all_the_same) {
     begin(last_with_heir());
-    as<Machine::HandOver>(machine.move_answered(moved));
-    expect_release_of(Which::next, machine.handed_over(false));
+    as<Machine::PassOn>(machine.move_answered(moved));
+    expect_release_of(Which::next, machine.passed_on(false));
     expect_freed(answered(0), Release::released);
 }
 
 TEST_F(UnwantedMove, is_released_again_while_its_own_validity_runs) {
     begin(last_with_heir());
-    as<Machine::HandOver>(machine.move_answered(moved));
-    machine.handed_over(false);
+    as<Machine::PassOn>(machine.move_answered(moved));
+    machine.passed_on(false);
     as<Machine::RetryAt>(failed(silent(), start + 500ms));
     expect_release_of(Which::next, machine.pause_over());
 
@@ -465,15 +465,15 @@ TEST_F(UnwantedMove, is_released_again_while_its_own_validity_runs) {
     Machine::Move short_lived = moved;
     short_lived.valid_until = start + 500ms;
     begin(last_with_heir());
-    as<Machine::HandOver>(machine.move_answered(short_lived));
-    machine.handed_over(false);
+    as<Machine::PassOn>(machine.move_answered(short_lived));
+    machine.passed_on(false);
     as<Machine::FreeHold>(failed(silent(), start + 500ms));
 }
 
 TEST_F(UnwantedMove, whose_release_is_unclear_is_released_in_the_background) {
     begin(last_with_heir());
-    as<Machine::HandOver>(machine.move_answered(moved));
-    machine.handed_over(false);
+    as<Machine::PassOn>(machine.move_answered(moved));
+    machine.passed_on(false);
     as<Machine::FreeHold>(failed(silent(), give_up_at));
     expect_clean_up(machine.next(), Which::next, now_and_later);
     expect_done(machine.next(), Errc::unclear);
@@ -485,8 +485,8 @@ TEST_F(UnwantedMove, cleans_up_both_tokens_where_both_may_come_to_life) {
     Machine::Move repeated = moved;
     repeated.repeated = true;
     begin(how);
-    as<Machine::HandOver>(machine.move_answered(repeated));
-    machine.handed_over(false);
+    as<Machine::PassOn>(machine.move_answered(repeated));
+    machine.passed_on(false);
     as<Machine::FreeHold>(answered(1));
     expect_clean_up(machine.next(), Which::held, later);
     expect_clean_up(machine.next(), Which::next, later);

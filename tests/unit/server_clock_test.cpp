@@ -18,7 +18,7 @@ constexpr microseconds epoch = 1'700'000'000s;
 
 /// Microseconds since `epoch`, less the margin.
 std::int64_t limit(const ServerClock& clock, TimePoint now, Clock::duration patience = 0s) {
-    return clock.not_after(now, patience) - (epoch + microseconds{late_margin}).count();
+    return clock.server_deadline(now, patience) - (epoch + microseconds{late_margin}).count();
 }
 
 TEST(ServerTime, is_one_that_can_be) {
@@ -36,11 +36,11 @@ TEST(ServerClock, at_its_latest_overflows_nothing) {
     constexpr microseconds latest{(std::int64_t{1} << 53U) - 1};
     ServerClock clock;
     clock.answered(start, latest, start);
-    EXPECT_GT(clock.not_after(start, Clock::duration::max()), latest.count());
+    EXPECT_GT(clock.server_deadline(start, Clock::duration::max()), latest.count());
 }
 
 TEST(ServerClock, that_was_never_seen_limits_nothing) {
-    EXPECT_EQ(ServerClock{}.not_after(start, 1s), 0);
+    EXPECT_EQ(ServerClock{}.server_deadline(start, 1s), 0);
 }
 
 TEST(ServerClock, goes_on_from_its_last_answer) {

@@ -96,7 +96,7 @@ private:
     }
 
     Next carry_out(Machine::Done) {
-        outcome_ = told().value_or(Release::not_held);
+        outcome_ = tell_outcome().value_or(Release::not_held);
         finish();
         return std::nullopt;
     }

@@ -155,8 +155,8 @@ public:
         TimePoint time;
     };
     /// The server gave the lock to the next token: the lock table may have a thread for it. Then
-    /// `handed_over()`.
-    struct HandOver {
+    /// `passed_on()`.
+    struct PassOn {
         Move move;
     };
     /// The lock table gives the turn to the next thread.
@@ -169,7 +169,7 @@ public:
     /// The end: `take_outcome()` has what came of it.
     struct Done {};
     using Action = OneOf<StopRenewal, SendCount, SendMove, SendRelease, PostRelease, RetryAt,
-                         HandOver, FreeHold, DeclareLost, CleanUpToken, Done>;
+                         PassOn, FreeHold, DeclareLost, CleanUpToken, Done>;
 
     Action begin(const Ended& ended, TimePoint now) {
         ended_ = ended;
@@ -247,11 +247,11 @@ public:
         answered_ = true;
         if (!move.moved) return free_hold(Release::expired);
         moved_ = move;
-        return HandOver{move};
+        return PassOn{move};
     }
 
     /// Whether a thread here goes on with the next token. Else that one is released instead.
-    Action handed_over(bool kept) {
+    Action passed_on(bool kept) {
         if (kept) {
             outcome_ = Release::released;
             stage_ = Stage::clean_up_held;

@@ -38,7 +38,7 @@ public:
 
     /// The server's time, in microseconds, after which a command that is sent at `now` must change
     /// nothing, as nobody waits for its answer longer than `patience`; 0 if that is not known.
-    std::int64_t not_after(TimePoint now, Clock::duration patience) const noexcept {
+    std::int64_t server_deadline(TimePoint now, Clock::duration patience) const noexcept {
         if (!ahead_) return 0;
         constexpr Clock::duration longest = std::chrono::days{30};
         const Clock::duration end = now.time_since_epoch() + *ahead_ +

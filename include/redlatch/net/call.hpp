@@ -22,7 +22,7 @@ namespace redlatch::inline v0::detail {
 struct EncodeOptions {
     SendForm form{};
     std::string_view server = "-";  ///< the run id of the server at the other end, `-` if unknown
-    std::int64_t not_after = 0;     ///< by its clock: when the call must do nothing any more
+    std::int64_t server_deadline = 0;  ///< by its clock: when the call must do nothing any more
 };
 
 /// One argument of a command: bytes that live elsewhere, a number, or what only the connection
@@ -41,9 +41,9 @@ public:
         return argument;
     }
 
-    static constexpr Argument not_after() {
+    static constexpr Argument server_deadline() {
         Argument argument;
-        argument.kind_ = Kind::not_after;
+        argument.kind_ = Kind::server_deadline;
         return argument;
     }
 
@@ -53,13 +53,14 @@ public:
     std::string_view bytes(Digits& digits, const EncodeOptions& options = {}) const noexcept {
         if (kind_ == Kind::bytes) return bytes_;
         if (kind_ == Kind::server) return options.server;
-        const std::int64_t number = kind_ == Kind::not_after ? options.not_after : number_;
+        const std::int64_t number =
+            kind_ == Kind::server_deadline ? options.server_deadline : number_;
         const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number);
         return {digits.data(), static_cast<std::size_t>(end.ptr - digits.data())};
     }
 
 private:
-    enum class Kind { bytes, number, server, not_after };
+    enum class Kind { bytes, number, server, server_deadline };
 
     std::string_view bytes_;
     std::int64_t number_ = 0;

@@ -30,10 +30,10 @@ inline CommandTraits traits_of(const Call& call, const Connection& connection, b
             .keys = keys};
 }
 
-/// `connection`: where the call is sent. `not_after`: 0 for a script that uses no time.
+/// `connection`: where the call is sent. `server_deadline`: 0 for a script that uses no time.
 inline EncodeOptions encode_options(SendForm form, const Connection& connection,
-                                    std::int64_t not_after = 0) {
-    EncodeOptions options{.form = form, .not_after = not_after};
+                                    std::int64_t server_deadline = 0) {
+    EncodeOptions options{.form = form, .server_deadline = server_deadline};
     if (connection.server() != nullptr) options.server = *connection.server();
     return options;
 }
@@ -102,9 +102,9 @@ public:
         }
         connection_->begin_exchange();
         sent_ = Clock::now();
-        const std::int64_t not_after =
-            connection_->clock().not_after(sent_, saturating_sub(limit.at, sent_));
-        const auto options = encode_options(command_.form(), *connection_, not_after);
+        const std::int64_t server_deadline =
+            connection_->clock().server_deadline(sent_, saturating_sub(limit.at, sent_));
+        const auto options = encode_options(command_.form(), *connection_, server_deadline);
         return connection_->send(call_->wire(options), limit);
     }
 

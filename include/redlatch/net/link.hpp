@@ -344,9 +344,9 @@ private:
         const Call call = command.call(command.command.unclear());
         if (std::exchange(command.connection_, number_) != number_) prepare(command, call);
         if (command.command.form().whole) scripts_written_.push_back(call.script());
-        const std::int64_t not_after =
-            connection_->clock().not_after(now, saturating_sub(command.answer_by(), now));
-        call.append_to(out_, encode_options(command.command.form(), *connection_, not_after));
+        const std::int64_t server_deadline =
+            connection_->clock().server_deadline(now, saturating_sub(command.answer_by(), now));
+        call.append_to(out_, encode_options(command.command.form(), *connection_, server_deadline));
         queue_.written(command, now);
     }
 

@@ -114,8 +114,8 @@ public:
     /// Has it carried out. It is answered at a later turn of the thread.
     void submit(std::shared_ptr<Order> order) {
         Order& submitted = *order;
-        if (order->rank == CommandRank::release && ways_.size() > 1) {
-            for (Way& way : ways_) way.link.withdraw(order->token());
+        if (order->rank == CommandRank::release && links_.size() > 1) {
+            for (EngineLink& one : links_) one.link.withdraw(order->token());
         }
         submitted.route_ = route_of(std::move(order));
         submitted.route_->begin();
@@ -133,16 +133,16 @@ public:
 
 private:
     /// A link, and what makes it work.
-    class Way final : public EngineTimer {
+    class EngineLink final : public EngineTimer {
     public:
-        Way(Engine& engine, Node& node, Replicas replicas, const void* own)
+        EngineLink(Engine& engine, Node& node, Replicas replicas, const void* own)
             : engine_(&engine),
               replicas_(replicas),
               own_(own),
               link(node, engine.limits(), replicas) {}
-        ~Way() = default;
-        Way(const Way&) = delete;
-        Way& operator=(const Way&) = delete;
+        ~EngineLink() = default;
+        EngineLink(const EngineLink&) = delete;
+        EngineLink& operator=(const EngineLink&) = delete;
 
         void expired(TimePoint now) noexcept override { link.pass_time(now); }
 
@@ -247,10 +247,10 @@ private:
     TimerWheel& timers() noexcept override { return wheel_; }
     Link& link_to(Node& node, Replicas replicas, const void* own) override {
         is_busy_ = true;
-        for (Way& way : ways_) {
-            if (way.serves(node, replicas, own)) return way.link;
+        for (EngineLink& one : links_) {
+            if (one.serves(node, replicas, own)) return one.link;
         }
-        return ways_.emplace_back(*this, node, replicas, own).link;
+        return links_.emplace_back(*this, node, replicas, own).link;
     }
     Fault no_answer() const override {
         return closing_ ? cancelled_fault(cancelled_by_close) : unanswered_fault();
@@ -287,8 +287,8 @@ private:
 
     /// Where something is under way, the next map closes the connection.
     void leave_former_masters() {
-        for (Way& way : ways_) {
-            if (!topology_->is_master(way.link.node())) way.link.disconnect_if_idle();
+        for (EngineLink& one : links_) {
+            if (!topology_->is_master(one.link.node())) one.link.disconnect_if_idle();
         }
     }
 
@@ -349,8 +349,9 @@ private:
             ::epoll_wait(poller_.get(), events.data(), int{events.size()}, milliseconds);
         asleep_ = false;
         for (int i = 0; i < count; ++i) {
-            auto* const way = static_cast<Way*>(events[static_cast<std::size_t>(i)].data.ptr);
-            if (way != nullptr) way->link.read();
+            auto* const one =
+                static_cast<EngineLink*>(events[static_cast<std::size_t>(i)].data.ptr);
+            if (one != nullptr) one->link.read();
         }
     }
 
@@ -393,8 +394,8 @@ private:
 
     void write() {
         is_busy_ = false;
-        for (Way& way : ways_) {
-            if (way.write()) is_busy_ = true;
+        for (EngineLink& one : links_) {
+            if (one.write()) is_busy_ = true;
         }
     }
 
@@ -403,7 +404,7 @@ private:
         do {
             run_posted(std::numeric_limits<std::size_t>::max());
             settle_map();
-            for (Way& way : ways_) way.end();
+            for (EngineLink& one : links_) one.end();
             completions.hand_over();
             wheel_.expire(TimePoint::max(), std::numeric_limits<std::size_t>::max(),
                           [](TimerWheel::Timer& timer) {
@@ -412,14 +413,14 @@ private:
             completions.hand_over();
             none = nullptr;
         } while (has_orders() || !posted_.compare_exchange_strong(none, end_of_posts()));
-        ways_.clear();
+        links_.clear();
     }
 
     /// That no link has written.
     bool has_orders() const {
         return !waiting_for_map_.empty() ||
-               std::any_of(ways_.begin(), ways_.end(),
-                           [](const Way& way) { return way.link.has_unwritten(); });
+               std::any_of(links_.begin(), links_.end(),
+                           [](const EngineLink& one) { return one.link.has_unwritten(); });
     }
 
     Topology* topology_;
@@ -437,7 +438,7 @@ private:
     EngineTask* last_task_ = nullptr;
     bool is_busy_ = false;  // the next turn comes at once
     TimerWheel wheel_{Clock::now()};
-    std::list<Way> ways_;  // by node, replicas, owner
+    std::list<EngineLink> links_;  // by node, replicas, owner
     IntrusiveList<MapWaiter> waiting_for_map_;
     BackgroundCall<bool> refresh_;
 };

@@ -33,13 +33,13 @@ inline Call acquire_call(const Hold& hold, std::chrono::milliseconds queue_ttl, 
             hold, hold.scripts().acquire,
             {hold.token().bytes, hold.server_ttl(hold.terms().lease),
              std::int64_t{queue_ttl.count()}, std::int64_t{subscribed ? 1 : 0}, Argument::server(),
-             Argument::not_after(), std::int64_t{fenced ? 1 : 0}, weight, limit},
+             Argument::server_deadline(), std::int64_t{fenced ? 1 : 0}, weight, limit},
             ReplyShape::acquired);
     }
     const Call call = call_with_four_keys(
         hold, hold.scripts().acquire,
         {hold.token().bytes, hold.server_ttl(hold.terms().lease), std::int64_t{queue_ttl.count()},
-         std::int64_t{subscribed ? 1 : 0}, Argument::server(), Argument::not_after(),
+         std::int64_t{subscribed ? 1 : 0}, Argument::server(), Argument::server_deadline(),
          std::int64_t{fenced ? 1 : 0}},
         ReplyShape::acquired);
     return call.with_all_keys(fenced);
@@ -112,16 +112,17 @@ inline Call move_call(const Hold& hold, const Token& next, std::int64_t ttl) {
     const LockKeys& keys = hold.keys();
     const bool fenced = hold.terms().traits.fenced;
     if (const std::int64_t weight = hold.weight(); weight != 0) {
-        return call_with_four_keys(hold, hold.scripts().move,
-                                   {hold.token().bytes, ttl, next.bytes, Argument::not_after(),
-                                    std::int64_t{fenced ? 1 : 0}, weight, weight},
-                                   ReplyShape::moved);
+        return call_with_four_keys(
+            hold, hold.scripts().move,
+            {hold.token().bytes, ttl, next.bytes, Argument::server_deadline(),
+             std::int64_t{fenced ? 1 : 0}, weight, weight},
+            ReplyShape::moved);
     }
-    const Call call{
-        hold.scripts().move,
-        {keys.lock, keys.queue, keys.fence},
-        {hold.token().bytes, ttl, next.bytes, Argument::not_after(), std::int64_t{fenced ? 1 : 0}},
-        ReplyShape::moved};
+    const Call call{hold.scripts().move,
+                    {keys.lock, keys.queue, keys.fence},
+                    {hold.token().bytes, ttl, next.bytes, Argument::server_deadline(),
+                     std::int64_t{fenced ? 1 : 0}},
+                    ReplyShape::moved};
     return of_key_type(call.with_all_keys(fenced), hold);
 }
 

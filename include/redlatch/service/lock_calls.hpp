@@ -47,7 +47,7 @@ inline Call set_permits_call(const LockKeys& keys, const PolicyTraits& traits, s
                              std::int64_t issued) {
     return call_with_four_keys(
         keys, traits, traits.scripts->set_permits,
-        {std::string_view{}, Argument::server(), number, issued, Argument::not_after()});
+        {std::string_view{}, Argument::server(), number, issued, Argument::server_deadline()});
 }
 
 }  // namespace redlatch::inline v0::detail

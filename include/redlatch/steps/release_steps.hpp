@@ -43,8 +43,8 @@ protected:
             ending.kind == Kind::last || ending.kind == Kind::handed || ending.kind == Kind::left;
     }
 
-    /// The outcome, of which the observer was told.
-    std::optional<Result<Release>> told() {
+    /// The outcome. Tells the observer of it.
+    std::optional<Result<Release>> tell_outcome() {
         std::optional<Result<Release>> outcome = machine_.take_outcome();
         if (outcome && !*outcome) outcome->error().key = hold_->key();
         if (outcome && session_->events().wanted()) {
@@ -62,10 +62,10 @@ protected:
         return machine_.next();
     }
 
-    Action carry_out(const Machine::HandOver& over) {
+    Action carry_out(const Machine::PassOn& over) {
         hold_->advance(Phase::releasing, Phase::released);
         const Machine::Move& move = over.move;
-        return machine_.handed_over(session_->locks().moved(
+        return machine_.passed_on(session_->locks().moved(
             *hold_, {to_->token(), move.sent, {.unclear = move.repeated}, move.fence},
             move.others_wait));
     }

@@ -26,7 +26,7 @@ public:
     std::optional<Result<Release>> run(const LockTable::Ending& ending, ReleaseMode mode) {
         if (ending.hold == nullptr) return std::nullopt;
         carry_on(begin(ending, mode));
-        return told();
+        return tell_outcome();
     }
 
     /// The same for an acquisition that nobody gets, without waiting for the server.

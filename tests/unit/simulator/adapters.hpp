@@ -180,7 +180,7 @@ private:
                               [this] { act("pause_over", machine_.pause_over()); });
     }
 
-    void carry_out(const Machine::HandOver& over) {
+    void carry_out(const Machine::PassOn& over) {
         hold_->advance(Phase::releasing, Phase::released);
         const auto& move = over.move;
         const bool kept = client_->with_table([&](LockTable& table) {
@@ -188,7 +188,7 @@ private:
                                {next_->token(), move.sent, {.unclear = move.repeated}, move.fence},
                                move.others_wait, now());
         });
-        act(kept ? "handed over" : "nobody to hand over to", machine_.handed_over(kept));
+        act(kept ? "handed over" : "nobody to hand over to", machine_.passed_on(kept));
     }
 
     void carry_out(const Machine::FreeHold&) {
@@ -258,7 +258,7 @@ private:
         static Coverage::Machine machine{
             "Release",
             {"StopRenewal", "SendCount", "SendMove", "SendRelease", "PostRelease", "RetryAt",
-             "HandOver", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
+             "PassOn", "FreeHold", "DeclareLost", "CleanUpToken", "Done"}};
         static_assert(Action::size == 11);
         return machine;
     }

@@ -982,7 +982,8 @@ inline detail::EncodeOptions encode(const detail::Command& command, const Connec
                                     TimePoint sent, TimePoint answer_by) {
     detail::EncodeOptions options{.form = command.form()};
     options.server = *connection.server;
-    options.not_after = connection.clock.not_after(sent, detail::saturating_sub(answer_by, sent));
+    options.server_deadline =
+        connection.clock.server_deadline(sent, detail::saturating_sub(answer_by, sent));
     return options;
 }
 

@@ -184,7 +184,7 @@ inline constexpr const char* usual_transitions[] = {
     "Release: failed -> RetryAt",
     "Release: handed over -> CleanUpToken",
     "Release: handed over -> Done",
-    "Release: moved -> HandOver",
+    "Release: moved -> PassOn",
     "Release: next -> CleanUpToken",
     "Release: next -> Done",
     "Release: next -> FreeHold",
