@@ -347,8 +347,8 @@ private:
     AsioCompletions* completions_ = nullptr;
 };
 
-/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot: a coroutine has no
-/// other way to hear of that than by the outcome.
+/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot: a
+/// coroutine has no other way to hear of that than by the outcome.
 template <class T, class Token>
 auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
     return net::async_initiate<Token, void(Result<T>)>(

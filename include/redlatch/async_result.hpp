@@ -16,10 +16,10 @@ struct AsyncAccess;
 }  // namespace detail
 
 /// What an asynchronous call returns, for `co_await`, which gives a `Result<T>`. A call begins there, but for
-/// `async_release()`, which has begun before. Each is awaited at most once. It resumes the coroutine on the executor
-/// given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and never inside
-/// `co_await` itself. Where there is no client, as of a `Held` that was made by its default constructor or moved from, the
-/// coroutine goes on at once.
+/// `async_release()`, which has begun before. Each is awaited at most once. It resumes the coroutine on the
+/// executor given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and
+/// never inside `co_await` itself. Where there is no client, as of a `Held` that was made by its default
+/// constructor or moved from, the coroutine goes on at once.
 ///
 /// A coroutine may be destroyed while it waits, on the thread or strand where it would be resumed; a lock that
 /// was on its way is then released in the background.

@@ -23,12 +23,12 @@ struct Access;
 /// that handles on the same lock share. One per process and server is enough; all members may be
 /// called from any thread. Nothing is connected before the first use.
 ///
-/// The destructor fires `lost()` of every lock still held, releases it, and makes every call that waits return
-/// with `Errc::cancelled`. A blocking call that has just sent a command waits for the answer first, for at most
-/// `command_timeout` after the destructor began. Where the server answers, a lock that a call is just acquiring is given
-/// back before the destructor returns. It takes at most three times `command_timeout`, and four times where releases were
-/// only sent; that includes the time that it gives to callbacks. Handles may outlive their client, and then fail in the
-/// same way, in a forked child too.
+/// The destructor fires `lost()` of every lock still held, releases it, and makes every call that waits
+/// return with `Errc::cancelled`. A blocking call that has just sent a command waits for the answer first,
+/// for at most `command_timeout` after the destructor began. Where the server answers, a lock that a call is
+/// just acquiring is given back before the destructor returns. It takes at most three times
+/// `command_timeout`, and four times where releases were only sent; that includes the time that it gives to
+/// callbacks. Handles may outlive their client, and then fail in the same way, in a forked child too.
 ///
 /// In a forked child, a client works with connections and an owner's identity of its own: it holds
 /// none of its parent's locks and cannot touch them.

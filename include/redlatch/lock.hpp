@@ -89,8 +89,8 @@ public:
     /// `LockError`:
     /// - `denied`, `wrong_type`, `protocol` or `invalid_argument` where the lock can never be had;
     /// - `deadlock` where this thread holds it and it does not nest, or reads it and asks to write;
-    /// - `lost`, once, where this call finds that the outer hold of a nested one is gone; where that is known already, it
-    ///   takes the lock anew, and the lost hold is still to be unlocked;
+    /// - `lost`, once, where this call finds that the outer hold of a nested one is gone; where that is known
+    ///   already, it takes the lock anew, and the lost hold is still to be unlocked;
     /// - `unavailable` where the system has no thread or descriptor for the renewal that a watchdog needs;
     /// - `cancelled` where the client is closed.
     void lock() { impl_.take({}); }
@@ -102,9 +102,10 @@ public:
     /// not nest. A fault throws `LockError`. Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
-    /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is `try_lock()`.
-    /// False only where the lock was taken until then. A fault that lasted until then throws `LockError`. Where the server is
-    /// silent and another thread of this process asks it just now: false in the first 200 ms of that, then it throws.
+    /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is
+    /// `try_lock()`. False only where the lock was taken until then. A fault that lasted until then throws
+    /// `LockError`. Where the server is silent and another thread of this process asks it just now: false in
+    /// the first 200 ms of that, then it throws.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.

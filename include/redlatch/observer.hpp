@@ -100,8 +100,8 @@ public:
     /// A hold that somebody had ended without a release: its validity is over, or the server says that it is gone.
     virtual void lost(const Lost&) {}
 
-    /// A call waits: it did not get the lock at its first try, or others of its process are before it. A call that is to try
-    /// only once tells of no wait.
+    /// A call waits: it did not get the lock at its first try, or others of its process are before it. A call
+    /// that is to try only once tells of no wait.
     ///
     /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how
     /// many there are now. Each beginning that is told has one end that is told, whatever happens, unless there

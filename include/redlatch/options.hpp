@@ -144,9 +144,9 @@ struct LockOptions {
     /// The pauses of a waiter that polls, or that a fault made wait: 0 < min < max ≤ 24 days. Default: 10 ms to 100 ms.
     Backoff backoff{};
 
-    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. A lease that is longer is
-    /// cut to it. At least 10 ms. Refused without a watchdog. Of nested holds the outermost one's counts; where that is
-    /// not watched, the longest of those that are. Default: no end.
+    /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. A lease that
+    /// is longer is cut to it. At least 10 ms. Refused without a watchdog. Of nested holds the outermost
+    /// one's counts; where that is not watched, the longest of those that are. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that what the

@@ -353,8 +353,8 @@ private:
 
     static Fault closed() { return io_fault("TLS: the server closed the connection"); }
 
-    /// Alerts that speak of bytes that came damaged, or of trouble of the server's own (RFC 8446, 6.2), and of neither the
-    /// two nor their terms.
+    /// Alerts that speak of bytes that came damaged, or of trouble of the server's own (RFC 8446, 6.2), and
+    /// of neither the two nor their terms.
     static bool is_passing(int alert) {
         constexpr std::array passing{SSL_AD_UNEXPECTED_MESSAGE, SSL_AD_BAD_RECORD_MAC,
                                      SSL_AD_RECORD_OVERFLOW,    SSL_AD_DECODE_ERROR,

@@ -107,8 +107,8 @@ protected:
     Client counted_{patient(server_.uri(), waits_)};
 };
 
-// `AllPolicies` is each policy, for what all of them have to do alike. `EveryPolicy` has those with scripts or fields of
-// their own, too. Sanitizers look at the C++: as few as have all its parts are enough for them.
+// `AllPolicies` is each policy, for what all of them have to do alike. `EveryPolicy` has those with scripts
+// or fields of their own, too. Sanitizers look at the C++: as few as have all its parts are enough for them.
 #ifdef REDLATCH_TEST_SANITIZED
 using AllPolicies = ::testing::Types<Simple, Watchdog<Reentrant>>;
 using EveryPolicy =

@@ -239,8 +239,8 @@ public:
         return code;
     }
 
-    /// The signal of the terminal's interrupt or quit key, or of its end, where that has ended the command, or the wait;
-    /// else 0.
+    /// The signal of the terminal's interrupt or quit key, or of its end, where that has ended the command,
+    /// or the wait; else 0.
     int key() const noexcept { return key_; }
 
     /// The server did not answer the release. The client's end would wait for it once more.
@@ -378,8 +378,8 @@ private:
         }
     }
 
-    /// The shell that could bring this program to the foreground has ended, or the terminal has. One that leads its session
-    /// never had such a shell.
+    /// The shell that could bring this program to the foreground has ended, or the terminal has. One that
+    /// leads its session never had such a shell.
     bool is_orphaned() const {
         const bool leads = ::getsid(0) == ::getpid();
         const ::pid_t parents = ::getsid(::getppid());
@@ -387,8 +387,8 @@ private:
         return child_.has_lost_terminal() || (!leads && has_no_shell);
     }
 
-    /// What the kernel does with a group that has stopped, and that nobody can let go on any more. It does so where a group
-    /// has no parent in its session, which the command's group always has.
+    /// What the kernel does with a group that has stopped, and that nobody can let go on any more. It does so
+    /// where a group has no parent in its session, which the command's group always has.
     void hang_up() {
         command_waits_ = false;
         child_.send(std::exchange(is_hung_up_, true) ? SIGKILL : SIGHUP);

@@ -42,8 +42,8 @@ bool is_utf8(std::string_view text) {
     return true;
 }
 
-/// Text as JSON has it. Names and tokens are bytes: where they are no UTF-8, those beyond ASCII are written as U+0080 to
-/// U+00FF.
+/// Text as JSON has it. Names and tokens are bytes: where they are no UTF-8, those beyond ASCII are written
+/// as U+0080 to U+00FF.
 std::string quoted(std::string_view bytes) {
     const bool is_text = is_utf8(bytes);
     std::string text{"\""};

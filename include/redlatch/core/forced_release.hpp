@@ -110,8 +110,8 @@ private:
         return {ServerKeeps::nothing, !plan_.several_masters, is_owners, is_removed};
     }
 
-    /// One owner after the other. Of more than the server shows, who has come by the next look is removed too. Of several
-    /// masters each look shows what one of them knows.
+    /// One owner after the other. Of more than the server shows, who has come by the next look is removed
+    /// too. Of several masters each look shows what one of them knows.
     Action next() {
         if (removed_ < seen_.owners.size()) return Remove{std::move(seen_.owners[removed_++])};
         const bool may_be_more =

@@ -92,8 +92,8 @@ struct LockEntry {
                (!told_of_tries || fault != nullptr);  // the next one is about to ask
     }
 
-    /// Whether a wait that ends now has met a silent server. A server that is far away may not have answered a try that has
-    /// just been sent: then the wait has met others.
+    /// Whether a wait that ends now has met a silent server. A server that is far away may not have answered
+    /// a try that has just been sent: then the wait has met others.
     bool meets_silence(const AcquireRequest& request, TimePoint now) const noexcept {
         if (!is_unanswered(now)) return false;
         if (request.wait.is_none()) return true;

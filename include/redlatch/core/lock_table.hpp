@@ -782,9 +782,10 @@ private:
         return ending;
     }
 
-    /// The holder of a hold that was lost is done. That frees what the server keeps for its `lock_delay`, at once or when
-    /// that of others is over, who have lost the same claim. It also frees a lock that the server still has, as somebody
-    /// has made it last longer, or has set the server's clock back. Claims end with their own leases.
+    /// The holder of a hold that was lost is done. That frees what the server keeps for its `lock_delay`, at
+    /// once or when that of others is over, who have lost the same claim. It also frees a lock that the
+    /// server still has, as somebody has made it last longer, or has set the server's clock back. Claims end
+    /// with their own leases.
     CleanUp end_lost(Hold& hold, TimePoint now) noexcept {
         if (!hold.has_lock_delay()) return hold.claim == nullptr ? after_ended_loss() : CleanUp{};
         if (hold.claim == nullptr || readers_.end_lost(hold, now)) {

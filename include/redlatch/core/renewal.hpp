@@ -403,8 +403,8 @@ private:
         bool lost_ = false;
     };
 
-    /// Once more, to the masters that have not answered a renewal which a majority has confirmed. It asks for no more than
-    /// those have, and changes nothing about the hold.
+    /// Once more, to the masters that have not answered a renewal which a majority has confirmed. It asks for
+    /// no more than those have, and changes nothing about the hold.
     class RepeatTry final : public Try {
     public:
         explicit RepeatTry(std::shared_ptr<Try> of)
@@ -497,7 +497,8 @@ private:
         if (terms_.several_masters && attempt.wants_repeat()) repeat_later(self, now);
     }
 
-    /// Three times before the next renewal at most. A master that misses two renewals, and this as well, has the lock no more.
+    /// Three times before the next renewal at most. A master that misses two renewals, and this as well, has
+    /// the lock no more.
     void repeat_later(const std::shared_ptr<Try>& attempt, TimePoint now) {
         if (closes_at_) return;
         const HoldTerms& terms = attempt->hold_->terms();

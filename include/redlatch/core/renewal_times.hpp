@@ -37,8 +37,8 @@ inline TimePoint renewal_retry_due(TimePoint now, Lease lease, const Drift& drif
     return saturating_add(now, std::clamp<Clock::duration>(pause, 5ms, 500ms));
 }
 
-/// How long one renewal may wait for its answer, so that another try still fits in, with the pause before it: a third of
-/// the lease, or five eighths of what the drift has left by then.
+/// How long one renewal may wait for its answer, so that another try still fits in, with the pause before it:
+/// a third of the lease, or five eighths of what the drift has left by then.
 inline Clock::duration renewal_patience(Lease lease, const Drift& drift,
                                         std::chrono::milliseconds command_timeout) noexcept {
     const Clock::duration left = usable_part(lease, drift) - renewal_interval(lease, drift);

@@ -106,8 +106,8 @@ public:
                (has_pending_replies() || context_->reader->pos == context_->reader->len);
     }
 
-    /// Whether it is idle, and nothing has come that nobody asked for. Reads what has come where answers are not pending: a
-    /// connection that is not in step is of no use any more.
+    /// Whether it is idle, and nothing has come that nobody asked for. Reads what has come where answers are
+    /// not pending: a connection that is not in step is of no use any more.
     bool is_in_step() {
         if (!idle()) return false;
         if (has_pending_replies()) return true;
@@ -136,8 +136,8 @@ public:
         return reply;
     }
 
-    /// A command is sent whose answer its sender waits for. Where an exception ends that, nobody uses the connection any
-    /// more: the answer would be taken for the next command's.
+    /// A command is sent whose answer its sender waits for. Where an exception ends that, nobody uses the
+    /// connection any more: the answer would be taken for the next command's.
     void begin_exchange() noexcept { is_asked_ = true; }
     void end_exchange() noexcept { is_asked_ = false; }
 
@@ -177,7 +177,8 @@ public:
         return taken;
     }
 
-    /// A script that the server knows now, and lets us run. Without memory it stays unknown, and its text is sent again.
+    /// A script that the server knows now, and lets us run. Without memory it stays unknown, and its text is
+    /// sent again.
     void note_run(const Script* script) noexcept {
         if (has_run(script)) return;
         try {

@@ -145,8 +145,8 @@ public:
         }
     }
 
-    /// Something was asked of the server, or connected to it. Tells of its coming back. An error for now, as of one that is loading its
-    /// data, says nothing of that; nor does what ends a call before it gets there.
+    /// Something was asked of the server, or connected to it. Tells of its coming back. An error for now, as
+    /// of one that is loading its data, says nothing of that; nor does what ends a call before it gets there.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
         if (outcome) return note_health(false);

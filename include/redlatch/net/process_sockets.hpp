@@ -33,8 +33,8 @@ public:
         }
     }
 
-    /// Before it is removed, where it is the only one of its connection: that ends for the server too where a child that is
-    /// being forked just now keeps a copy. Does nothing for a socket of another process.
+    /// Before it is removed, where it is the only one of its connection: that ends for the server too where a
+    /// child that is being forked just now keeps a copy. Does nothing for a socket of another process.
     static void shut_down(int fd) noexcept {
         if (is_tracked(fd) && (sockets[word_of(fd)] & bit_of(fd)) != 0 && owner == ::getpid()) {
             ::shutdown(fd, SHUT_RDWR);

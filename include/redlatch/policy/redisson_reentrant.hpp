@@ -13,8 +13,8 @@ namespace redlatch::inline v0 {
 /// publishes Redisson's unlock message when the lock has become free. `Reentrant` excludes them just
 /// as well, but leaves them asleep until the time to live that they saw is over.
 ///
-/// Where a `LockOptions::min_hold` still keeps the lock, they are told of the release too, ask again, and sleep for the rest
-/// of it.
+/// Where a `LockOptions::min_hold` still keeps the lock, they are told of the release too, ask again, and
+/// sleep for the rest of it.
 ///
 /// Nothing is published where the lock goes on to a waiter of ours, nor at the end of a lease. Where
 /// an ACL forbids the channel `redisson_lock__channel:…`, the lock is released all the same.

@@ -96,8 +96,8 @@ public:
         return run(call, call, limit, progress);
     }
 
-    /// A command for whose answer nobody waits has failed at `node`. Where that says that another server has its key, the
-    /// fault becomes one that passes, and the next command goes there. Does not block.
+    /// A command for whose answer nobody waits has failed at `node`. Where that says that another server has
+    /// its key, the fault becomes one that passes, and the next command goes there. Does not block.
     void note_redirection(Node& node, Fault& fault) {
         if (!topology_->redirects() || !redirection_of(fault)) return;
         topology_->failed(node, fault, Limit{TimePoint::min()});
@@ -234,8 +234,8 @@ public:
     /// The hold of that token if its clean-up is to come or under way; else null.
     std::shared_ptr<Hold> cleaned_up(std::string_view token) { return renewal_.cleaned_up(token); }
 
-    /// Tries once, for as long as the end of the client waits for calls. Not over a link: the engine's thread may be the one
-    /// that calls.
+    /// Tries once, for as long as the end of the client waits for calls. Not over a link: the engine's thread
+    /// may be the one that calls.
     void release_now(const Hold& hold) {
         const Call call = release_call(hold);
         QuorumProgress progress;
@@ -306,9 +306,9 @@ private:
     /// Hands a grant to the waiter that it is for. Where nobody here goes by its token, that waiter has left, and a
     /// command of its was carried out late: the token is released.
     ///
-    /// In a Cluster every node passes messages on, so a client hears a grant from each node that it listens to. Only that
-    /// from the lock's master is believed. Where it is learned meanwhile that a slot has moved, none may come from the
-    /// node that is taken for the master then: so any other one has the waiter ask.
+    /// In a Cluster every node passes messages on, so a client hears a grant from each node that it listens
+    /// to. Only that from the lock's master is believed. Where it is learned meanwhile that a slot has moved,
+    /// none may come from the node that is taken for the master then: so any other one has the waiter ask.
     void hear(const Node& node, const Grant& grant) {
         // The end of the client releases each place anyway, and has one time limit for all of them.
         if (closed_) return;

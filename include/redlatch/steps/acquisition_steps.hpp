@@ -85,8 +85,8 @@ protected:
         return reading != nullptr && reading->valid(now);
     }
 
-    /// It has to wait, and the observer hears of that once; of a single try it does not. Without memory the observer does not
-    /// hear of it: nothing is thrown here, as the lock table may refer to this by then.
+    /// It has to wait, and the observer hears of that once; of a single try it does not. Without memory the
+    /// observer does not hear of it: nothing is thrown here, as the lock table may refer to this by then.
     void begin_to_wait() noexcept {
         if (request_.wait.is_none() || waits_ != nullptr || !session_->events().wanted()) return;
         try {

@@ -11,8 +11,9 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`. It is made before
-/// the acquisition is taken out of the lock table: from then on the end of the client waits for it.
+/// Ends an acquisition at the server, as the release machine decides. Takes at most `command_timeout`. It is
+/// made before the acquisition is taken out of the lock table: from then on the end of the client waits for
+/// it.
 class Releasing : private ReleaseSteps {
 public:
     explicit Releasing(Session& session, TimePoint give_up_at = TimePoint::max())

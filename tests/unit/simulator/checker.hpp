@@ -75,8 +75,8 @@ public:
         if (plan_->rates.doubled > 0) damage_by_owner(token.lock, name);
     }
 
-    /// A release of the token is planned, the last one for `last`. The first one comes at once, or when its `lock_delay`
-    /// is over.
+    /// A release of the token is planned, the last one for `last`. The first one comes at once, or when its
+    /// `lock_delay` is over.
     void cleans_up(std::string_view name, detail::CleanUp what, Moment last) {
         if (what.at_once) look_for_lock_delay(name);
         if (what.at_once || what.is_delayed) token_of(name).waits_for_release = false;
@@ -428,9 +428,9 @@ public:
         }
     }
 
-    /// Whether its holder, who ends it, could rely on it until now, and hears of the first release that was carried out.
-    /// What was repeated unseen is nobody's, and an ACL stops a command half-way. Of several masters, one that has lost its
-    /// keys has not had it.
+    /// Whether its holder, who ends it, could rely on it until now, and hears of the first release that was
+    /// carried out. What was repeated unseen is nobody's, and an ACL stops a command half-way. Of several
+    /// masters, one that has lost its keys has not had it.
     bool was_promised(const detail::Hold& hold) const {
         const bool is_told_twice = plan_->rates.doubled > 0 || plan_->denies_any();
         if (is_told_twice || several()) return false;
@@ -1052,7 +1052,8 @@ private:
         }
     }
 
-    /// By the ACL or for want of memory only, or as its keys' slot moves. Then it has changed nothing that matters to who has sent it.
+    /// By the ACL or for want of memory only, or as its keys' slot moves. Then it has changed nothing that
+    /// matters to who has sent it.
     void failed(const Command& command, const ModelRedis::Value& value) {
         const bool denied = value.text.find("can't run this command") != std::string::npos ||
                             value.text.starts_with("NOPERM ");

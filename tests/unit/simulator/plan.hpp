@@ -745,8 +745,8 @@ inline void draw_closings(Dice dice, Plan& plan) {
     for (ProcessPlan& process : plan.processes) process.denied = {};
 }
 
-/// Some schedules in which a client closes while the slot of its locks moves, for less than one command may take. Nothing
-/// else goes wrong. Likewise.
+/// Some schedules in which a client closes while the slot of its locks moves, for less than one command may
+/// take. Nothing else goes wrong. Likewise.
 inline void draw_closings_in_a_move(Dice dice, Plan& plan) {
     using Kind = Trouble::Kind;
     if (!plan.is_cluster() || plan.replicas > 0 || !dice.one_in(6)) return;
