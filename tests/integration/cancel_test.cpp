@@ -418,6 +418,31 @@ TEST(CancelledThread, gives_the_place_of_its_connection_back) {
     EXPECT_TRUE(succeeds(client.ping()));
 }
 
+TEST(CancelledThread, ends_behind_a_factory_of_the_user_s_and_not_within) {
+#if defined(REDLATCH_TEST_TSAN)
+    GTEST_SKIP() << "the sanitizer loses count of what a cancelled thread unwinds";
+#endif
+    std::promise<void> began;
+    std::atomic<bool> may_end{false};
+    std::atomic<bool> has_ended{false};
+    Client client{{.factories = {{.connect = [&](std::chrono::milliseconds) -> redisContext* {
+                       began.set_value();
+                       while (!may_end) std::this_thread::sleep_for(1ms);
+                       has_ended = true;
+                       return nullptr;
+                   }}}}};
+    std::thread thread{[&] {
+        Lock<Simple> lock{client, "job"};
+        lock.lock();
+        ADD_FAILURE() << "it was not cancelled";
+    }};
+    began.get_future().get();
+    ::pthread_cancel(thread.native_handle());
+    may_end = true;
+    thread.join();
+    EXPECT_TRUE(has_ended);
+}
+
 INSTANTIATE_TEST_SUITE_P(Connections, ClosedClient,
                          ::testing::Values(Connections::pooled, Connections::shared));
 

@@ -216,13 +216,14 @@ TEST_F(Cluster, goes_on_after_a_master_died) {
     const std::string elsewhere = name_on(0);
     Held there =
         Lock<Watchdog<Simple>>{client_, elsewhere, {.lease = renewed_lease}}.acquire().value();
-    Held held = Lock<Watchdog<Simple>>{client_, name, {.lease = 20s}}.acquire().value();
+    // Outlasts a failover on a busy machine.
+    Held held = Lock<Watchdog<Simple>>{client_, name, {.lease = 5min}}.acquire().value();
     ASSERT_TRUE(eventually([&] { return look_at(5).command({"DBSIZE"}).integer == 1; }));
     auto waiter = in_background([&] { return Lock<Simple>{other_, name}.acquire({.wait = 60s}); });
     group_.kill(2);
     ASSERT_TRUE(group_.becomes_master(5));
     EXPECT_TRUE(is_renewed(there)) << "the others go on";
-    ASSERT_TRUE(eventually([&] { return held.extend(20s).has_value(); }));
+    ASSERT_TRUE(eventually([&] { return held.extend(5min).has_value(); }));
     EXPECT_TRUE(is_outcome(held.release(), Release::released));
     ASSERT_TRUE(finishes(waiter, 30s));
     EXPECT_TRUE(succeeds(waiter.get()));
@@ -318,14 +319,15 @@ TEST_F(Cluster, a_frozen_master_starves_nobody_elsewhere) {
     std::vector<Held> others;
     for (int i = 0; i < 20; ++i) {
         const std::size_t master = i % 2 == 0 ? 0 : 2;
-        others.push_back(take(name_on(master, "other" + std::to_string(i) + "-"), 2700ms));
+        others.push_back(take(name_on(master, "other" + std::to_string(i) + "-"), renewed_lease));
     }
     for (std::size_t i = 0; i < 6; ++i) {  // it stays the master
-        group_.ask(i, {"CONFIG", "SET", "cluster-node-timeout", "20000"});
+        group_.ask(i, {"CONFIG", "SET", "cluster-node-timeout", "60000"});
     }
     group_.server(1).freeze();
     const auto held = [](const Held& one) { return one.held(); };
-    EXPECT_TRUE(stays([&] { return std::all_of(others.begin(), others.end(), held); }, 9s));
+    EXPECT_TRUE(
+        stays([&] { return std::all_of(others.begin(), others.end(), held); }, 2 * renewed_lease));
     const auto errors = journal->errors();
     const std::string name = "127.0.0.1:" + std::to_string(group_.server(1).port());
     EXPECT_GE(std::count_if(errors.begin(), errors.end(),
@@ -570,7 +572,11 @@ TEST(ClusterAddress, of_another_server_by_now_is_left_for_the_one_in_the_map) {
         }};
         Client client{options_for("redis+cluster://" + node.place(), 10s)};
         Lock<Simple> lock{client, "job"};
-        const auto refused = lock.acquire({.wait = 300ms});
+        Result<Held> refused = Held{};
+        EXPECT_TRUE(eventually([&] {  // an answer may come too late
+            refused = lock.acquire({.wait = 300ms});
+            return code_of(refused) != Errc::unavailable;
+        }));
         ASSERT_TRUE(fails_with(refused, password.empty() ? Errc::protocol : Errc::denied));
         master = node.port();
         EXPECT_TRUE(eventually([&] { return lock.acquire({.wait = 300ms}).has_value(); }));

@@ -144,9 +144,10 @@ TEST_P(FrozenServer, calls_of_operators_give_up_after_the_command_timeout) {
 
 TEST_P(FrozenServer, adopting_gives_up_after_the_command_timeout) {
     Lock<Simple> lock{*client, "job", {.lease = 60s}};
-    Client other{options_for(server.uri())};
-    const Ticket ticket =
-        Lock<Simple>{other, "job", {.lease = 60s}}.acquire().value().detach().value();
+    const Ticket ticket = [this] {
+        Client other{options_for(server.uri(), 10s)};
+        return Lock<Simple>{other, "job", {.lease = 60s}}.acquire().value().detach().value();
+    }();
     server.freeze();
     EXPECT_TRUE(fails_with(within(command_timeout, [&] { return lock.adopt(ticket); }),  //
                            Errc::unavailable));
@@ -274,22 +275,23 @@ TEST_F(FrozenUnderAHold, detaching_gives_up_and_leaves_no_hold) {
 }
 
 TEST_F(FrozenUnderAHold, a_downgrade_gives_up_and_the_hold_goes_on) {
+    client = std::make_unique<Client>(options_for(server.uri(), 3s));
     Lock<Shared> lock{*client, "table", {.lease = 60s}};
     Held writer = lock.acquire().value();
     server.freeze();
-    EXPECT_TRUE(
-        fails_with(within(command_timeout, [&] { return writer.downgrade(); }), Errc::unavailable));
+    EXPECT_TRUE(fails_with(within(3s, [&] { return writer.downgrade(); }), Errc::unavailable));
     EXPECT_TRUE(writer.held());
     server.thaw();
     EXPECT_TRUE(is_outcome(writer.release(), Release::released));
 }
 
 TEST_F(FrozenUnderAHold, an_asynchronous_downgrade_gives_up_and_the_hold_goes_on) {
+    client = std::make_unique<Client>(options_for(server.uri(), 3s));
     Lock<Shared> lock{*client, "table", {.lease = 60s}};
     Held writer = take(lock);
     server.freeze();
     Outcome<void> outcome;
-    EXPECT_TRUE(fails_with(within(command_timeout,
+    EXPECT_TRUE(fails_with(within(3s,
                                   [&] {
                                       writer.async_downgrade(outcome.callback());
                                       return outcome.get();
@@ -330,6 +332,7 @@ TEST_F(FrozenUnderAHold, a_set_is_extended_and_given_back_within_one_command_tim
 TEST_F(FrozenUnderAHold, the_end_of_a_client_takes_no_time_for_each_grant_that_comes_meanwhile) {
     constexpr std::size_t names =
         40;  // as many command timeouts are far more than `client_bound` and `slack`
+    client = std::make_unique<Client>(options_for(server.uri(), 10s));
     Proxy proxy{server.uri()};
     RawRedis redis{server};
     auto closing = std::make_unique<Client>(options_for(proxy.uri()));
@@ -532,10 +535,10 @@ TEST_F(SlowServer, one_byte_a_second_holds_nobody_up) {
 }
 
 TEST_F(SlowServer, one_byte_at_a_time_is_enough_where_time_is_left) {
-    Client patient{options_for(proxy.uri(), 10s)};
+    Client patient{options_for(proxy.uri(), 60s)};
     Lock<Reentrant> lock{patient, "job"};
     proxy.trickle(1, 1ms);
-    ASSERT_TRUE(lock.try_lock_for(10s));
+    ASSERT_TRUE(lock.try_lock_for(60s));
     EXPECT_TRUE(lock.try_lock());
     const auto info = lock.inspect();
     ASSERT_TRUE(succeeds(info));

@@ -282,7 +282,7 @@ TEST_F(Fork, a_child_uses_the_client_with_an_identity_of_its_own) {
                       const long long before = std::exchange(ttl, raw_child.pttl("nested"));
                       return before > 0 && ttl > before;
                   };
-                  findings.expect(eventually(renewed, 5s), "its watchdog does not renew");
+                  findings.expect(eventually(renewed), "its watchdog does not renew");
                   nested.unlock();
                   findings.expect(nested.held(), "does not nest");
                   nested.unlock();

@@ -543,7 +543,12 @@ TEST_F(QuorumTest, a_short_silence_leaves_room_for_new_connections) {
     narrow.node_timeout = 100ms;
     Client client{narrow};
     Lock<Simple> lock{client, key};
-    ASSERT_TRUE(had_everywhere(lock));
+    // A busy machine may have one of them miss so short a time, but not always.
+    ASSERT_TRUE(eventually([&] {
+        const auto held = lock.acquire({.wait = 1s});
+        return held && eventually([&] { return all_have(held->token()); }, 500ms);
+    }));
+    ASSERT_TRUE(eventually([&] { return all_free(); }));
     for (Master& master : masters_) master.server.freeze();
     EXPECT_EQ(code_of(lock.acquire({.wait = 0ms})), Errc::no_quorum);
     for (Master& master : masters_) master.server.thaw();

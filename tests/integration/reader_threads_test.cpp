@@ -186,11 +186,11 @@ protected:
 
     std::jthread reader(std::chrono::nanoseconds patience = 120s) {
         return std::jthread{[this, patience] {
-            if (!readers_.try_lock_shared_for(patience)) return;
+            const auto reading = readers_.acquire_shared({.wait = patience});
+            if (!reading) return;
             ++inside_;
             EXPECT_TRUE(eventually([&] { return over_.load(); }, 3 * generous_limit));
             EXPECT_TRUE(readers_.held());
-            readers_.unlock_shared();
         }};
     }
     std::vector<std::jthread> readers(int number) {
@@ -230,12 +230,12 @@ TEST_F(WaitingReaderThreads, have_one_place_and_get_in_with_one_grant) {
 TEST_F(WaitingReaderThreads, pass_their_place_on_when_the_one_in_front_gives_up) {
     auto writing = other_.acquire();
     ASSERT_TRUE(writing);
-    auto front = reader(1s);
+    auto front = reader(4s);  // long enough for the others to come
     ASSERT_TRUE(are_queued("redlatch:queue:{config}", 1));
     const auto place = redis_.command({"ZRANGE", "redlatch:queue:{config}", "0", "-1"}).elements;
     auto threads = readers(3);
-    front.join();
     ASSERT_TRUE(wait(4));
+    front.join();
     const auto later = redis_.command({"ZRANGE", "redlatch:queue:{config}", "0", "-1"}).elements;
     ASSERT_EQ(later.size(), 1U);
     EXPECT_EQ(later.at(0).text, place.at(0).text);
@@ -270,7 +270,7 @@ TEST_F(WaitingReaderThreads, that_come_behind_a_writer_of_their_process_get_in_a
 }
 
 TEST_F(ReaderThreads, that_ask_keep_no_claim_of_a_dead_one_from_a_writer) {
-    Config brief{client_, "config", {.lease = 1s}};
+    Config brief{client_, "config", {.lease = 3s}};  // long enough for the writer to come
     Reader hangs{brief};
     auto writer = in_background([&] { return other_.acquire({.wait = 60s}); });
     ASSERT_TRUE(are_queued("redlatch:queue:{config}", 1));

@@ -332,8 +332,8 @@ TEST_F(ScriptCache, flushed_between_calls_is_unnoticed) {
 }
 
 TEST_F(ScriptCache, flushed_again_and_again_does_not_disturb_renewal) {
-    Lock<Watchdog<Simple>> simple{client_, "simple", {.lease = 3s}};
-    Lock<Watchdog<Reentrant>> reentrant{client_, "reentrant", {.lease = 3s}};
+    Lock<Watchdog<Simple>> simple{client_, "simple", {.lease = 6s}};
+    Lock<Watchdog<Reentrant>> reentrant{client_, "reentrant", {.lease = 6s}};
     Held one = simple.acquire().value();
     Held two = reentrant.acquire().value();
     EXPECT_TRUE(stays(
@@ -341,7 +341,7 @@ TEST_F(ScriptCache, flushed_again_and_again_does_not_disturb_renewal) {
             redis_.script_flush();
             return one.held() && two.held();
         },
-        4500ms));
+        8s));
     EXPECT_EQ(one.release().value(), Release::released);
     EXPECT_EQ(two.release().value(), Release::released);
 }

@@ -35,6 +35,8 @@ protected:
         // The first release on a connection is confirmed: it shows that the server knows the script.
         get_through(Lock<Simple>{*client, "other"});
         get_through(Lock<Reentrant>{*client, "another"});
+        // So that their events are not overtaken by those that follow.
+        EXPECT_TRUE(eventually([&] { return journal->releases().size() == confirmed; }));
     }
 
     template <class Policy>

@@ -259,13 +259,13 @@ TEST_F(HandedOverInTrouble, is_known_though_an_answer_was_lost) {
 TEST_F(HandedOverInTrouble, keeps_its_min_hold_where_nobody_gets_the_ticket) {
     ASSERT_TRUE(Lock<Simple>(client_, "warm").acquire()->detach());  // the server knows the script
     Proxy proxy{server_.uri()};
-    Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 100ms, .command_timeout = 300ms}};
+    Client cut_off{{.uris = {proxy.uri()}, .connect_timeout = 2s, .command_timeout = 2s}};
     Lock<Simple> lock{cut_off, "job", {.lease = 20s, .min_hold = 1h}};
     auto held = lock.acquire();
     ASSERT_TRUE(held.has_value());
     proxy.black_hole(Way::replies);
     EXPECT_EQ(code_of(held->detach()), Errc::unavailable);
-    ASSERT_TRUE(redis_.get("job").value_or("").ends_with(":ticket"));
+    ASSERT_TRUE(eventually([&] { return redis_.get("job").value_or("").ends_with(":ticket"); }));
     proxy.pass();
     EXPECT_TRUE(
         eventually([&] { return redis_.get("job").value_or("").ends_with(":ticket:min_hold"); }));

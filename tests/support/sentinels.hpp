@@ -30,6 +30,7 @@ public:
     [[nodiscard]] std::string uri() const { return "unix://" + folder_.file("socket"); }
     [[nodiscard]] std::uint16_t port() const { return address_.port; }
 
+    [[nodiscard]] bool running() { return process_.running(); }
     void kill();
     void freeze() { process_.freeze(); }
     void thaw() { process_.thaw(); }

@@ -1156,7 +1156,7 @@ TEST_F(Tool, kills_what_the_command_has_left_before_the_rest_of_a_set_is_release
 // The command's end and the loss are seen at the same time.
 TEST_F(Tool, that_slept_through_the_loss_kills_what_is_left_before_it_releases) {
     ToolRun tool = run_leaving("touch $F/up; while [ ! -e $F/go ]; do sleep 0.02; done; exit 0",
-                               {"--lease", "1", "-k", "1"});
+                               {"--lease", "3", "-k", "1"});
     const pid_t left = id_in("left");
     ASSERT_TRUE(made("up"));
     tool.process().kill(SIGSTOP);
@@ -1314,7 +1314,7 @@ private:
 
 TEST_F(Tool, ends_the_command_at_a_loss_that_it_cannot_tell_of) {
     const FullPipe unread;
-    ToolRun tool{{"run", "--lease", "1", "--kill-after", "1", "job", "--", "sh", "-c",
+    ToolRun tool{{"run", "--lease", "3", "--kill-after", "1", "job", "--", "sh", "-c",
                   "trap '' TERM; touch " + file("up") + "; while :; do sleep 1; done"},
                  {{"REDLATCH_URI", uri()}},
                  {},
@@ -1402,7 +1402,7 @@ TEST_F(Tool, ends_the_command_at_a_loss_that_no_terminal_takes) {
     const std::string name(1000, '\xff');  // shown as four characters each
     const Terminal unread;
     unread.fill();
-    ToolRun tool{{"run", "--lease", "1", "--kill-after", "1", name, "--", "sh", "-c",
+    ToolRun tool{{"run", "--lease", "3", "--kill-after", "1", name, "--", "sh", "-c",
                   "trap '' TERM; touch " + file("up") + "; while :; do sleep 1; done"},
                  {{"REDLATCH_URI", uri()}},
                  {},

@@ -144,7 +144,7 @@ TEST(ClusterRedirection, leaves_keys_in_two_places_to_the_caller) {
 }
 
 TEST(ClusterRedirection, passes_other_errors_on_and_trusts_the_map) {
-    for (const Errc code : {Errc::wrong_type, Errc::cancelled}) {
+    for (const Errc code : {Errc::wrong_type, Errc::cancelled, Errc::denied}) {
         Machine machine{deadline};
         machine.begin();
         const auto end = as<Machine::GiveUp>(machine.failed(fault(code, "no"), start));
@@ -160,7 +160,9 @@ TEST(ClusterRedirection, has_the_map_asked_for_where_a_server_is_not_what_it_was
         for (const bool elsewhere : {true, false}) {
             Machine machine{deadline};
             machine.begin();
-            EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(fault(code, "no"), start)));
+            Fault other = fault(code, "no");
+            other.refuses_log_in = code == Errc::denied;
+            EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(other, start)));
             const auto settled = machine.map_settled(elsewhere, start);
             EXPECT_EQ(as<Machine::SendToMaster>(settled).has_value(), elsewhere);
             const auto end = as<Machine::GiveUp>(settled);

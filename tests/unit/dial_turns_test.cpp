@@ -14,11 +14,16 @@ using detail::TimePoint;
 class DialTurns : public ::testing::Test {
 protected:
     static Fault refused() { return {.error = {Errc::unavailable, {}, {}, "refused", {}}}; }
+    DialTurns() { turns_.join(first_); }
+    ~DialTurns() override { turns_.leave(first_); }
+
     void fail() { turns_.failed(turns_.begin(now_), refused(), now_); }
-    [[nodiscard]] bool may_dial() const { return turns_.may_dial_at(now_) == now_; }
+    [[nodiscard]] TimePoint turn() const { return turns_.may_dial_at(first_, now_); }
+    [[nodiscard]] bool may_dial() const { return turn() == now_; }
 
     TimePoint now_{1h};
     detail::DialTurns turns_;
+    detail::DialTurns::Waiter first_{};
 };
 
 TEST_F(DialTurns, are_for_everybody_while_the_server_is_there) {
@@ -33,7 +38,7 @@ TEST_F(DialTurns, have_a_pause_between_them_while_it_is_not) {
     fail();
     ASSERT_TRUE(turns_.last_fault());
     EXPECT_EQ(turns_.last_fault()->error.message, "refused");
-    const TimePoint next = turns_.may_dial_at(now_);
+    const TimePoint next = turn();
     EXPECT_GT(next, now_);
     EXPECT_LE(next, now_ + 50ms) << "nobody is to notice";
     now_ = next;
@@ -44,7 +49,7 @@ TEST_F(DialTurns, are_one_thread_s_for_as_long_as_a_server_that_is_there_takes) 
     fail();
     now_ += 1s;
     turns_.begin(now_);
-    const TimePoint next = turns_.may_dial_at(now_);
+    const TimePoint next = turn();
     EXPECT_GE(next, now_ + 50ms);
     EXPECT_LE(next, now_ + 200ms) << "the first one may be with a frozen server";
     now_ = next;
@@ -79,13 +84,53 @@ TEST_F(DialTurns, that_failed_count_for_those_who_came_before_they_began) {
 TEST_F(DialTurns, that_a_thread_gave_up_go_to_the_next_one) {
     fail();
     const auto before = turns_.dialled();
-    turns_.begin(now_ += 1s);
+    const auto number = turns_.begin(now_ += 1s);
     EXPECT_FALSE(may_dial());
-    turns_.given_up(now_);
+    turns_.given_up(number, now_);
     EXPECT_FALSE(turns_.has_failed_since(before)) << "that says nothing of the server";
     EXPECT_TRUE(turns_.last_fault());
     EXPECT_FALSE(may_dial()) << "many may have no more than a millisecond";
-    EXPECT_LE(turns_.may_dial_at(now_), now_ + 50ms);
+    EXPECT_LE(turn(), now_ + 50ms);
+}
+
+// Many with too little time to connect would take each turn from one that has enough.
+TEST_F(DialTurns, come_in_the_order_of_the_threads_while_it_is_not) {
+    detail::DialTurns::Waiter second;
+    turns_.join(second);
+    EXPECT_EQ(turns_.may_dial_at(second, now_), now_) << "the server is there";
+    fail();
+    now_ += 1s;
+    EXPECT_TRUE(may_dial());
+    EXPECT_EQ(turns_.may_dial_at(second, now_), TimePoint::max());
+    turns_.leave(first_);
+    EXPECT_EQ(turns_.may_dial_at(second, now_), now_);
+    turns_.join(first_);
+    EXPECT_FALSE(may_dial()) << "it has come anew";
+    turns_.leave(second);
+}
+
+TEST_F(DialTurns, that_last_are_left_in_peace_by_the_end_of_older_ones) {
+    for (const bool gives_up : {true, false}) {
+        fail();
+        const auto older = turns_.begin(now_ += 1s);
+        const auto younger = turns_.begin(now_ += 1s);
+        const TimePoint next = turn();
+        gives_up ? turns_.given_up(older, now_) : turns_.failed(older, refused(), now_);
+        EXPECT_EQ(turn(), next);
+        turns_.failed(younger, refused(), now_);
+        EXPECT_LT(turn(), next);
+    }
+}
+
+TEST_F(DialTurns, are_under_way_until_they_end_in_either_way) {
+    const auto connects = turns_.begin(now_);
+    const auto fails = turns_.begin(now_);
+    const auto gives_up = turns_.begin(now_);
+    EXPECT_EQ(turns_.under_way(), 3U);
+    turns_.connected(connects);
+    turns_.failed(fails, refused(), now_);
+    turns_.given_up(gives_up, now_);
+    EXPECT_EQ(turns_.under_way(), 0U);
 }
 
 TEST_F(DialTurns, that_fail_late_say_nothing_of_a_server_that_was_reached_meanwhile) {

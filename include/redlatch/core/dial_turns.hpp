@@ -2,9 +2,11 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
+#include <redlatch/core/intrusive_list.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -12,40 +14,57 @@
 namespace redlatch::inline v0::detail {
 
 /// Decides which threads of a client dial a server: event in, action out. As long as it can be reached, all that want
-/// to. Else one after the other, and the rest wait for what it finds. So a server that comes back meets one connection
-/// of each client, and not one of each thread.
+/// to. Else one after the other, in the order in which they came, and the rest wait for what it finds. So a server that
+/// comes back meets one connection of each client, and not one of each thread. One with much time has its turn even
+/// where many with too little come and go.
 class DialTurns {
 public:
-    /// When a thread may dial: `now`, or later. Then it asks again, and sooner where a try has ended.
-    TimePoint may_dial_at(TimePoint now) const noexcept {
-        return last_fault_ ? std::max(now, next_at_) : now;
+    /// A thread that waits for a connection.
+    class Waiter : public IntrusiveList<Waiter>::Hook {};
+
+    void join(Waiter& waiter) noexcept { waiters_.push_back(waiter); }
+    void leave(Waiter& waiter) noexcept { waiters_.remove(waiter); }
+
+    /// When a thread may dial: `now`, or later. Then it asks again, and sooner where a try has begun or ended, or
+    /// another thread has left.
+    TimePoint may_dial_at(const Waiter& waiter, TimePoint now) const noexcept {
+        if (!last_fault_) return now;
+        return &waiter == waiters_.front() ? std::max(now, next_at_) : TimePoint::max();
     }
 
     /// A thread dials. Which one of all tries that is.
     std::uint64_t begin(TimePoint now) {
         next_at_ = saturating_add(now, patience);
+        ++under_way_;
         return ++dialled_;
     }
 
     /// How many tries have begun.
     std::uint64_t dialled() const noexcept { return dialled_; }
 
+    /// How many of them have not ended.
+    std::size_t under_way() const noexcept { return under_way_; }
+
     /// The server was reached, by that try.
     void connected(std::uint64_t number) noexcept {
+        --under_way_;
         last_connected_ = std::max(last_connected_, number);
         last_fault_.reset();
     }
 
     /// It was not. A later try may have reached it meanwhile.
     void failed(std::uint64_t number, Fault fault, TimePoint now) {
+        given_up(number, now);
         if (number < last_connected_) return;
         last_fault_ = std::move(fault);
-        next_at_ = saturating_add(now, pause);
         last_failed_ = std::max(last_failed_, number);
     }
 
     /// The thread was stopped, or had too little time: that says nothing of the server.
-    void given_up(TimePoint now) noexcept { next_at_ = saturating_add(now, pause); }
+    void given_up(std::uint64_t number, TimePoint now) noexcept {
+        --under_way_;
+        if (number == dialled_) next_at_ = saturating_add(now, pause);
+    }
 
     /// Whether a try has failed that began behind so many. Who waited by then takes its fault. Who came while
     /// another one dialled has a time of its own.
@@ -63,8 +82,10 @@ public:
 private:
     static constexpr std::chrono::milliseconds pause{25};
 
+    IntrusiveList<Waiter> waiters_;
     std::optional<Fault> last_fault_;
     TimePoint next_at_ = TimePoint::min();
+    std::size_t under_way_ = 0;
     std::uint64_t dialled_ = 0;
     std::uint64_t last_failed_ = 0;
     std::uint64_t last_connected_ = 0;

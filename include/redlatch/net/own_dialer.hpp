@@ -3,6 +3,7 @@
 #include <redlatch/error.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/hiredis_stream.hpp>
+#include <redlatch/net/no_cancellation.hpp>
 #include <redlatch/net/open_connection.hpp>
 #include <redlatch/options.hpp>
 
@@ -43,6 +44,7 @@ private:
         if (time <= std::chrono::milliseconds::zero()) {
             return Unexpected{io_fault("no time left to connect")};
         }
+        const NoCancellation uncancelled;  // nothing of the user's may be left half done
         try {
             ContextPtr context{factory_.connect(time)};
             if (context == nullptr) return Unexpected{io_fault("the factory made no connection")};

@@ -157,6 +157,16 @@ private:
         if (!idle_.empty() && !dialer_->is_current(idle_.back())) drop_idle(dropped);
     }
 
+    /// The same, and closes them: it lets go of the mutex meanwhile.
+    void drop_outdated(std::unique_lock<std::mutex>& lock) {
+        std::vector<Connection> dropped;
+        drop_outdated(dropped);
+        if (dropped.empty()) return;
+        lock.unlock();
+        dropped.clear();
+        lock.lock();
+    }
+
     /// Takes them all away; there is still room for those in use. With the mutex held.
     void drop_idle(std::vector<Connection>& dropped) {
         dropped.reserve(idle_.capacity());
@@ -173,20 +183,13 @@ private:
 
     /// As `borrow`, in step or not.
     Expected<Loan, Fault> borrow_any(const Limit& limit) {
-        std::vector<Connection> dropped;  // closed outside the mutex
         std::unique_lock lock{mutex_};
-        drop_outdated(dropped);
-        const std::uint64_t dialled = turns_.dialled();
-        while (idle_.empty()) {
-            const TimePoint now = Clock::now();
-            const bool has_place = in_use_ < max_connections_;
-            const TimePoint turn = has_place ? turns_.may_dial_at(now) : TimePoint::max();
-            if (turn <= now) return open_new(lock, limit);
-            if (auto waited = wait(lock, turn, dialled, limit); !waited) {
-                returned_.notify_one();  // what has woken this one may be for another
-                return Unexpected{std::move(waited).error()};
-            }
+        drop_outdated(lock);
+        if (idle_.empty()) {
+            auto turn = wait_for_turn(lock, limit);
+            if (!turn) return Unexpected{std::move(turn).error()};
         }
+        if (idle_.empty()) return open_new(lock, limit);
         return *take(std::prev(idle_.end()));
     }
 
@@ -214,7 +217,7 @@ private:
                 } else {
                     --pool->in_use_;
                     fault ? pool->turns_.failed(number, *std::move(fault), now)
-                          : pool->turns_.given_up(now);
+                          : pool->turns_.given_up(number, now);
                 }
             }
             pool->returned_.notify_all();
@@ -239,12 +242,52 @@ private:
         return Loan{*this, *std::move(connection), false};
     }
 
+    /// A thread that waits. Its end is with the mutex held, also where it is cancelled.
+    struct Waiting {
+        explicit Waiting(Pool& pool) : pool_(&pool) { pool_->turns_.join(waiter); }
+        Waiting(const Waiting&) = delete;
+        Waiting& operator=(const Waiting&) = delete;
+        ~Waiting() {
+            pool_->turns_.leave(waiter);
+            if (pool_->turns_.last_fault()) {
+                pool_->returned_.notify_all();  // another one is the first now
+            } else if (!is_served) {
+                pool_->returned_.notify_one();  // what has woken this one may be for another
+            }
+        }
+
+        DialTurns::Waiter waiter{};
+        bool is_served = false;
+
+    private:
+        Pool* pool_;
+    };
+
+    /// Until there is an idle connection, or the caller may dial. With the mutex held.
+    Expected<void, Fault> wait_for_turn(std::unique_lock<std::mutex>& lock, const Limit& limit) {
+        Waiting waiting{*this};
+        const std::uint64_t dialled = turns_.dialled();
+        while (idle_.empty()) {
+            const TimePoint now = Clock::now();
+            const bool has_place = in_use_ < max_connections_;
+            const TimePoint turn =
+                has_place ? turns_.may_dial_at(waiting.waiter, now) : TimePoint::max();
+            if (turn <= now) break;
+            auto waited = wait(lock, turn, dialled, limit);
+            if (!waited) return waited;
+        }
+        waiting.is_served = true;
+        return {};
+    }
+
     /// Waits for a connection or a place that comes back, or for a turn to dial. `dialled`: how many had when the
     /// caller came.
     Expected<void, Fault> wait(std::unique_lock<std::mutex>& lock, TimePoint turn,
                                std::uint64_t dialled, const Limit& limit) {
         if (limit.cancelled()) return Unexpected{cancelled_fault()};
-        if (turns_.has_failed_since(dialled)) return Unexpected{*turns_.last_fault()};
+        if (turns_.has_failed_since(dialled) && !has_connection_in_use()) {
+            return Unexpected{*turns_.last_fault()};
+        }
         if (limit.over()) return Unexpected{out_of_time()};
         const auto slice =
             limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
@@ -253,10 +296,15 @@ private:
         return {};
     }
 
+    /// Whether one may come back. With the mutex held.
+    bool has_connection_in_use() const noexcept { return in_use_ > turns_.under_way(); }
+
     Fault out_of_time() const {
         if (turns_.last_fault()) return *turns_.last_fault();
-        Fault fault = io_fault("all " + std::to_string(max_connections_) +
-                               " connections are in use (max_connections)");
+        Fault fault =
+            io_fault(has_connection_in_use() ? "all " + std::to_string(max_connections_) +
+                                                   " connections are in use (max_connections)"
+                                             : "no connection had been made by then");
         fault.error.node = dialer_->name();
         fault.in_client = true;
         return fault;
