@@ -14,16 +14,12 @@ using detail::TimePoint;
 class DialTurns : public ::testing::Test {
 protected:
     static Fault refused() { return {.error = {Errc::unavailable, {}, {}, "refused", {}}}; }
-    DialTurns() { turns_.join(first_); }
-    ~DialTurns() override { turns_.leave(first_); }
-
     void fail() { turns_.failed(turns_.begin(now_), refused(), now_); }
-    [[nodiscard]] TimePoint turn() const { return turns_.may_dial_at(first_, now_); }
+    [[nodiscard]] TimePoint turn() const { return turns_.may_dial_at(now_, true); }
     [[nodiscard]] bool may_dial() const { return turn() == now_; }
 
     TimePoint now_{1h};
     detail::DialTurns turns_;
-    detail::DialTurns::Waiter first_{};
 };
 
 TEST_F(DialTurns, are_for_everybody_while_the_server_is_there) {
@@ -94,19 +90,12 @@ TEST_F(DialTurns, that_a_thread_gave_up_go_to_the_next_one) {
 }
 
 // Many with too little time to connect would take each turn from one that has enough.
-TEST_F(DialTurns, come_in_the_order_of_the_threads_while_it_is_not) {
-    detail::DialTurns::Waiter second;
-    turns_.join(second);
-    EXPECT_EQ(turns_.may_dial_at(second, now_), now_) << "the server is there";
+TEST_F(DialTurns, are_the_first_thread_s_while_it_is_not) {
+    EXPECT_EQ(turns_.may_dial_at(now_, false), now_) << "the server is there";
     fail();
     now_ += 1s;
-    EXPECT_TRUE(may_dial());
-    EXPECT_EQ(turns_.may_dial_at(second, now_), TimePoint::max());
-    turns_.leave(first_);
-    EXPECT_EQ(turns_.may_dial_at(second, now_), now_);
-    turns_.join(first_);
-    EXPECT_FALSE(may_dial()) << "it has come anew";
-    turns_.leave(second);
+    EXPECT_EQ(turns_.may_dial_at(now_, true), now_);
+    EXPECT_EQ(turns_.may_dial_at(now_, false), TimePoint::max());
 }
 
 TEST_F(DialTurns, that_last_are_left_in_peace_by_the_end_of_older_ones) {

@@ -2,7 +2,6 @@
 
 #include <redlatch/clock.hpp>
 #include <redlatch/core/fault.hpp>
-#include <redlatch/core/intrusive_list.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -19,17 +18,11 @@ namespace redlatch::inline v0::detail {
 /// where many with too little come and go.
 class DialTurns {
 public:
-    /// A thread that waits for a connection.
-    class Waiter : public IntrusiveList<Waiter>::Hook {};
-
-    void join(Waiter& waiter) noexcept { waiters_.push_back(waiter); }
-    void leave(Waiter& waiter) noexcept { waiters_.remove(waiter); }
-
     /// When a thread may dial: `now`, or later. Then it asks again, and sooner where a try has begun or ended, or
-    /// another thread has left.
-    TimePoint may_dial_at(const Waiter& waiter, TimePoint now) const noexcept {
+    /// where it has become the first. `is_first`: of those who wait.
+    TimePoint may_dial_at(TimePoint now, bool is_first) const noexcept {
         if (!last_fault_) return now;
-        return &waiter == waiters_.front() ? std::max(now, next_at_) : TimePoint::max();
+        return is_first ? std::max(now, next_at_) : TimePoint::max();
     }
 
     /// A thread dials. Which one of all tries that is.
@@ -82,7 +75,6 @@ public:
 private:
     static constexpr std::chrono::milliseconds pause{25};
 
-    IntrusiveList<Waiter> waiters_;
     std::optional<Fault> last_fault_;
     TimePoint next_at_ = TimePoint::min();
     std::size_t under_way_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <redlatch/core/dial_turns.hpp>
+#include <redlatch/core/intrusive_list.hpp>
 #include <redlatch/net/dialer.hpp>
 #include <redlatch/net/limit.hpp>
 
@@ -103,12 +104,10 @@ public:
     /// Adds an idle one.
     void admit(Connection connection) {
         connection.busy_wait(busy_wait_);
-        {
-            const std::lock_guard lock{mutex_};
-            idle_.reserve(idle_.size() + in_use_ + 1);
-            idle_.push_back(std::move(connection));
-        }
-        returned_.notify_one();
+        std::unique_lock lock{mutex_};
+        idle_.reserve(idle_.size() + in_use_ + 1);
+        idle_.push_back(std::move(connection));
+        wake_one(std::move(lock));
     }
 
     /// Closes what is not in use.
@@ -209,18 +208,17 @@ private:
         std::optional<Fault> fault{};  // where it says something of the server
 
         ~Dialling() {
-            {
-                const std::lock_guard lock{pool->mutex_};
-                const TimePoint now = Clock::now();
-                if (has_connected) {
-                    pool->turns_.connected(number);
-                } else {
-                    --pool->in_use_;
-                    fault ? pool->turns_.failed(number, *std::move(fault), now)
-                          : pool->turns_.given_up(number, now);
-                }
+            const bool is_news = has_connected || fault;
+            const TimePoint now = Clock::now();
+            std::unique_lock lock{pool->mutex_};
+            if (has_connected) {
+                pool->turns_.connected(number);
+            } else {
+                --pool->in_use_;
+                fault ? pool->turns_.failed(number, *std::move(fault), now)
+                      : pool->turns_.given_up(number, now);
             }
-            pool->returned_.notify_all();
+            is_news ? pool->wake_all() : pool->wake_one(std::move(lock));
         }
     };
 
@@ -242,26 +240,57 @@ private:
         return Loan{*this, *std::move(connection), false};
     }
 
-    /// A thread that waits. Its end is with the mutex held, also where it is cancelled.
-    struct Waiting {
-        explicit Waiting(Pool& pool) : pool_(&pool) { pool_->turns_.join(waiter); }
+    /// A thread that waits. Where the server is away, it is woken by name: only the first one may dial, and the others
+    /// would be woken whenever one of them leaves. Else any one may have what comes back. Begins and ends with the mutex
+    /// held, also where the thread is cancelled.
+    class Waiting : public IntrusiveList<Waiting>::Hook {
+    public:
+        explicit Waiting(Pool& pool) : pool_(&pool) { pool_->waiting_.push_back(*this); }
         Waiting(const Waiting&) = delete;
         Waiting& operator=(const Waiting&) = delete;
         ~Waiting() {
-            pool_->turns_.leave(waiter);
-            if (pool_->turns_.last_fault()) {
-                pool_->returned_.notify_all();  // another one is the first now
-            } else if (!is_served) {
+            pool_->waiting_.remove(*this);
+            if (pool_->is_away()) {
+                pool_->wake_first();  // it may be another one now
+            } else if (!is_served_) {
                 pool_->returned_.notify_one();  // what has woken this one may be for another
             }
         }
 
-        DialTurns::Waiter waiter{};
-        bool is_served = false;
+        bool is_first() const noexcept { return pool_->waiting_.front() == this; }
+        void served() noexcept { is_served_ = true; }
+
+        void sleep(std::unique_lock<std::mutex>& lock, Clock::duration time) {
+            (pool_->is_away() ? woken_ : pool_->returned_).wait_for(lock, time);
+        }
+        void wake() noexcept { woken_.notify_one(); }
 
     private:
         Pool* pool_;
+        std::condition_variable woken_;
+        bool is_served_ = false;
     };
+
+    /// With the mutex held.
+    bool is_away() const noexcept { return turns_.last_fault().has_value(); }
+
+    /// With the mutex held.
+    void wake_first() noexcept {
+        if (!waiting_.empty()) waiting_.front()->wake();
+    }
+
+    /// For news of the server, which may change where they wait. With the mutex held.
+    void wake_all() noexcept {
+        returned_.notify_all();
+        waiting_.for_each([](Waiting& one) { one.wake(); });
+    }
+
+    /// For a connection or a place that has come back. With the mutex held, which it releases.
+    void wake_one(std::unique_lock<std::mutex> lock) noexcept {
+        if (is_away()) return wake_first();
+        lock.unlock();
+        returned_.notify_one();
+    }
 
     /// Until there is an idle connection, or the caller may dial. With the mutex held.
     Expected<void, Fault> wait_for_turn(std::unique_lock<std::mutex>& lock, const Limit& limit) {
@@ -271,36 +300,32 @@ private:
             const TimePoint now = Clock::now();
             const bool has_place = in_use_ < max_connections_;
             const TimePoint turn =
-                has_place ? turns_.may_dial_at(waiting.waiter, now) : TimePoint::max();
+                has_place ? turns_.may_dial_at(now, waiting.is_first()) : TimePoint::max();
             if (turn <= now) break;
-            auto waited = wait(lock, turn, dialled, limit);
-            if (!waited) return waited;
+            if (auto why = why_not_to_wait(dialled, limit)) return Unexpected{*std::move(why)};
+            const auto slice =
+                limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
+            waiting.sleep(lock, std::min<Clock::duration>(
+                                    saturating_sub(std::min(turn, limit.at), now), slice));
         }
-        waiting.is_served = true;
+        waiting.served();
         return {};
     }
 
-    /// Waits for a connection or a place that comes back, or for a turn to dial. `dialled`: how many had when the
-    /// caller came.
-    Expected<void, Fault> wait(std::unique_lock<std::mutex>& lock, TimePoint turn,
-                               std::uint64_t dialled, const Limit& limit) {
-        if (limit.cancelled()) return Unexpected{cancelled_fault()};
-        if (turns_.has_failed_since(dialled) && !has_connection_in_use()) {
-            return Unexpected{*turns_.last_fault()};
-        }
-        if (limit.over()) return Unexpected{out_of_time()};
-        const auto slice =
-            limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
-        const Clock::duration left = saturating_sub(std::min(turn, limit.at), Clock::now());
-        returned_.wait_for(lock, std::min<Clock::duration>(left, slice));
-        return {};
+    /// `dialled`: how many had when the caller came. With the mutex held.
+    std::optional<Fault> why_not_to_wait(std::uint64_t dialled, const Limit& limit) const {
+        if (limit.cancelled()) return cancelled_fault();
+        if (turns_.has_failed_since(dialled) && !has_connection_in_use())
+            return turns_.last_fault();
+        if (limit.over()) return out_of_time();
+        return std::nullopt;
     }
 
     /// Whether one may come back. With the mutex held.
     bool has_connection_in_use() const noexcept { return in_use_ > turns_.under_way(); }
 
     Fault out_of_time() const {
-        if (turns_.last_fault()) return *turns_.last_fault();
+        if (is_away()) return *turns_.last_fault();
         Fault fault =
             io_fault(has_connection_in_use() ? "all " + std::to_string(max_connections_) +
                                                    " connections are in use (max_connections)"
@@ -311,29 +336,26 @@ private:
     }
 
     void give_back(Connection connection) {
-        std::optional<Connection> broken;
-        bool is_for_all = false;
-        {
-            const std::lock_guard lock{mutex_};
-            --in_use_;
-            if (connection.idle() && dialer_->is_current(connection)) {
-                idle_.push_back(std::move(connection));
-            } else {
-                broken = std::move(connection);                // closed outside the mutex
-                is_for_all = turns_.last_fault().has_value();  // who may dial is not known
-            }
+        std::optional<Connection> broken;  // closed outside the mutex
+        std::unique_lock lock{mutex_};
+        --in_use_;
+        if (connection.idle() && dialer_->is_current(connection)) {
+            idle_.push_back(std::move(connection));
+        } else {
+            broken = std::move(connection);
         }
-        is_for_all ? returned_.notify_all() : returned_.notify_one();
+        wake_one(std::move(lock));
     }
 
     const std::unique_ptr<Dialer> dialer_;
     const std::size_t max_connections_;
     const std::chrono::microseconds busy_wait_;
     std::mutex mutex_;
-    std::condition_variable returned_;
+    std::condition_variable returned_;  // a connection, or its place
     std::vector<Connection> idle_;
     std::size_t in_use_ = 0;
     DialTurns turns_;
+    IntrusiveList<Waiting> waiting_;
 };
 
 }  // namespace redlatch::inline v0::detail
