@@ -584,6 +584,25 @@ TEST(ClusterAddress, of_another_server_by_now_is_left_for_the_one_in_the_map) {
     }
 }
 
+// A Redis without a password answers so to whoever is not on its own machine.
+TEST(ClusterAddress, of_a_server_in_protected_mode_by_now_is_left_for_the_one_in_the_map) {
+    const ScriptedServer another{[](const auto&, const auto&) {
+        return std::string{"-DENIED Redis is running in protected mode\r\n"};
+    }};
+    std::atomic<std::uint16_t> master{another.port()};
+    const ScriptedServer node{[&](const auto& command, const auto&) {
+        if (command.front() == "CLUSTER") return ScriptedServer::slots("127.0.0.1", master);
+        return grants(command);
+    }};
+    Client client{options_for("redis+cluster://" + node.place(), 10s)};
+    Lock<Simple> lock{client, "job"};
+    EXPECT_TRUE(eventually([&] {  // an answer may come too late
+        return code_of(lock.acquire({.wait = 300ms})) == Errc::denied;
+    }));
+    master = node.port();
+    EXPECT_TRUE(eventually([&] { return lock.acquire({.wait = 300ms}).has_value(); }));
+}
+
 TEST(ClusterAddress, of_servers_that_are_no_cluster_is_refused) {
     RedisServer one{{.tcp = true}};
     RedisServer two{{.tcp = true}};

@@ -161,7 +161,7 @@ TEST(ClusterRedirection, has_the_map_asked_for_where_a_server_is_not_what_it_was
             Machine machine{deadline};
             machine.begin();
             Fault other = fault(code, "no");
-            other.refuses_log_in = code == Errc::denied;
+            other.refuses_client = code == Errc::denied;
             EXPECT_TRUE(as<Machine::RefreshMap>(machine.failed(other, start)));
             const auto settled = machine.map_settled(elsewhere, start);
             EXPECT_EQ(as<Machine::SendToMaster>(settled).has_value(), elsewhere);

@@ -16,7 +16,7 @@ namespace redlatch::inline v0::detail {
 /// (CLUSTERDOWN), or its address is another server's by now, which lets nobody in or speaks another protocol.
 inline bool puts_map_in_doubt(const Fault& fault) {
     const Errc code = fault.error.code;
-    if (fault.refuses_log_in || code == Errc::protocol) return true;
+    if (fault.refuses_client || code == Errc::protocol) return true;
     return code == Errc::unavailable && !is_between_servers(fault);
 }
 

@@ -24,6 +24,7 @@ struct Fault {
     bool disconnected = false;    ///< the other end closed the connection, or it broke
     bool from_server = false;     ///< it is what the server said
     bool refuses_log_in = false;  ///< the server refuses the user or the password
+    bool refuses_client = false;  ///< the server lets nobody in from here, or not by that log-in
     bool in_client = false;       ///< it did not get as far as the server
 };
 

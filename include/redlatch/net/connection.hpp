@@ -452,10 +452,13 @@ private:
         std::string message =
             handshake_.empty() ? shown(plain_words(text)) : without_quotation(text, handshake_);
         const bool is_log_in = handshake_ == "AUTH" || text.starts_with("NOAUTH");
-        return Unexpected{Fault{.error = make_error(code, std::move(message), node_),
-                                .transient = transient,
-                                .from_server = true,
-                                .refuses_log_in = is_log_in && code == Errc::denied}};
+        const bool is_protected = text.starts_with("DENIED");
+        return Unexpected{
+            Fault{.error = make_error(code, std::move(message), node_),
+                  .transient = transient,
+                  .from_server = true,
+                  .refuses_log_in = is_log_in && code == Errc::denied,
+                  .refuses_client = (is_log_in || is_protected) && code == Errc::denied}};
     }
 
     std::unique_ptr<redisContext, FreeBoundedContext> context_;

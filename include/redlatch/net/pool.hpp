@@ -249,9 +249,10 @@ private:
         Waiting(const Waiting&) = delete;
         Waiting& operator=(const Waiting&) = delete;
         ~Waiting() {
+            const bool was_first = is_first();
             pool_->waiting_.remove(*this);
             if (pool_->is_away()) {
-                pool_->wake_first();  // it may be another one now
+                if (was_first) pool_->wake_first();
             } else if (!is_served_) {
                 pool_->returned_.notify_one();  // what has woken this one may be for another
             }
@@ -301,7 +302,8 @@ private:
             const bool has_place = in_use_ < max_connections_;
             const TimePoint turn =
                 has_place ? turns_.may_dial_at(now, waiting.is_first()) : TimePoint::max();
-            if (turn <= now) break;
+            const bool is_in_vain = is_away() && (limit.over() || limit.cancelled());
+            if (turn <= now && !is_in_vain) break;
             if (auto why = why_not_to_wait(dialled, limit)) return Unexpected{*std::move(why)};
             const auto slice =
                 limit.stop.stop_possible() ? stop_check_interval : std::chrono::milliseconds{1000};
