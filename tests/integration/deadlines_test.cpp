@@ -187,7 +187,10 @@ TEST_P(FrozenServer, the_thread_behind_a_stuck_one_gives_up_at_its_own_deadline)
 }
 
 TEST_P(FrozenServer, threads_behind_one_that_has_no_answer_yet_meet_a_fault_and_no_contention) {
-    Lock<Simple> lock{*client, "job"};
+    // So patient that all waits end while the first one has no answer, on a busy machine too.
+    Client patient{options_for(server.uri(), 1500ms)};
+    EXPECT_TRUE(!GetParam() || eventually([&] { return patient.ping().has_value(); }));
+    Lock<Simple> lock{patient, "job"};
     server.freeze();
     std::vector<std::future<Errc>> tries;
     for (int i = 0; i < 4; ++i) {
