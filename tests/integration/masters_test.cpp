@@ -173,10 +173,16 @@ TEST_F(FiveMasters, decide_as_their_majority_does_in_every_pattern) {
         {
             Client client{options()};
             Lock<Simple> lock{client, key};
-            const auto held = lock.acquire({.wait = 0s, .lease = 20s});
             const auto free = std::count(states.begin(), states.end(), State::free);
             const auto dead = std::count(states.begin(), states.end(), State::dead);
-            ASSERT_EQ(held.has_value(), free >= 3);
+            Result<Held> held = Held{};
+            // Once more where one of a majority was silent for too long, as on a busy machine.
+            EXPECT_TRUE(eventually([&] {
+                held = lock.acquire({.wait = 0s, .lease = 20s});
+                return dead > 2 || code_of(held) != Errc::no_quorum;
+            }));
+            ASSERT_EQ(held.has_value(), free >= 3)
+                << (held ? "it has it" : held.error().describe());
             if (held) {
                 EXPECT_TRUE(held->held());
             } else if (dead <= 2) {
