@@ -250,7 +250,8 @@ struct ConnectionFactory {
     ///
     /// Is called by any thread that needs a connection, several at once too, with no mutex held, and
     /// in a forked child as well. The call that needs the connection takes as long as the factory
-    /// does, so this has to return within the time that it is given.
+    /// does, so this has to return within the time that it is given. A thread that is cancelled meanwhile, by
+    /// `pthread_cancel`, ends behind it.
     std::function<redisContext*(std::chrono::milliseconds timeout)> connect{};
 
     /// What messages call the server. Default: `own connection`.

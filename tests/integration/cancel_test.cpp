@@ -422,11 +422,11 @@ TEST(CancelledThread, ends_behind_a_factory_of_the_user_s_and_not_within) {
 #if defined(REDLATCH_TEST_TSAN)
     GTEST_SKIP() << "the sanitizer loses count of what a cancelled thread unwinds";
 #endif
-    std::promise<void> began;
+    std::atomic<bool> has_begun{false};
     std::atomic<bool> may_end{false};
     std::atomic<bool> has_ended{false};
     Client client{{.factories = {{.connect = [&](std::chrono::milliseconds) -> redisContext* {
-                       began.set_value();
+                       has_begun = true;
                        while (!may_end) std::this_thread::sleep_for(1ms);
                        has_ended = true;
                        return nullptr;
@@ -436,7 +436,7 @@ TEST(CancelledThread, ends_behind_a_factory_of_the_user_s_and_not_within) {
         lock.lock();
         ADD_FAILURE() << "it was not cancelled";
     }};
-    began.get_future().get();
+    EXPECT_TRUE(eventually([&] { return has_begun.load(); }));
     ::pthread_cancel(thread.native_handle());
     may_end = true;
     thread.join();

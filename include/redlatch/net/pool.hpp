@@ -185,8 +185,8 @@ private:
         std::unique_lock lock{mutex_};
         drop_outdated(lock);
         if (idle_.empty()) {
-            auto turn = wait_for_turn(lock, limit);
-            if (!turn) return Unexpected{std::move(turn).error()};
+            auto waited = wait_for_turn(lock, limit);
+            if (!waited) return Unexpected{std::move(waited).error()};
         }
         if (idle_.empty()) return open_new(lock, limit);
         return *take(std::prev(idle_.end()));
