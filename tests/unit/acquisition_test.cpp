@@ -363,6 +363,7 @@ TEST(Acquisition, at_the_last_try_its_place_depends_on_those_behind_it) {
         const auto script = as<SendScript>(contender.machine.waiters(waiters, start + 10s));
         EXPECT_EQ(script.queue_ttl, waiters ? 1s : milliseconds{leave});
         EXPECT_EQ(script.answer_by, start + 10s + last_answer_slack);
+        EXPECT_EQ(script.give_up_at, script.answer_by);
         EXPECT_FALSE(script.announce);
     }
 }
@@ -597,6 +598,13 @@ TEST(Acquisition, fence_of_several_masters_counts_when_a_majority_has_stored_it)
     EXPECT_EQ(keep.since, start) << "as of the lock";
 }
 
+TEST(Acquisition, without_a_fence_several_masters_store_none) {
+    Contender contender{at_three()};
+    AcquireAnswer answer = ours();
+    answer.masters = {.asked = 0b111, .answered = 0b111, .agreed = 0b111};
+    EXPECT_EQ(as<KeepHold>(contender.machine.answered(answer, start + 1ms)).fence, 0U);
+}
+
 TEST(Acquisition, fence_that_is_not_stored_is_the_end_of_its_token) {
     for (const bool answered : {false, true}) {
         Contender contender = with_majority();
@@ -639,6 +647,15 @@ TEST(Acquisition, too_few_replicas_are_asked_again_with_the_same_token) {
     static_cast<void>(as<TellFault>(answered));
     const auto keep = as<KeepHold>(contender.machine.fault_told(start + 1s));
     EXPECT_TRUE(keep.unclear) << "the first try may yet be repeated";
+}
+
+TEST(Acquisition, too_few_replicas_leave_no_place_to_pass_on) {
+    Contender contender = Contender::in_queue();
+    static_cast<void>(as<SendScript>(pause_over(contender.machine, start + 1s)));
+    static_cast<void>(as<SleepUntil>(told(contender.machine,
+                                          contender.machine.answered(not_replicated(), start + 1s),
+                                          Errc::not_replicated, start + 1s)));
+    EXPECT_EQ(failed(contender.machine, contender.machine.cancelled(), Errc::cancelled), twice);
 }
 
 TEST(Acquisition, too_few_replicas_to_the_end_give_the_lock_back) {
@@ -727,6 +744,11 @@ TEST(Acquisition, answer_of_another_shape_is_a_fault) {
     Contender script{plan(Wait::none()), true};
     static_cast<void>(told(script.machine, script.machine.answered({.kind = Kind::no}, start),
                            Errc::protocol, start));
+    Contender behind_plain{plan(Wait::none())};
+    AcquisitionMachine& machine = behind_plain.machine;
+    static_cast<void>(as<SendScript>(machine.answered({.kind = Kind::no}, start)));
+    static_cast<void>(
+        told(machine, machine.answered({.kind = Kind::no}, start), Errc::protocol, start));
 }
 
 TEST(Acquisition, without_a_renewal_for_the_next_token_leaves_only_that_one) {
@@ -765,6 +787,13 @@ TEST(Acquisition, votes_are_returned_by_the_deadline_where_one_more_try_follows)
     Contender contender{at_three(100ms)};
     const auto votes = as<ReturnVotes>(contender.machine.answered(minority(), start));
     EXPECT_EQ(votes.answer_by, start + 100ms) << "the last try may take longer, and comes later";
+}
+
+TEST(Acquisition, votes_are_returned_in_the_time_of_the_last_try_where_none_follows) {
+    Contender contender{at_three(100ms)};
+    const auto told = contender.machine.answered(minority(), start + 100ms);
+    const auto votes = as<ReturnVotes>(answer_told(contender.machine, told));
+    EXPECT_EQ(votes.answer_by, start + 100ms + last_answer_slack);
 }
 
 TEST(Acquisition, votes_that_are_not_all_returned_are_cleaned_up) {

@@ -268,6 +268,50 @@ TEST(Attempts, fault_at_the_end_tells_each_that_was_before_once) {
     EXPECT_EQ(causes, (std::vector<std::string>{"loading", "connect: refused", "NOPERM"}));
 }
 
+TEST(Attempts, fault_at_the_end_tells_of_the_same_trouble_at_another_server) {
+    const auto causes_of = [](std::string before, std::string at_the_end) {
+        Attempts core{plan(100ms), start, 1};
+        const auto at = [](std::string node) {
+            Fault fault = transient();
+            fault.error.node = std::move(node);
+            return fault;
+        };
+        static_cast<void>(core.send_try(start));
+        static_cast<void>(core.fault(start + 1ms, at(std::move(before))));
+        static_cast<void>(core.send_try(start + 100ms));
+        const AttemptAction end = core.fault(start + 101ms, at(std::move(at_the_end)));
+        return as<GiveUp>(end).error.causes.size();
+    };
+    EXPECT_EQ(causes_of("a:6379", "a:6379"), 0U);
+    EXPECT_EQ(causes_of("a:6379", "b:6379"), 1U);
+    EXPECT_EQ(causes_of("", "b:6379"), 0U) << "which may be the same";
+    EXPECT_EQ(causes_of("a:6379", ""), 0U);
+}
+
+TEST(Attempts, fault_at_the_end_that_tells_its_own_causes_is_left_alone) {
+    Attempts core{plan(100ms), start, 1};
+    static_cast<void>(core.send_try(start));
+    static_cast<void>(core.fault(start + 1ms, transient("loading")));
+    static_cast<void>(core.send_try(start + 100ms));
+    Fault denied = transient("nobody tells the map");
+    denied.error.causes.push_back({Errc::denied, {}, "map:1", "NOPERM", {}});
+    const Error error = as<GiveUp>(core.fault(start + 101ms, denied)).error;
+    ASSERT_EQ(error.causes.size(), 1U);
+    EXPECT_EQ(error.causes[0].message, "NOPERM");
+}
+
+TEST(Attempts, are_cut_short_where_their_wait_ends_before_a_command_s_time) {
+    const auto is_cut_short = [](Wait wait, TimePoint now) {
+        Attempts core{plan(wait), start, 1};
+        static_cast<void>(core.send_try(start));
+        return core.was_cut_short(now);
+    };
+    const TimePoint answer_by = start + 10ms + detail::last_answer_slack;
+    EXPECT_TRUE(is_cut_short(10ms, answer_by));
+    EXPECT_FALSE(is_cut_short(10ms, answer_by - 1ns)) << "a fault that came before";
+    EXPECT_FALSE(is_cut_short(10s, start + 1s)) << "a command's time";
+}
+
 TEST(Attempts, fault_at_the_end_of_a_long_wait_tells_no_more_than_the_latest) {
     Attempts core{plan(Wait::unlimited()), start, 1};
     for (int i = 0; i < 100; ++i) {

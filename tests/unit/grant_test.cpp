@@ -86,7 +86,9 @@ TEST(ParseGrant, a_claim_tells_its_kind_and_its_weight) {
     ASSERT_TRUE(some);
     EXPECT_EQ(some->kind, "permits");
     EXPECT_EQ(some->weight, 1'000'000'000);
-    EXPECT_EQ(parse_grant("30000 17 - s 0 5 tokenkey")->weight, 0);
+    const auto mutex = parse_grant("30000 17 - s 0 5 tokenkey");
+    EXPECT_EQ(mutex->weight, 0);
+    EXPECT_EQ(mutex->kind, "");
 }
 
 TEST(ParseGrant, a_claim_without_a_kind_or_a_weight_is_nothing) {
@@ -303,14 +305,21 @@ TEST(GrantedAt, an_answer_too_long_ago_is_no_measure) {
     EXPECT_EQ(granted_at(sample(), given, TimePoint::max(), 0), std::nullopt);
 }
 
+TEST(GrantedAt, an_answer_without_a_time_is_no_measure) {
+    ClockSample timeless = sample();
+    timeless.time = 0us;
+    EXPECT_EQ(granted_at(timeless, given_after(1s), late, 0), std::nullopt);
+    EXPECT_EQ(granted_at(timeless, given_after(1s), late, 1), std::nullopt);
+}
+
 TEST(GrantedAt, does_not_overflow_at_extremes) {
     ClockSample oldest = sample();
-    oldest.time = 0us;
+    oldest.time = 1us;
     for (const TimePoint at : {TimePoint::min(), TimePoint{}, TimePoint{-1ns}, sent,
                                TimePoint::max() - 1ns, TimePoint::max()}) {
         oldest.sent = at;
         for (const double factor : {0.0, 0.01, 0.5, 1.0}) {
-            for (const microseconds time : {1us, microseconds{1h}, microseconds::max()}) {
+            for (const microseconds time : {2us, microseconds{1h}, microseconds::max()}) {
                 Grant given = grant();
                 given.time = time;
                 for (const TimePoint arrived :

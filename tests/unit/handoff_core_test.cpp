@@ -74,6 +74,8 @@ TEST(Handoffs, count_from_the_news_that_others_wait) {
     EXPECT_FALSE(handoffs.allowed(limit)) << "the same news again is no new beginning";
     handoffs.others_wait(false, start);
     EXPECT_TRUE(handoffs.allowed(limit));
+    handoffs.others_wait(true, start);
+    EXPECT_TRUE(handoffs.allowed(limit)) << "nobody waited in between";
 }
 
 TEST(Handoffs, are_always_limited_where_others_poll) {

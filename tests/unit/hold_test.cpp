@@ -101,6 +101,43 @@ TEST(Hold, confirmed_never_gets_shorter) {
     EXPECT_EQ(hold->valid_until(), sent + 30s);
 }
 
+TEST(Hold, refreshed_is_as_of_the_latest_command_with_a_full_lease) {
+    const auto hold = taken_at_sent({.lease = 30s});
+    hold->confirm(sent + 2s, 30s);
+    hold->confirm(sent + 1s, 30s);  // an answer that was overtaken
+    hold->confirm(sent + 3s, 29s);
+    EXPECT_EQ(hold->refreshed_at(), sent + 2s);
+}
+
+TEST(Hold, is_known_to_the_server_by_its_terms) {
+    const detail::HoldTerms terms = asked_hold()->terms();
+    EXPECT_TRUE(terms.same_at_server(terms));
+    const auto differs = [&](auto change) {
+        detail::HoldTerms other = terms;
+        change(other);
+        return !terms.same_at_server(other) && !other.same_at_server(terms);
+    };
+    using detail::HoldTerms;
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.traits = detail::traits_of<Reentrant>(); }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.traits.fenced = true; }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.lease = 1s; }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.drift.factor = 0.5; }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.drift.floor = 1ms; }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.lock_delay = 1ms; }));
+    EXPECT_TRUE(differs([](HoldTerms& t) { t.claim.weight = 7; }));
+    EXPECT_FALSE(differs([](HoldTerms& t) { t.max_hold = 1s; })) << "how long it is renewed";
+}
+
+TEST(Hold, of_a_readers_weight_reads_where_it_is_a_shared_lock) {
+    for (const bool shared : {false, true}) {
+        detail::HoldTerms terms = asked_hold()->terms();
+        terms.claim.weight = detail::ClaimTerms::reader;
+        terms.traits.shared = shared;
+        const detail::Hold hold{terms, asked_hold()->token(), detail::this_thread()};
+        EXPECT_EQ(hold.reads(), shared);
+    }
+}
+
 TEST(Hold, in_doubt_is_uncertain_until_confirmed) {
     const auto hold = taken_at_sent({.lease = 30s});
     hold->doubt();

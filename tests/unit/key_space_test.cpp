@@ -37,6 +37,13 @@ TEST(KeySpace, of_an_owner_is_another_one_or_not) {
     }
 }
 
+TEST(KeySpace, leaves_a_mark_that_no_number_is_taken_for) {
+    EXPECT_EQ(mark_in(std::string(32, 'a') + ":host:1:12345678"), "");
+    EXPECT_EQ(mark_in(std::string(32, 'a') + ":host:1234567:12"), "");
+    EXPECT_EQ(mark_in(usual + ":k1234567g"), "");
+    EXPECT_EQ(mark_in(":k12345678"), ":k12345678");
+}
+
 TEST(KeySpace, of_a_foreign_client_is_none) {
     for (const std::string foreign : {"", "foreign", ":k12345678", "8743c9c0-0795:1"}) {
         EXPECT_FALSE(is_of_other_key_space(foreign, mark_of("svc:"))) << foreign;

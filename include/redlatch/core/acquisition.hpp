@@ -268,7 +268,6 @@ public:
             case Kind::no:
             case Kind::unusable: break;
         }
-        fault_ = nullptr;
         return failed_try(unexpected_reply(), now);
     }
 
@@ -288,7 +287,6 @@ public:
             {.error = make_error(Errc::unavailable, "some masters have lost it again")}, now);
     }
     AcquisitionAction fence_failed(Fault fault, TimePoint now) {
-        fault.maybe_executed = true;
         return failed_try(std::move(fault), now);
     }
 
@@ -380,7 +378,6 @@ private:
         last_ = next.last;
         is_plain_ = tries() == 1 && plan_.plain_set && !plan_.several_masters && !contended_ &&
                     !token_.queued();
-        queue_ttl_ = std::chrono::milliseconds::zero();
         if (!is_plain_) return send_script(now);
         token_.asks(ttl());
         return SendSet{answer_by_, give_up_at_};
@@ -389,7 +386,7 @@ private:
     /// At the last try it depends on those behind us what becomes of our place.
     AcquisitionAction send_script(TimePoint now) {
         is_plain_ = false;
-        if (!plan_.polls && last_ && token_.queued()) return AskForWaiters{};
+        if (last_ && token_.queued()) return AskForWaiters{};
         return send_script(false, now);
     }
 

@@ -90,13 +90,12 @@ public:
     /// The acquisition may talk to the server from now on, or its pause is over.
     AttemptAction send_try(TimePoint now) {
         ++tries_;
-        last_try_ = plan_.wait.is_none() || now >= deadline_;
         sent_ = now;
         answer_by_ = std::min(saturating_add(now, plan_.command_timeout), plan_.answer_by);
-        if (plan_.wait.is_none()) return SendTry{answer_by_, last_try_, answer_by_};
+        if (plan_.wait.is_none()) return SendTry{answer_by_, true, answer_by_};
         const TimePoint strict = saturating_add(std::max(deadline_, now), last_answer_slack);
         answer_by_ = std::min(answer_by_, strict);
-        return SendTry{answer_by_, last_try_, std::min(strict, plan_.answer_by)};
+        return SendTry{answer_by_, is_over(now), std::min(strict, plan_.answer_by)};
     }
 
     /// The server answered that somebody else holds the lock.
@@ -165,7 +164,7 @@ private:
         return Pause{std::min(saturating_add(now, length), deadline_)};
     }
 
-    bool is_over(TimePoint now) const noexcept { return last_try_ || now >= deadline_; }
+    bool is_over(TimePoint now) const noexcept { return now >= deadline_; }
 
     /// An answer that somebody else has the lock.
     struct Refused {
@@ -223,7 +222,6 @@ private:
     Pauses pauses_;
     Random random_;
     unsigned tries_ = 0;
-    bool last_try_ = false;
     TimePoint sent_{};
     TimePoint answer_by_{};
     std::optional<Refused> refused_{};  // by the answer to the command before

@@ -25,8 +25,7 @@ public:
     /// end later ends just after it instead, spread over one `min`, and over `widest_spread` at most: the waiters of a
     /// dead holder do not all come at once.
     std::chrono::nanoseconds next(std::optional<std::chrono::milliseconds> ttl) noexcept {
-        const auto top = std::clamp(last_ * 3, min_ + std::chrono::nanoseconds{1}, max_);
-        last_ = draw(min_, top);
+        last_ = draw(min_, std::min(last_ * 3, max_));
         if (!ttl || *ttl < std::chrono::milliseconds::zero()) return last_;
         const auto expiry = std::min(saturating_cast<std::chrono::nanoseconds>(*ttl), max_);
         const auto after_expiry = expiry + draw(one_ms, one_ms + std::min(min_, widest_spread));
