@@ -101,6 +101,10 @@ TEST_F(ACommandQueue, writes_so_many_bytes_at_a_time) {
     for (const char* name : {"a", "b", "c"}) add(name);
     EXPECT_EQ(write(6), "ab") << "the last one may be longer";
     EXPECT_EQ(write(20), "c") << "one always goes";
+    for (const char* name : {"d", "e", "f"}) add(name);
+    EXPECT_EQ(answer(), "a");
+    EXPECT_EQ(answer(), "b");
+    EXPECT_EQ(write(5), "de") << "as many as are allowed";
 }
 
 TEST_F(ACommandQueue, takes_out_what_is_unwritten_of_a_token_before_its_release) {
@@ -177,6 +181,10 @@ TEST_F(ACommandQueue, keeps_what_is_abandoned_once_it_was_written) {
     EXPECT_EQ(answer(), "a") << "the answer that comes first is its";
     EXPECT_EQ(answer(), "b");
     EXPECT_FALSE(queue_.abandon(a)) << "it has its answer";
+    Entry& never_added = entries_.emplace_back("never");
+    EXPECT_FALSE(queue_.abandon(never_added));
+    EXPECT_FALSE(never_added.is_abandoned());
+    EXPECT_FALSE(never_added.is_unwritten());
 }
 
 TEST_F(ACommandQueue, repeats_nothing_of_what_is_abandoned) {
@@ -347,6 +355,18 @@ TEST_F(ACommandQueue, writes_once_more_what_has_not_waited_as_long_as_it_may) {
     queue_.timed_out(now_);
     EXPECT_EQ(take_failed(), "c") << "once";
     EXPECT_EQ(write(), "d");
+}
+
+TEST_F(ACommandQueue, begins_anew_on_the_connection_behind_one_that_was_given_up) {
+    add("a");
+    write();
+    answer();
+    add("b");
+    write();
+    EXPECT_TRUE(queue_.is_reused());
+    now_ += 100ms;
+    queue_.timed_out(now_);
+    EXPECT_FALSE(queue_.is_reused());
 }
 
 TEST_F(ACommandQueue, repeats_nothing_at_a_server_that_answers_slowly) {

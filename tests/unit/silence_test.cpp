@@ -22,6 +22,14 @@ TEST_F(SilenceOf, a_connection_that_owes_nothing_is_no_reason_to_give_it_up) {
     EXPECT_EQ(silence_.gone_at(TimePoint::max()), TimePoint::max());
 }
 
+TEST_F(SilenceOf, a_connection_counts_from_when_it_was_made) {
+    EXPECT_FALSE(silence_.has_answered_since(TimePoint::min()));
+    silence_.connected(now_, false);
+    EXPECT_TRUE(silence_.has_answered_since(now_ - 1ns));
+    EXPECT_FALSE(silence_.has_answered_since(now_));
+    EXPECT_FALSE(silence_.wants_replacement(now_ - 1ns, now_ + 100ms));
+}
+
 TEST_F(SilenceOf, a_connection_that_was_idle_may_mean_that_it_died_then) {
     silence_.connected(now_, false);
     EXPECT_FALSE(silence_.is_reused());

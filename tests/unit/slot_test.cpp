@@ -52,7 +52,7 @@ TEST(Redirection, is_nothing_else) {
          {"", "MOVED", "MOVED ", "MOVED 1", "MOVED 1 h", "MOVED x h:1", "MOVED 1 h:x",
           "MOVED 1 h:99999", "ASKING", "MOVED 1 h:0", "MOVED 16384 h:1", "ASK 1 a b:1",
           "MOVED 1 a\\x1bb:1", "MOVED 1 \xff:1", "TRYAGAIN Multiple keys request",
-          "ERR MOVED 1 h:1"}) {
+          "ERR MOVED 1 h:1", "TAKEN 1 h:1", "MOVED 1h:1"}) {
         EXPECT_FALSE(redirection(message)) << message;
     }
 }
