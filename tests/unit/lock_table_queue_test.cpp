@@ -154,6 +154,50 @@ struct BeingReleased {
     }
 };
 
+TEST(LockTable, single_try_between_a_release_and_the_next_turn_waits_for_the_answer_to_that) {
+    BeingReleased release;
+    Locks& locks = release.locks;
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    locks.free(*release.hold);
+    Asker& single_try = release.single_try();
+    ASSERT_EQ(single_try.said.outcome, Outcome::queued);
+    EXPECT_EQ(locks.resume(single_try), Outcome::queued) << "it is the other one's turn";
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    locks.table.set_fault(next.turn(), nullptr);
+    EXPECT_EQ(locks.resume(single_try), Outcome::busy);
+    EXPECT_FALSE(single_try.said.busy.is_unanswered);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, silence_of_a_release_ends_with_its_answer) {
+    BeingReleased release;
+    Locks& locks = release.locks;
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    Asker& late = locks.enter({.wait = 1010ms, .owner = other});
+    locks.now += 1s;
+    locks.free(*release.hold);
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    locks.now += 10ms;
+    EXPECT_EQ(locks.resume(late), Outcome::busy);
+    EXPECT_FALSE(late.said.busy.is_unanswered);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, wait_that_ends_tells_whether_the_caller_itself_has_the_lock) {
+    Locks locks;
+    const auto hold = locks.taken();
+    locks.take(hold);
+    Asker& itself = locks.enter({.wait = 1ms, .owner = me});
+    Asker& somebody = locks.enter({.wait = 1ms, .owner = other});
+    locks.now += 1ms;
+    EXPECT_EQ(locks.resume(itself), Outcome::busy);
+    EXPECT_TRUE(itself.said.busy.by_caller);
+    EXPECT_EQ(locks.resume(somebody), Outcome::busy);
+    EXPECT_FALSE(somebody.said.busy.by_caller);
+}
+
 /// Two single tries behind one that has had no answer yet.
 struct SingleTries {
     Locks locks;
@@ -201,6 +245,19 @@ TEST(LockTable, single_tries_that_have_their_answer_take_no_turn) {
         }
         expect_free(locks);
     }
+}
+
+TEST(LockTable, single_tries_that_have_their_answer_are_not_unanswered_where_another_one_asks) {
+    auto [locks, turn, first, second, fault] = SingleTries{};
+    locks.table.set_fault(turn, nullptr);
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    locks.table.end_turn(turn);
+    EXPECT_EQ(locks.resume(first), Outcome::busy);
+    EXPECT_EQ(locks.resume(second), Outcome::busy);
+    EXPECT_FALSE(second.said.busy.is_unanswered);
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
 }
 
 TEST(LockTable, single_tries_behind_one_that_has_got_the_lock_are_busy_while_it_is_released) {
@@ -299,6 +356,39 @@ TEST(LockTable, wait_ends_unanswered_where_the_one_before_is_for_a_while) {
     EXPECT_FALSE(is_unanswered_after(1ms)) << "the lock is taken";
     locks.table.end_turn(turn);
     expect_free(locks);
+}
+
+TEST(LockTable, place_is_passed_on_with_what_was_tried) {
+    Locks locks;
+    const LockTable::Turn turn = locks.enter().turn();
+    Asker& next = locks.enter({.wait = 1h, .owner = other});
+    locks.table.announce(turn, *locks.taken());
+    ASSERT_TRUE(locks.table.pass_place_on(turn, true, {.sent = 3, .answered = 2, .longest = 7s}));
+    ASSERT_EQ(locks.resume(next), Outcome::turn);
+    const auto& place = locks.table.place(next.turn());
+    ASSERT_TRUE(place);
+    EXPECT_TRUE(place->unclear_try);
+    EXPECT_EQ(place->tries.sent, 3U);
+    EXPECT_EQ(place->tries.answered, 2U);
+    EXPECT_EQ(place->tries.longest, 7s);
+    locks.table.end_turn(next.turn());
+    expect_free(locks);
+}
+
+TEST(LockTable, adopted_hold_is_of_its_kind_and_knows_whether_others_wait) {
+    for (const bool others_wait : {false, true}) {
+        Locks locks;
+        const auto adopted = locks.taken();
+        adopted->nest.push_back({1, &some_handle, false, false});
+        ASSERT_TRUE(locks.table.adopt(adopted, others_wait, locks.now));
+        EXPECT_EQ(locks.ask({.traits = nesting(), .owner = other}), Outcome::wrong_key_type);
+        Asker& next = locks.enter({.owner = other, .lease = adopted->terms().lease});
+        EXPECT_EQ(locks.table.end_acquisition(*adopted, 1).can_hand_off, !others_wait);
+        locks.free(*adopted);
+        ASSERT_EQ(locks.resume(next), Outcome::turn);
+        locks.table.end_turn(next.turn());
+        expect_free(locks);
+    }
 }
 
 TEST(LockTable, silence_goes_on_from_one_turn_to_the_next) {

@@ -296,8 +296,10 @@ TEST_F(ReadersAtLockTable, keep_the_claim_for_one_that_has_lost_it_and_may_be_at
     const HoldPtr first = take(reading_with_delay(1));
     const HoldPtr second = join(reading_with_delay(2)).hold;
     lose(first);
-    EXPECT_EQ(join(reading_with_delay(3)).hold->token().bytes, second->token().bytes);
-    const HoldPtr third = locks_.table.find("thread 3", thread(3));
+    const auto joining = join(reading_with_delay(3));
+    EXPECT_EQ(joining.first, second) << "alone until now";
+    const HoldPtr third = joining.hold;
+    EXPECT_EQ(third->token().bytes, second->token().bytes);
     EXPECT_EQ(end(*third), Kind::left);
     locks_.now += 12s;
     const auto last = ending(second);
@@ -361,6 +363,22 @@ TEST_F(ReadersAtLockTable, that_have_all_lost_the_claim_free_it_when_the_last_on
     EXPECT_TRUE(locks_.table.is_empty());
 }
 
+TEST_F(ReadersAtLockTable,
+       that_have_all_lost_the_claim_free_it_twice_where_a_question_may_be_under_way) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    locks_.now += 5ms;
+    const auto claim = join(reading_with_delay(3)).to_ask;
+    constexpr bool maybe_executed = true;
+    EXPECT_FALSE(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up.needed());
+    lose(first);
+    lose(second);
+    EXPECT_TRUE(ending(first).clean_up.is_delayed);
+    EXPECT_EQ(ending(second).clean_up, (CleanUp{.at_once = true, .once_more = true}));
+    EXPECT_FALSE(LockTable::join_unanswered(*claim, !maybe_executed, locks_.now).failed);
+    EXPECT_FALSE(answered(claim, others_wait).clean_up.needed()) << "it is released";
+}
+
 TEST_F(ReadersAtLockTable, are_done_with_what_they_lose_at_that_moment) {
     const HoldPtr first = take(reading_with_delay(1));
     const HoldPtr second = join(reading_with_delay(2)).hold;
@@ -394,6 +412,17 @@ TEST_F(ReadersAtLockTable, that_ask_in_vain_end_no_lock_delay) {
     locks_.now += 13s;
     EXPECT_EQ(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up,
               (CleanUp{.at_once = true, .once_more = true}));
+}
+
+TEST_F(ReadersAtLockTable, that_ask_in_vain_leave_the_claim_to_those_that_go_on_with_it) {
+    const HoldPtr first = take(reading_with_delay(1));
+    const HoldPtr second = join(reading_with_delay(2)).hold;
+    locks_.now += 5ms;
+    const auto claim = join(reading_with_delay(3)).to_ask;
+    lose(first);
+    constexpr bool maybe_executed = true;
+    EXPECT_FALSE(LockTable::join_unanswered(*claim, maybe_executed, locks_.now).clean_up.needed());
+    EXPECT_EQ(end(*second), Kind::left) << "it is kept for the first one";
 }
 
 TEST_F(ReadersAtLockTable, join_no_claim_that_was_released_while_they_asked) {
@@ -436,6 +465,44 @@ TEST_F(ReadersAtLockTable, know_at_last_what_the_server_keeps_for_longer) {
     EXPECT_FALSE(first->may_be_prolonged);
     lose(first);
     EXPECT_TRUE(first->may_be_prolonged) << "the question has extended the claim";
+}
+
+TEST_F(ReadersAtLockTable, know_at_last_of_a_question_that_let_nobody_in) {
+    const HoldPtr first = take(1);
+    locks_.now += 5s;
+    const auto claim = join(2).to_ask;
+    locks_.enter(writing(3));
+    EXPECT_EQ(answered(claim, !others_wait).hold, nullptr) << "a writer has come meanwhile";
+    lose(first);
+    EXPECT_TRUE(first->may_be_prolonged) << "the question has extended the claim";
+}
+
+TEST_F(ReadersAtLockTable, know_at_last_what_those_have_left_that_went_before) {
+    const auto last_knows = [this](auto change) {
+        const HoldPtr first = take(1);
+        const HoldPtr second = join(2).hold;
+        change(*first);
+        EXPECT_EQ(end(*first), Kind::left);
+        EXPECT_FALSE(second->may_be_prolonged);
+        lose(second);
+        EXPECT_EQ(end(*second), Kind::past);
+        return second->may_be_prolonged || second->unanswered().acquire;
+    };
+    EXPECT_FALSE(last_knows([](Hold&) {}));
+    EXPECT_TRUE(last_knows([this](Hold& hold) { hold.confirm(locks_.now + 5s, 10s); }));
+    EXPECT_TRUE(last_knows([](Hold& hold) { hold.renewed_by_watchdog = true; }));
+    EXPECT_TRUE(last_knows([](Hold& hold) { hold.may_be_prolonged = true; }));
+}
+
+TEST_F(ReadersAtLockTable, know_all_of_a_try_without_an_answer) {
+    const Wish wish = reading(1);
+    const Asker& asker = locks_.enter(wish);
+    auto first = std::make_shared<Hold>(wish.terms(), detail::Token{"token"}, wish.owner);
+    first->begin(wish.acquisition(), locks_.now, 7, true);
+    ASSERT_TRUE(locks_.table.finish(asker.turn(), first, !others_wait, locks_.now));
+    const HoldPtr second = join(2).hold;
+    EXPECT_TRUE(second->unanswered().acquire) << "it may be the last one";
+    EXPECT_EQ(second->fence, 7U);
 }
 
 TEST_F(ReadersAtLockTable, know_at_last_of_a_question_without_an_answer) {
@@ -632,6 +699,18 @@ TEST_F(ReadersAtLockTable, wait_together_on_equal_terms_only) {
     tries_once.wait = Wait::none();
     EXPECT_EQ(locks_.enter(tries_once).said.outcome, Locks::Outcome::turn);
     EXPECT_EQ(locks_.enter(reading(5)).said.outcome, Locks::Outcome::queued);
+}
+
+TEST_F(ReadersAtLockTable, wait_together_until_their_own_crowd_has_got_in) {
+    const Asker& front = locks_.enter(reading(1));
+    Wish longer = reading(2);
+    longer.lease = 20s;
+    EXPECT_EQ(locks_.enter(longer).said.outcome, Locks::Outcome::turn);
+    take(front);
+    longer.id = 3;
+    longer.owner = thread(3);
+    longer.own_entry = "thread 3";
+    EXPECT_EQ(locks_.enter(longer).said.outcome, Locks::Outcome::queued);
 }
 
 TEST_F(ReadersAtLockTable, know_a_late_grant_of_who_has_waited_with_others) {

@@ -125,7 +125,6 @@ public:
         } else if (admission.outcome == Outcome::busy) {
             admission.busy = why_busy(here, request, false, now);
         }
-        erase_if_unused(name);
         return admission;
     }
 
