@@ -69,6 +69,9 @@ public:
         : Lock(client, std::string{name}, options) {}
     /// @}
     Lock(Client& client, std::nullptr_t name, LockOptions options = {}) = delete;
+    /// A lease stands among the options: `{.lease = 10s}`.
+    template <class Name, class Count, class Unit>
+    Lock(Client& client, const Name& name, std::chrono::duration<Count, Unit> lease) = delete;
     /// Several names are a `LockSet`'s, and no string between two pointers.
     // NOLINTBEGIN(modernize-avoid-c-arrays): what a braced list of literals is
     template <std::size_t N>

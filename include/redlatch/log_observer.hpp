@@ -49,7 +49,7 @@ public:
         Line line{"released"};
         line.lock(event.key).took("held_for", event.held_for);
         if (event.outcome) {
-            write(line.field("outcome", detail::name_of(*event.outcome)));
+            write(line.field("outcome", to_string(*event.outcome)));
         } else {
             write(line.error(event.outcome.error()));
         }
@@ -108,7 +108,7 @@ private:
         }
         /// The description names the lock and the node once more: `text` sees to their bytes.
         Line& error(const Error& error) {
-            return field("code", detail::name_of(error.code))
+            return field("code", to_string(error.code))
                 .text("error", detail::describe(error, std::identity{}));
         }
 

@@ -153,7 +153,7 @@ public:
              [&](const Series& series, std::string_view name) {
                  for (std::size_t i = 0; i < series.releases.size(); ++i) {
                      const std::string_view outcome =
-                         i < failed_release ? detail::name_of(static_cast<Release>(i)) : "error";
+                         i < failed_release ? to_string(static_cast<Release>(i)) : "error";
                      sample(text, name, {series.label, labelled("outcome", outcome)},
                             std::to_string(series.releases[i]));
                  }
@@ -163,7 +163,7 @@ public:
              counter_of(&Series::lost));
         header(text, "redlatch_errors_total", "Commands that failed, by error.", "counter");
         for (std::size_t i = 1; i < errors_.size(); ++i) {
-            const std::string_view code = detail::name_of(static_cast<Errc>(i));
+            const std::string_view code = to_string(static_cast<Errc>(i));
             sample(text, "redlatch_errors_total", {labelled("code", code)},
                    std::to_string(errors_[i]));
         }

@@ -5,10 +5,12 @@
 
 #include <string_view>
 
-namespace redlatch::inline v0::detail {
+namespace redlatch::inline v0 {
 
-/// The enumerator's name, for texts that programs read.
-constexpr std::string_view name_of(Errc code) noexcept {
+/// @{
+/// The enumerator's name, as programs read it: in a log, a label, a test. `unknown` for a value that is none.
+/// For a sentence that people read, there is `Error::describe()`.
+constexpr std::string_view to_string(Errc code) noexcept {
     switch (code) {
         case Errc::timed_out: return "timed_out";
         case Errc::cancelled: return "cancelled";
@@ -27,7 +29,7 @@ constexpr std::string_view name_of(Errc code) noexcept {
     return "unknown";
 }
 
-constexpr std::string_view name_of(Release outcome) noexcept {
+constexpr std::string_view to_string(Release outcome) noexcept {
     switch (outcome) {
         case Release::released: return "released";
         case Release::still_held: return "still_held";
@@ -37,4 +39,23 @@ constexpr std::string_view name_of(Release outcome) noexcept {
     return "unknown";
 }
 
-}  // namespace redlatch::inline v0::detail
+constexpr std::string_view to_string(Forced outcome) noexcept {
+    switch (outcome) {
+        case Forced::removed: return "removed";
+        case Forced::absent: return "absent";
+    }
+    return "unknown";
+}
+
+constexpr std::string_view to_string(HoldState state) noexcept {
+    switch (state) {
+        case HoldState::none: return "none";
+        case HoldState::held: return "held";
+        case HoldState::uncertain: return "uncertain";
+        case HoldState::lost: return "lost";
+    }
+    return "unknown";
+}
+/// @}
+
+}  // namespace redlatch::inline v0

@@ -26,6 +26,7 @@
 #include <redlatch/lock.hpp>
 #include <redlatch/lock_guard.hpp>
 #include <redlatch/lock_set.hpp>
+#include <redlatch/names.hpp>
 #include <redlatch/observer.hpp>
 #include <redlatch/policy/fenced.hpp>
 #include <redlatch/policy/redisson_reentrant.hpp>

@@ -187,8 +187,10 @@ public:
                 if (busy.is_unanswered) return fail(unanswered_fault().error);
                 return fail(attempts_.out_of_turn(now, busy.by_caller));
             case Outcome::deadlock:
-                return fail(Errc::deadlock,
-                            "release it first, as this lock does not nest in what it holds");
+                return fail(
+                    Errc::deadlock,
+                    "release it first, as this lock does not nest in what it holds; a hold that "
+                    "goes to another thread is acquired with Owner::hold");
             case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
             case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);
             case Outcome::wrong_key_type:

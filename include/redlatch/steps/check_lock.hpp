@@ -92,6 +92,13 @@ inline Result<void> check_policy(const PolicyTraits& traits) {
     return {};
 }
 
+/// Why a lock of that kind keeps nobody out after its release.
+inline const char* why_no_min_hold(const PolicyTraits& traits) {
+    if (traits.shared) return "a shared lock has no min_hold";
+    if (traits.has_claims()) return "a semaphore has no min_hold";
+    return "min_hold needs the script `tombstone`, and this policy has none";
+}
+
 inline Result<void> check_options(const LockSpec& spec) {
     using std::chrono::milliseconds;
     const LockOptions& options = spec.options;
@@ -111,10 +118,7 @@ inline Result<void> check_options(const LockSpec& spec) {
         return Unexpected{invalid("min_hold is not between 0 and ten years")};
     }
     if (options.min_hold > milliseconds::zero() && !spec.traits.can_keep) {
-        return Unexpected{
-            invalid(spec.traits.shared
-                        ? "a shared lock has no min_hold"
-                        : "min_hold needs the script `tombstone`, and this policy has none")};
+        return Unexpected{invalid(why_no_min_hold(spec.traits))};
     }
     if (options.wait_strategy != WaitStrategy::queued &&
         options.wait_strategy != WaitStrategy::polling) {

@@ -3,7 +3,6 @@
 #include "completion.hpp"
 #include "event_loop.hpp"
 #include "lock_user.hpp"
-#include "names.hpp"
 #include "reliance.hpp"
 #include "task.hpp"
 #include <redlatch/redlatch.hpp>
@@ -346,7 +345,7 @@ private:
             releasing.note(call);
         }
         if (outcome) {
-            complete(call, name_of(*outcome));
+            complete(call, std::string{to_string(*outcome)});
         } else {
             fail(call, outcome.error());
         }

@@ -5,7 +5,6 @@
 #include "../lab/plan.hpp"
 #include "../lab/store.hpp"
 #include "loss_watch.hpp"
-#include "names.hpp"
 #include "reliance.hpp"
 #include "seeded_bugs.hpp"
 #include <redlatch/redlatch.hpp>
@@ -194,7 +193,7 @@ protected:
         event.stage = Stage::note;
         event.at = now();
         event.held = reliance.held();
-        event.outcome = name_of(reliance.state());
+        event.outcome = to_string(reliance.state());
         tell_validity(event, event.at, reliance);
         recorder_->write(event);
     }
@@ -225,7 +224,7 @@ protected:
 
     void fail(Event& call, const Error& error) {
         call.stage = Stage::fail;
-        call.outcome = name_of(error.code);
+        call.outcome = to_string(error.code);
         call.detail = error.describe();
         recorder_->write(call);
     }

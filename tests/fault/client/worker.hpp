@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lock_user.hpp"
-#include "names.hpp"
 #include "reliance.hpp"
 #include <redlatch/redlatch.hpp>
 
@@ -199,7 +198,7 @@ private:
             Event call = begin(Op::release, now() + command_timeout_);
             const Result<Release> outcome = held.release();
             call.at = now();
-            outcome ? complete(call, name_of(*outcome)) : fail(call, outcome.error());
+            outcome ? complete(call, std::string{to_string(*outcome)}) : fail(call, outcome.error());
         }};
         rest(second);
         Event call = begin(Op::extend, now() + command_timeout_);
@@ -244,7 +243,7 @@ private:
                 Event call = begin(Op::release, now() + command_timeout_);
                 const Result<Release> outcome = last->release();
                 call.at = now();
-                outcome ? complete(call, name_of(*outcome)) : fail(call, outcome.error());
+                outcome ? complete(call, std::string{to_string(*outcome)}) : fail(call, outcome.error());
             }};
             both.arrive_and_wait();
             std::optional<Held> next = take_watched(watched, reliance);
@@ -435,7 +434,7 @@ private:
         if (!outcome) return fail_all(calls, outcome.error());
         for (Event& call : calls) {
             call.at = now();
-            complete(call, name_of(*outcome));
+            complete(call, std::string{to_string(*outcome)});
         }
     }
 
@@ -506,7 +505,7 @@ private:
         }
         call.at = now();
         if (!outcome) return fail(call, outcome.error());
-        complete(call, name_of(*outcome));
+        complete(call, std::string{to_string(*outcome)});
     }
 
     /// A nested call without limit is back when the outer hold is over.
