@@ -97,8 +97,9 @@ namespace net = ::asio;
 using AsioError = std::error_code;
 #endif
 
-/// Runs where the context has heard of a completion: on no strand, as one whose code blocks would hold up the others.
-/// What throws there comes out of `run()`; a `system_executor` would end the program.
+/// Runs a function on the thread where the context has heard of a completion. It uses no strand, as a strand
+/// whose code blocks would hold up the others. An exception there comes out of `run()`; on a
+/// `system_executor` it would end the program.
 class AsioInPlace {
 public:
     template <class Function>
@@ -108,8 +109,8 @@ public:
     friend bool operator==(const AsioInPlace&, const AsioInPlace&) noexcept = default;
 };
 
-/// A handler that is to be called, and the work that its executor has until then. Its context destroys it where that
-/// goes first: afterwards there is nothing left for it to refer to.
+/// A handler that is to be called, and the work that its executor has until then. Where the context goes
+/// first, it destroys the handler: afterwards there is nothing left for the handler to refer to.
 class AsioPending : public IntrusiveList<AsioPending>::Hook {
 public:
     AsioPending() = default;
@@ -118,9 +119,9 @@ public:
     virtual ~AsioPending() = default;
 };
 
-/// Waits for completions on one execution context, as long as operations are under way there, and has them go on. What
-/// is pending when the context goes is discarded: operations may complete after that. So is in a forked child what its
-/// parent has begun.
+/// Waits for completions on one execution context, as long as operations are under way there, and has them go
+/// on. When the context goes, this discards all pending handlers, as operations may complete after that. In a
+/// forked child it discards those of operations that the parent has begun.
 class AsioCompletions final : public net::execution_context::service {
 public:
     using key_type = AsioCompletions;
@@ -129,11 +130,11 @@ public:
 
     explicit AsioCompletions(net::execution_context& context)
         : net::execution_context::service(context) {}
-    /// One that is made while its context goes is not shut down.
+    /// Asio does not shut down a service that is made while its context goes.
     ~AsioCompletions() override { leave(); }
 
-    /// That of a context. A context destroys the newest of its services first. So the one of descriptors, which this
-    /// one uses to its end, is there before.
+    /// The service of a context. A context destroys the newest of its services first. So this function first
+    /// makes the service of descriptors, which `AsioCompletions` uses to its end.
     static AsioCompletions& of(net::execution_context& context,
                                const net::any_io_executor& executor) {
         if (!net::has_service<AsioCompletions>(context)) {
@@ -142,8 +143,8 @@ public:
         return net::use_service<AsioCompletions>(context);
     }
 
-    /// Where an operation completes that begins now; `executor`: of its context. Keeps `pending` until `end`. It
-    /// stays the caller's where the context goes, and where this throws.
+    /// The executor on which an operation that begins now completes; `executor` is one of its context. Keeps
+    /// `pending` until `end`. Where the context goes, or this throws, `pending` stays the caller's.
     std::shared_ptr<Executor> begin(const net::any_io_executor& executor,
                                     std::unique_ptr<AsioPending>& pending) {
         begin_anew_in_child();
@@ -152,7 +153,8 @@ public:
         if (!descriptor_) {
             Descriptor own{::fcntl(queue_->descriptor(), F_DUPFD_CLOEXEC, 0)};
             if (!own.valid()) throw std::system_error{errno, std::system_category(), "dup"};
-            // What stays as long as the context keeps no work for it. May throw, and has not taken the descriptor then.
+            // The descriptor stays as long as the context, so it must not count as work there. `emplace` may
+            // throw, and has not taken the descriptor then.
             descriptor_.emplace(net::prefer(executor, net::execution::outstanding_work.untracked),
                                 own.get());
             own.release();
@@ -162,7 +164,7 @@ public:
         return queue_->share();
     }
 
-    /// The caller's from now on.
+    /// `pending` is the caller's from now on.
     void end(AsioPending& pending) noexcept {
         const std::lock_guard lock{mutex_};
         pending_.remove(pending);
@@ -181,7 +183,7 @@ private:
         if (descriptor_ && process_ != ProcessId::of_this_process()) leave_to_parent();
         descriptor_.reset();
         queue_.reset();
-        discard(pending_);  // what a handler destroys may begin something
+        discard(pending_);  // a handler's destructor may begin something
     }
 
     /// A child shares the epoll instance of its parent's reactor. Asio takes a descriptor from there before it closes
@@ -192,7 +194,8 @@ private:
         if (!other.valid() || ::dup3(other.get(), number, O_CLOEXEC) < 0) ::close(number);
     }
 
-    /// What the parent's handlers destroy may use services that hear of the fork after this one: so that is done later.
+    /// Destructors of the parent's handlers may use services that hear of the fork after this one. So they
+    /// run later.
     void notify_fork(net::execution_context::fork_event event) override {
         if (event != net::execution_context::fork_child || !descriptor_) return;
         net::post(descriptor_->get_executor(), [this] { begin_anew_in_child(); });
@@ -212,7 +215,7 @@ private:
                 parents.push_back(*first);
             }
         }
-        discard(parents);  // what a handler destroys may begin something
+        discard(parents);  // a handler's destructor may begin something
     }
 
     static void discard(IntrusiveList<AsioPending>& pending) noexcept {
@@ -237,7 +240,7 @@ private:
 
     ::pid_t process_ = ProcessId::of_this_process();
     std::unique_ptr<CompletionQueue> queue_ = std::make_unique<CompletionQueue>();
-    std::shared_ptr<Executor> gone_{};  // once the context goes: it discards all
+    std::shared_ptr<Executor> gone_{};  // set once the context goes; discards all
     std::mutex mutex_;
     std::optional<net::posix::stream_descriptor> descriptor_;
     IntrusiveList<AsioPending> pending_;
@@ -255,12 +258,13 @@ auto track_work(const AnyExecutor& executor) {
     }
 }
 
-/// Calls Asio's handler with the outcome, on the handler's executor. That has work until then.
+/// Calls Asio's handler with the outcome, on the handler's executor. The executor has work until then.
 template <class T, class Handler>
 class AsioContinuation final : public AsyncCall::Continuation {
     using HandlersExecutor = net::associated_executor_t<Handler, net::system_executor>;
 
-    // As opposed to one of no context, as that of a future: then the client's own threads post to it.
+    // Whether the handler's executor has a context. That of a future has none: then the client's own threads
+    // post to it.
     static constexpr bool has_context =
         net::can_query<HandlersExecutor, net::execution::context_t>::value &&
         std::is_convertible_v<HandlersExecutor, net::any_io_executor>;
@@ -315,7 +319,7 @@ public:
         });
     }
 
-    /// What the handler throws comes out of `run()`, as everywhere in Asio.
+    /// An exception of the handler comes out of `run()`, as everywhere in Asio.
     void resume(AsyncCall& call) override {
         if (completions_ != nullptr) {
             completions_->end(*pending_);
@@ -329,7 +333,7 @@ public:
     }
 
 private:
-    /// Has the handler's executor give it to `complete`.
+    /// Makes the handler's executor call `complete` with the handler.
     template <class Complete>
     void post(Complete complete) {
         const HandlersExecutor executor = pending_->executor;
@@ -342,13 +346,13 @@ private:
         });
     }
 
-    std::unique_ptr<Pending> own_;  // where the context has not got it
+    std::unique_ptr<Pending> own_;  // null while the context has it
     Pending* pending_;
     AsioCompletions* completions_ = nullptr;
 };
 
-/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot: a
-/// coroutine has no other way to hear of that than by the outcome.
+/// Completes `awaitable` by a completion token. Gives it up where the token never begins it. Where the token
+/// cannot begin it, the outcome says so: a coroutine has no other way to hear of that.
 template <class T, class Token>
 auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
     return net::async_initiate<Token, void(Result<T>)>(

@@ -15,18 +15,18 @@ namespace detail {
 struct AsyncAccess;
 }  // namespace detail
 
-/// What an asynchronous call returns, for `co_await`, which gives a `Result<T>`. A call begins there, but for
-/// `async_release()`, which has begun before. Each is awaited at most once. It resumes the coroutine on the
+/// What an asynchronous call returns: `co_await` on it gives a `Result<T>`. The call begins at `co_await`;
+/// `async_release()` has begun before. A program awaits each at most once. It resumes the coroutine on the
 /// executor given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and
-/// never inside `co_await` itself. Where there is no client, as of a `Held` that was made by its default
-/// constructor or moved from, the coroutine goes on at once.
+/// never inside `co_await` itself. A `Held` that was made by its default constructor or moved from has no
+/// client: then the coroutine goes on at once.
 ///
 /// A coroutine may be destroyed while it waits, on the thread or strand where it would be resumed; a lock that
 /// was on its way is then released in the background.
 template <class T>
 class AsyncResult {
 public:
-    /// Takes the call over. What was moved from can only be destroyed.
+    /// Takes the call over. An object that was moved from can only be destroyed.
     AsyncResult(AsyncResult&&) noexcept = default;
     AsyncResult& operator=(AsyncResult&&) = delete;
     /// Gives the call up where it has not completed. A release goes on all the same.
@@ -85,7 +85,7 @@ struct AsyncAccess {
         return std::exchange(awaitable.call_, nullptr);
     }
 
-    /// Has `done` called with the outcome.
+    /// Starts the call, which then calls `done` with the outcome.
     template <class T, class Done>
     static void call_back(const std::shared_ptr<AsyncCallFor<T>>& call, Done done,
                           Executor* executor) {

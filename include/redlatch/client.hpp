@@ -26,7 +26,7 @@ struct Access;
 /// The destructor fires `lost()` of every lock still held, releases it, and makes every call that waits
 /// return with `Errc::cancelled`. A blocking call that has just sent a command waits for the answer first,
 /// for at most `command_timeout` after the destructor began. Where the server answers, a lock that a call is
-/// just acquiring is given back before the destructor returns. It takes at most three times
+/// just acquiring is given back before the destructor returns. The destructor takes at most three times
 /// `command_timeout`, and four times where releases were only sent; that includes the time that it gives to
 /// callbacks. Handles may outlive their client, and then fail in the same way, in a forked child too.
 ///
@@ -59,7 +59,7 @@ public:
     /// Releases what is still held and ends every wait, within the time that is said above.
     ~Client();
 
-    /// Asks the server for an answer, of several masters a majority; connects if need be. Blocks for at
+    /// Asks the server, or a majority of several masters, for an answer; connects if need be. Blocks for at
     /// most `command_timeout`.
     ///
     /// Errors: `unavailable`; `no_quorum` over several masters; `denied`; `protocol`.

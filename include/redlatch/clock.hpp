@@ -14,7 +14,7 @@ namespace redlatch::inline v0 {
 /// lease measured with it would seem to last through a closed lid.
 struct Clock {
     /// @{
-    /// As the standard's requirements for a clock have it.
+    /// What the standard requires of a clock.
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;
     using period = duration::period;
@@ -30,7 +30,7 @@ struct Clock {
         constexpr clockid_t id = CLOCK_MONOTONIC;
 #endif
         timespec now{};
-        // A sandbox may not know it. A clock that stands still would let no lease end.
+        // A sandbox may not know that clock. A clock that stands still would let no lease end.
         if (::clock_gettime(id, &now) != 0) ::clock_gettime(CLOCK_MONOTONIC, &now);
         return time_point{std::chrono::seconds{now.tv_sec} + std::chrono::nanoseconds{now.tv_nsec}};
     }
@@ -40,7 +40,7 @@ namespace detail {
 
 using TimePoint = Clock::time_point;
 
-/// `d` in units of `To`, truncated; what does not fit becomes the nearest end of `To`'s range, and
+/// `d` in units of `To`, truncated; a value that does not fit becomes the nearest end of `To`'s range, and
 /// NaN becomes zero.
 template <class To, class Rep, class Period>
 constexpr To saturating_cast(std::chrono::duration<Rep, Period> d) noexcept {
@@ -53,7 +53,7 @@ constexpr To saturating_cast(std::chrono::duration<Rep, Period> d) noexcept {
     return To{static_cast<typename To::rep>(wide.count())};
 }
 
-/// `at + d`, where what lies beyond the clock's range becomes its end: "for ever" stays for ever.
+/// `at + d`; a sum beyond the clock's range becomes the end of the range, so that "for ever" stays for ever.
 constexpr TimePoint saturating_add(TimePoint at, Clock::duration d) noexcept {
     const auto since = at.time_since_epoch();
     if (d > Clock::duration::zero() && since > Clock::duration::max() - d) return TimePoint::max();
@@ -73,7 +73,8 @@ constexpr Clock::duration saturating_sub(TimePoint to, TimePoint from) noexcept 
     return a - b;
 }
 
-/// The time from now until a point of any clock, as wide as `Wait` needs it. The last point of all is without limit.
+/// The time from now until a point of any clock, as wide as `Wait` needs it. The last point of the clock
+/// means without limit.
 template <class AnyClock, class Duration>
 auto time_left(const std::chrono::time_point<AnyClock, Duration>& deadline) {
     using Wide = std::chrono::duration<long double, std::nano>;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the library cannot do without. Every header comes here first, and the file that is not there ends
-// the compilation, so that this is all that is said.
+// What the library cannot do without. Every header includes this one first. The include of a file that does
+// not exist ends the compilation, so that the compiler says no more than this.
 
 #if !defined(__linux__)
 #error "redlatch runs on Linux only"

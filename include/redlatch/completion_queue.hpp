@@ -23,14 +23,15 @@ class CompletionQueueState;
 }  // namespace detail
 
 /// Completions for an event loop of any kind: the loop watches `descriptor()`, and calls `run_ready()` when
-/// it is readable. Any thread may post; may be destroyed with operations under way, which are then discarded. One that
-/// waits at the server gives its place up within some ten seconds, and one behind others of its client at its turn.
-/// In a forked child, one that was inherited is empty, and discards what is posted.
+/// it is readable. Any thread may post. The queue may be destroyed while operations are under way, which are
+/// then discarded. An operation that waits at the server then gives up its place within some ten seconds. One
+/// that waits behind others of its client gives up at its turn. In a forked child, an inherited queue is
+/// empty, and discards what is posted.
 class CompletionQueue : public Executor {
 public:
     /// An empty queue. Throws `std::system_error` where the system has no descriptor to give.
     CompletionQueue();
-    // What is virtual is inline: otherwise each file that includes this gets the vtable, and with it all
+    // Virtual functions are inline: otherwise each file that includes this gets the vtable, and with it all
     // asynchronous code.
     /// Discards what is pending. Not to be called while `run_ready()` runs.
     REDLATCH_INLINE ~CompletionQueue() override;
@@ -39,8 +40,9 @@ public:
     /// the like only; the queue owns it.
     int descriptor() const noexcept;
 
-    /// Runs what has completed, on the calling thread, and returns how many it was. Never blocks, but for what it
-    /// runs. What completes meanwhile is left for the next call. One thread at a time calls it.
+    /// Runs what has completed, on the calling thread, and returns the number of completions. It does not
+    /// block, but a completion may. It leaves those that come meanwhile for the next call. One thread at a
+    /// time calls it.
     std::size_t run_ready() noexcept;
 
     REDLATCH_INLINE void post(Task& task) noexcept override;
@@ -62,7 +64,7 @@ public:
         if (!ready_.open()) throw std::system_error{errno, std::system_category(), "eventfd"};
     }
 
-    /// As opposed to the process that this was forked from: whose mutex may be locked for ever here.
+    /// Whether this process has made it. In a forked child the mutex may be locked for ever.
     bool is_ours() const noexcept { return process_ == ProcessId::of_this_process(); }
 
     int descriptor() const noexcept { return ready_.entry().fd; }

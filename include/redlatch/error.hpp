@@ -161,7 +161,8 @@ public:
           told_(std::make_shared<const Told>(Told{error.describe(), std::move(error)})) {}
 
     /// @{
-    /// Both share what they carry. A move is a copy: what it was made of stays as it is.
+    /// A copy shares the error with its original. A move is a copy: the object that it was made of stays as
+    /// it is.
     LockError(const LockError&) noexcept = default;
     LockError& operator=(const LockError&) noexcept = default;
     /// @}

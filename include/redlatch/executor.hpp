@@ -15,21 +15,22 @@ class AsyncCall;
 /// from it, or use `CompletionQueue`.
 class Executor {
 public:
-    /// What is posted: run it once, or discard it once; it may be gone after either.
+    /// A posted task. The executor runs it once or discards it once; it may be gone after either.
     class Task {
     public:
         Task() = default;
         Task(const Task&) = delete;
         Task& operator=(const Task&) = delete;
 
-        /// Completes the operation: resumes a coroutine, or calls a callback. What that throws ends the program.
+        /// Completes the operation: resumes a coroutine, or calls a callback. An exception of these ends the
+        /// program.
         virtual void run() noexcept = 0;
 
         /// For an executor that shuts down: nobody hears of the operation any more. The callback is destroyed, a
         /// coroutine stays suspended, a lock that it was about to get is released.
         virtual void discard() noexcept = 0;
 
-        /// For the executor, to link tasks with: nothing need be allocated for them. Null when the task comes to
+        /// For the executor, to link tasks with, so that it need not allocate. Null when the task comes to
         /// `post`.
         Task* next = nullptr;
 
@@ -42,12 +43,13 @@ public:
     Executor& operator=(const Executor&) = delete;
     virtual ~Executor() = default;
 
-    /// Takes a task, to run it soon, in the order of their coming, and not in here. Any thread calls this, the
-    /// client's engine thread too: it must not block.
+    /// Takes a task. The executor runs its tasks soon, in the order in which they came, and not inside this
+    /// call. Any thread calls this, also the client's engine thread, so it must not block.
     virtual void post(Task& task) noexcept = 0;
 
-    /// Takes `first` and those linked behind it by `next`, the last of which has null there: what has completed at the
-    /// same time. Posts one after the other, unless an executor that wakes somebody overrides it to do that once.
+    /// Takes tasks that completed at the same time: `first` and those linked behind it by `next`, the last of
+    /// which has null there. By default it posts one after the other. An executor that wakes a thread may
+    /// override it, to do that once.
     virtual void post_chain(Task& first) noexcept {
         for (Task* task = &first; task != nullptr;) {
             Task& one = *std::exchange(task, task->next);
@@ -56,16 +58,17 @@ public:
         }
     }
 
-    /// What an operation posts to, and keeps until it has completed. By default a pointer to this object that does not
-    /// keep it: then the executor has to outlive all operations that complete on it. The last share may be dropped on a
-    /// thread of the client's: what that destroys must not wait for the client.
+    /// The executor that an operation posts to, and keeps until it has completed. By default the pointer does
+    /// not keep this object alive: then the executor has to outlive all operations that complete on it. A
+    /// thread of the client's may drop the last share: a destructor that then runs must not wait for the
+    /// client.
     virtual std::shared_ptr<Executor> share() noexcept { return {std::shared_ptr<void>{}, this}; }
 
 private:
     friend class detail::AsyncCall;
 
-    /// Whether it is one of the library's, whose `post` needs nothing that the program may have locked. Then a thread
-    /// that releases a lock may call it inside that call.
+    /// Whether it is one of the library's, whose `post` needs nothing that the program may have locked. Then
+    /// a thread that releases a lock may call `post` inside the release.
     virtual bool is_of_the_library() const noexcept { return false; }
 
     /// Whether it discards all that is posted from now on.

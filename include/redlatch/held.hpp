@@ -36,17 +36,17 @@
 namespace redlatch::inline v0 {
 
 /// One acquisition of a lock, released at the end of its life. It belongs to nobody but its owner: it can be
-/// moved to any thread, which may release it, and it outlives the `Lock` that it came from. Several of one nest
-/// may end in any order; the lock is free when the last has ended.
+/// moved to any thread, which may release it, and it outlives the `Lock` that it came from. The acquisitions
+/// of one nest may end in any order; the lock is free when the last has ended.
 ///
-/// By default the hold counts as the acquiring thread's even when the `Held` has gone to another
-/// thread: the first one's next acquisition nests in it, or is `Errc::deadlock`. One that is to go to
-/// another thread is acquired with `Owner::hold`.
+/// By default the hold counts as the acquiring thread's even when the `Held` has gone to another thread: the
+/// acquiring thread's next acquisition nests in it, or is `Errc::deadlock`. A `Held` that is to go to another
+/// thread is acquired with `Owner::hold`.
 ///
-/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()`, `fence()`
-/// and `token()`: those may run beside each other, and beside `extend()`, not beside what ends or moves the
-/// object. The token of `lost()` may be asked at any time. In a forked child, one that was inherited holds nothing and
-/// does nothing.
+/// One thread at a time may use it. Only `held()`, `remaining()`, `state()`, `lost()`, `fence()` and
+/// `token()` may run beside each other and beside `extend()`, not beside a call that ends or moves the
+/// object. A thread may ask the token of `lost()` at any time. In a forked child, an inherited `Held` holds
+/// nothing and does nothing.
 class [[nodiscard]] Held {
 public:
     /// Holds nothing.
@@ -68,27 +68,29 @@ public:
         }
         return *this;
     }
-    /// Releases, as `release()` does, and waits as `LockOptions::release_mode` says; one that was acquired
-    /// asynchronously waits for nothing, as `async_release()`. The outcome goes to the observer.
+    /// Releases, as `release()` does, and waits as `LockOptions::release_mode` says. A `Held` that was
+    /// acquired asynchronously waits for nothing, as with `async_release()`. The outcome goes to the
+    /// observer.
     ~Held() { end(); }
 
     /// Ends this acquisition; the lock is free if it was the last one of its hold. Blocks for at
     /// most `command_timeout`. Whatever the outcome, nothing is held afterwards.
     ///
-    /// Errors: `unclear`, when the server's answer was lost and it cannot be told whether the lock
-    /// was freed then or ran out; `unavailable`, `no_quorum` or `denied`, when it was certainly not
+    /// Errors: `unclear`, when the server's answer was lost and the client cannot tell whether the lock was
+    /// freed then or ran out; `unavailable`, `no_quorum` or `denied`, when it was certainly not
     /// freed: then it is free when its lease ends.
     Result<Release> release() noexcept;
 
-    /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is longer; with a watchdog
-    /// never beyond `max_hold`, which is no error: `remaining()` tells. Blocks for at most `command_timeout`.
+    /// Makes the lock last `lease` from now on, or as long as it would have anyway if that is longer. A
+    /// watched lock lasts no longer than `max_hold`: that is no error, and `remaining()` tells how long.
+    /// Blocks for at most `command_timeout`.
     ///
-    /// Errors: `lost`, and then for good; `not_held`; `invalid_argument`; others leave what was
-    /// left of the validity as it was.
+    /// Errors: `lost`, and then the hold stays lost; `not_held`; `invalid_argument`; others leave the
+    /// validity as it was.
     Result<void> extend(Lease lease) noexcept;
 
-    /// One more hold of the same nest, of a reentrant lock: the lock is free when all of them have
-    /// ended. It waits for nobody, and blocks for at most `command_timeout`. If the first
+    /// Takes a reentrant lock once more, as one more hold of the same nest: the lock is free when all of them
+    /// have ended. It waits for nobody, and blocks for at most `command_timeout`. If the first
     /// acquisition has a watchdog, that renews the lock. Otherwise the lock is renewed while an acquisition with a
     /// watchdog lasts.
     ///
@@ -96,7 +98,7 @@ public:
     /// `invalid_argument` for a policy that is not reentrant; others leave this hold as it was.
     Result<Held> nest() noexcept;
 
-    /// Gives the lock away, with a full lease from now on, to whoever adopts the ticket: another process,
+    /// Gives the lock away, with a full lease from now on, to another process: the one that adopts the ticket
     /// by `Lock::adopt()`. Nobody holds it until then, and if nobody adopts it in time, the end of the lease
     /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
     /// `command_timeout`.
@@ -139,7 +141,7 @@ public:
         detail::AsyncAccess::call_back(nest_call(), std::move(done), executor);
     }
 
-    /// The writing becomes reading, of a shared lock; see `Lock::downgrade()`. All holds of the nest do.
+    /// Turns writing of a shared lock into reading, for all holds of the nest; see `Lock::downgrade()`.
     /// `invalid_argument` for other locks.
     Result<void> downgrade() noexcept;
 
@@ -161,15 +163,15 @@ public:
     /// What the holder may rely on now. No I/O.
     HoldState state() const noexcept;
 
-    /// Fires when the lock is known, or must be presumed, to be lost, by the time that its validity
-    /// ends; not at a release, not even at one that finds the lock gone. Without a hold it has fired
+    /// Fires when the lock is known, or must be presumed, to be lost: at the latest when its validity ends.
+    /// It does not fire at a release, not even at one that finds the lock gone. Without a hold it has fired
     /// already. Callbacks run on a thread of the client's. Throws `std::bad_alloc` where there is no memory
     /// for it.
     std::stop_token lost() const;
 
-    /// The fencing token, also after the validity has ended: greater than that of every earlier
-    /// holder of the lock; of a reader, that of the last writer (over several masters, one between those of the
-    /// last writer and of the next). 0 where nothing is held, and for a lock whose policy is not `Fenced`. No I/O.
+    /// The fencing token, also after the validity has ended. It is greater than that of every earlier holder
+    /// of the lock. A reader has that of the last writer (over several masters, one between those of the last
+    /// writer and of the next). 0 where nothing is held, and for a lock whose policy is not `Fenced`. No I/O.
     std::uint64_t fence() const noexcept;
 
     /// The owner token that the server stores; empty where nothing is held. No I/O.
@@ -182,7 +184,7 @@ private:
          ReleaseMode release_mode)
         : client_(std::move(client)), ref_(std::move(ref)), release_mode_(release_mode) {}
 
-    /// By then at the latest, where several are ended within one `command_timeout`.
+    /// Ends at `by` at the latest, where several holds end within one `command_timeout`.
     Result<Release> release(detail::TimePoint by) noexcept;
     void end(detail::TimePoint by = detail::TimePoint::max()) noexcept;
 
@@ -202,7 +204,7 @@ namespace detail {
 
 struct LockKeys;
 
-/// The back door of the public classes, for one another.
+/// Lets the public classes use each other's private members.
 struct Access {
     static const std::shared_ptr<SharedClient>& shared(const Client& client) {
         return client.shared_;
@@ -211,7 +213,7 @@ struct Access {
     static Held held(std::shared_ptr<SharedClient> client, HoldRef ref, ReleaseMode release_mode) {
         return Held{std::move(client), std::move(ref), release_mode};
     }
-    /// One whose destructor waits for nothing.
+    /// A `Held` whose destructor waits for nothing.
     static Held async_held(std::shared_ptr<SharedClient> client, HoldRef ref) {
         Held held{std::move(client), std::move(ref), ReleaseMode::confirmed};
         held.posts_release_ = true;
@@ -250,7 +252,7 @@ REDLATCH_INLINE Result<void> Held::extend(Lease lease) noexcept {
 
 namespace detail {
 
-/// What one more acquisition of a hold is made with, or why there can be none.
+/// The terms of one more acquisition of a hold, or why there can be none.
 inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client,
                                      const HoldRef& ref) {
     if (!ref.is_ours()) return Unexpected{detail::not_held()};
@@ -268,7 +270,7 @@ inline Result<LockSpec> nesting_spec(const std::shared_ptr<SharedClient>& client
                     .claim = {.weight = ref.hold->weight(), .limit = terms.claim.limit}};
 }
 
-/// Gives out what it takes as a `Held`.
+/// Delivers the acquired lock as a `Held`.
 class HeldOperation : public AcquireOperation {
 public:
     using AcquireOperation::AcquireOperation;

@@ -41,11 +41,11 @@ class LockSetImpl;
 }  // namespace detail
 
 /// All locks of a `LockSet`, held as one, and released together at the end of its life. It is held as long as
-/// all of them are. As a `Held` it belongs to its acquisition: any thread may release it, it outlives its
+/// all of them are. Like a `Held` it belongs to its acquisition: any thread may release it, it outlives its
 /// `LockSet`, and in a forked child it holds nothing.
 ///
-/// Not for use by two threads at once, but for `held()`, `remaining()`, `state()`, `lost()` and `fence()`: those
-/// may run beside each other, and beside `extend()`, not beside what ends or moves the object.
+/// One thread at a time may use it. Only `held()`, `remaining()`, `state()`, `lost()` and `fence()` may run
+/// beside each other and beside `extend()`, not beside a call that ends or moves the object.
 ///
 /// `release()` and `extend()` take a round trip for each lock, one after the other, and `command_timeout` for all of
 /// them. Where that is too little for so many locks, `release()` leaves the rest to the background, and `extend()`
@@ -54,7 +54,7 @@ class [[nodiscard]] HeldSet {
 public:
     /// Holds nothing.
     HeldSet() = default;
-    /// Takes the acquisition over; what was moved from holds nothing then.
+    /// Takes the acquisition over; the object that was moved from holds nothing then.
     HeldSet(HeldSet&&) = default;
     /// The same, and ends what this held before, as the destructor does.
     HeldSet& operator=(HeldSet&& other) noexcept {
@@ -64,20 +64,20 @@ public:
         }
         return *this;
     }
-    /// Releases all, as `release()` does, and waits as `LockOptions::release_mode` says; those that were acquired
-    /// asynchronously as `async_release()` does, without waiting.
+    /// Releases all, as `release()` does, and waits as `LockOptions::release_mode` says. Locks that were
+    /// acquired asynchronously are released as by `async_release()`, without waiting.
     ~HeldSet() { end(); }
 
     /// Releases all. Blocks for at most `command_timeout` in all. Whatever the outcome, nothing is held
     /// afterwards. `expired` where one was gone before, `still_held` where one was nested.
     ///
-    /// Errors: those of `Held::release()`, of the first that has one.
+    /// Errors: that of the first lock that has one, as of `Held::release()`.
     Result<Release> release() noexcept;
 
     /// Makes all last `lease` from now on, one after the other; the validity is the least of theirs. Blocks for
     /// at most `command_timeout` in all.
     ///
-    /// Errors: those of `Held::extend()`. The first ends it, so that others may last longer.
+    /// Errors: those of `Held::extend()`. The first error ends the call, so that other locks may last longer.
     Result<void> extend(Lease lease) noexcept;
 
     /// Releases all, and blocks for nothing; as `Held::async_release()`, with the outcomes of `release()`.
@@ -90,8 +90,8 @@ public:
         detail::AsyncAccess::call_back(release_call(), std::move(done), executor);
     }
 
-    /// As `extend()`, without blocking, and all at once: one that fails ends none of the others. Begins when it is
-    /// awaited. This `HeldSet` may be moved meanwhile.
+    /// As `extend()`, without blocking, and all at once: an extension that fails ends none of the others.
+    /// Begins when it is awaited. This `HeldSet` may be moved meanwhile.
     [[nodiscard]] AsyncResult<void> async_extend(Lease lease);
 
     /// The same; begins at once, and calls `done(Result<void>)` on `executor`, where there is one.
@@ -103,18 +103,18 @@ public:
     /// Whether the validity of all is running now. No I/O.
     bool held() const noexcept;
 
-    /// How much is left of the one that ends first, rounded down. No I/O.
+    /// How much is left of the validity that ends first, rounded down. No I/O.
     std::chrono::milliseconds remaining() const noexcept;
 
-    /// The worst of theirs. No I/O.
+    /// The worst state of its locks. No I/O.
     HoldState state() const noexcept;
 
-    /// Fires with the first that is lost; see `Held::lost()`. Throws `std::bad_alloc` where there is no
+    /// Fires with the first lock that is lost; see `Held::lost()`. Throws `std::bad_alloc` where there is no
     /// memory for it.
     std::stop_token lost() const;
 
-    /// The fencing token of one of them; 0 for a name that is not there, and where the policy is not
-    /// `Fenced`. No I/O.
+    /// The fencing token of the lock with that name; 0 for a name that is not there, and where the policy is
+    /// not `Fenced`. No I/O.
     std::uint64_t fence(std::string_view name) const noexcept;
 
 private:
@@ -148,7 +148,8 @@ public:
     HoldsOfSet(const HoldsOfSet&) = delete;
     HoldsOfSet& operator=(const HoldsOfSet&) = delete;
     ~HoldsOfSet() {
-        // In a forked child one that was running at the fork never ends: they stay as they are.
+        // In a forked child, a callback that was running at the fork never ends: so all callbacks stay as
+        // they are.
         if (!refs_.empty() && !are_ours()) {
             static_cast<void>(new (std::nothrow) std::shared_ptr<AnyStop>{std::move(loss_)});
         }
@@ -161,7 +162,7 @@ public:
     ReleaseMode release_mode() const noexcept { return release_mode_; }
     bool posts_release() const noexcept { return posts_release_; }
 
-    /// They are about to end: nobody is told of a loss any more. In the order of their ends.
+    /// Takes the holds out, in the order in which they are to end. From then on nobody is told of a loss.
     std::vector<HoldRef> take() {
         if (!are_ours()) return {};
         if (loss_ != nullptr) session().destroy_later(std::move(loss_));
@@ -185,7 +186,7 @@ private:
     ReleaseMode release_mode_;
     bool posts_release_;
     std::mutex mutex_;
-    std::shared_ptr<AnyStop> loss_;  // made for the first who asks
+    std::shared_ptr<AnyStop> loss_;  // made at the first call of `lost()`
 };
 
 }  // namespace detail

@@ -36,10 +36,9 @@ namespace redlatch::inline v0 {
 /// | `try_lock…()`       | takes it            | nests, or false after the wait | waits, or false |
 /// | `unlock()`          | tells the observer  | ends the innermost hold        | as if free      |
 ///
-/// "Nests" is for reentrant policies. Members speak of the calling thread's hold; what `lock()` and
-/// `try_lock()` took is ended by the same thread's `unlock()`, or `release()`, through any handle,
-/// and at the latest when the handle that took it is destroyed. What `acquire()` took is ended by
-/// its `Held` alone.
+/// "Nests" is for reentrant policies. Members speak of the calling thread's hold; a hold that `lock()` or
+/// `try_lock()` took ends by the same thread's `unlock()` or `release()`, through any handle. It ends at the
+/// latest when the handle that took it is destroyed. Only its `Held` ends a hold that `acquire()` took.
 ///
 /// A lock that is held is not more than a lease: it ends on time even if its holder does not notice.
 /// See `held()`, `lost()`, and the README on what no lock with a lease can promise.
@@ -72,7 +71,7 @@ public:
     /// A lease stands among the options: `{.lease = 10s}`.
     template <class Name, class Count, class Unit>
     Lock(Client& client, const Name& name, std::chrono::duration<Count, Unit> lease) = delete;
-    /// Several names are a `LockSet`'s, and no string between two pointers.
+    /// A braced list of names is for a `LockSet`. It must not be read as a string between two pointers.
     // NOLINTBEGIN(modernize-avoid-c-arrays): what a braced list of literals is
     template <std::size_t N>
         requires(N > 1)
@@ -101,17 +100,18 @@ public:
     /// The same with this acquisition's lease.
     void lock(Lease lease) { impl_.take({.lease = lease}); }
 
-    /// Tries once. False only where the lock is taken: by somebody else, or by this thread and it does
-    /// not nest. A fault throws `LockError`. Blocks for at most `command_timeout`.
+    /// Tries once. False only where the lock is taken: by somebody else or, if it does not nest, by this
+    /// thread. A fault throws `LockError`. Blocks for at most `command_timeout`.
     [[nodiscard]] bool try_lock() { return impl_.try_take({.wait = Wait::none()}); }
 
     /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is
     /// `try_lock()`. False only where the lock was taken until then. A fault that lasted until then throws
-    /// `LockError`. Where the server is silent and another thread of this process asks it just now: false in
-    /// the first 200 ms of that, then it throws.
+    /// `LockError`. Where the server is silent while another thread of this process asks it, this call
+    /// returns false for the first 200 ms of that, and then throws.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
-    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
+    /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes
+    /// nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_take({.wait = detail::time_left(deadline)});
@@ -147,7 +147,8 @@ public:
         return impl_.try_take_shared({.wait = wait});
     }
 
-    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
+    /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes
+    /// nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
@@ -195,18 +196,18 @@ public:
     }
 
     /// As `acquire()`, without a thread that waits: begins at `co_await`, which gives a `Result<Held>`. The hold is
-    /// the `Held`'s own, as with `Owner::hold`: a coroutine is no thread. It waits in one queue with those who block.
-    /// `stop` ends the wait with `Errc::cancelled`, unless the lock was delivered before. A watchdog begins to renew it
-    /// when it is delivered. `Errc::lost` says that its validity had ended by then. This handle may be destroyed
-    /// meanwhile.
+    /// the `Held`'s own, as with `Owner::hold`: a coroutine is no thread. It waits in one queue with blocking
+    /// calls. `stop` ends the wait with `Errc::cancelled`, unless the lock was delivered before. A watchdog
+    /// begins to renew it when it is delivered. `Errc::lost` says that its validity had ended by then. This
+    /// handle may be destroyed meanwhile.
     [[nodiscard]] AsyncResult<Held> async_acquire(const AsyncOptions& options = {},
                                                   std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));
     }
 
-    /// The same; begins at once, and calls `done(Result<Held>)` once. That runs on `executor`, or where it is null,
-    /// where an `AsyncResult` would resume a coroutine. It never runs within this call, but on another thread it may
-    /// run before this returns. What it throws ends the program.
+    /// The same; begins at once, and calls `done(Result<Held>)` once. `done` runs on `executor`; if that is
+    /// null, it runs where an `AsyncResult` would resume a coroutine. It never runs within this call, but on
+    /// another thread it may run before this returns. An exception of `done` ends the program.
     template <CompletionOf<Held> Done>
     void async_acquire(const AsyncOptions& options, std::stop_token stop, Done done,
                        Executor* executor = nullptr) {
@@ -273,14 +274,14 @@ public:
 
     /// An operator's tool: deletes the lock, whoever holds it. Blocks for at most
     /// `command_timeout`. A holder elsewhere learns of it at its next renewal or extension, or when
-    /// its lease ends: until then two may believe that they hold the lock. Of a shared lock that more than two
-    /// hundred hold, those who come meanwhile are removed too. Errors as of `inspect()`.
+    /// its lease ends: until then two holders may believe that they have the lock. If more than two hundred
+    /// hold a shared lock, this also removes holders that come meanwhile. Errors as of `inspect()`.
     Result<Forced> force_unlock() noexcept { return impl_.force_unlock(); }
 
     /// @{
-    /// The same only if `owner` holds the lock: a whole owner token, as `inspect()` shows it. `absent`
-    /// where somebody else does, or nobody. Removes a holder, never a waiter. Threads of one process that read share
-    /// one owner token, and lose the lock together. An empty owner, or a null
+    /// The same only if `owner` holds the lock: a whole owner token, as `inspect()` shows it. `absent` where
+    /// somebody else holds it, or nobody. Removes a holder, never a waiter. Threads of one process that read
+    /// share one owner token, and lose the lock together. An empty owner, or a null
     /// pointer, is `invalid_argument` before any I/O.
     Result<Forced> force_unlock(std::string_view owner) noexcept {
         return impl_.force_unlock(owner);
@@ -291,7 +292,7 @@ public:
     /// @}
 
     /// Goes on with a hold that another process gave away by `Held::detach()`. It has this lock's lease, a new
-    /// owner token and, with `Fenced`, a new fencing token; the `min_hold` of the one who gave it is over. Waits
+    /// owner token and, with `Fenced`, a new fencing token; the giver's `min_hold` is over. Waits
     /// for nobody, and blocks for at most `command_timeout`.
     ///
     /// Errors:

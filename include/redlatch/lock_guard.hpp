@@ -15,7 +15,7 @@ namespace redlatch::inline v0 {
 /// releases as that of `Held` does.
 class [[nodiscard]] LockGuard {
 public:
-    /// Acquires `lock`. Without a `lease`, with that of the lock's options.
+    /// Acquires `lock`. The default of `lease` is that of the lock's options.
     template <LockPolicy Policy>
     [[nodiscard]] explicit LockGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),
                                      std::optional<Lease> lease = std::nullopt) noexcept
@@ -26,11 +26,11 @@ public:
     /// Whether the lock was acquired; `hold().held()` tells whether it still is.
     explicit operator bool() const noexcept { return held_.has_value(); }
 
-    /// Why the lock was not acquired. Only where it was not.
+    /// Why the lock was not acquired. To be called only where it was not.
     const Error& error() const noexcept { return held_.error(); }
 
     /// @{
-    /// The acquisition: to ask it, extend it or release it early. Only where there is one.
+    /// The acquisition: to ask it, extend it or release it early. To be called only where there is one.
     Held& hold() noexcept { return *held_; }
     const Held& hold() const noexcept { return *held_; }
     /// @}
@@ -46,7 +46,7 @@ private:
 /// The same for reading a shared lock.
 class [[nodiscard]] SharedGuard : public LockGuard {
 public:
-    /// Acquires `lock` for reading. Without a `lease`, with that of the lock's options.
+    /// Acquires `lock` for reading. The default of `lease` is that of the lock's options.
     template <LockPolicy Policy>
         requires is_shared<Policy>
     [[nodiscard]] explicit SharedGuard(Lock<Policy>& lock, Wait wait = Wait::unlimited(),

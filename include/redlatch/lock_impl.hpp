@@ -148,8 +148,8 @@ REDLATCH_INLINE Result<Release> LockImpl::release_shared() noexcept {
     return end(Ended::reading, ReleaseMode::confirmed).value_or(Release::not_held);
 }
 
-/// Ends the calling thread's innermost acquisition, or the innermost one that reads. Nothing where the release was only
-/// sent.
+/// Ends the calling thread's innermost acquisition, or the innermost one that reads. Returns nothing where
+/// the release was only sent.
 REDLATCH_INLINE std::optional<Result<Release>> LockImpl::end(Ended which, ReleaseMode mode) {
     Session& session = spec_.client->session();
     Releasing releasing{session};

@@ -58,14 +58,15 @@ concept RangeOfNames = requires(const Names& names) {
 
 /// Several locks of one policy, taken as one: all or none. They are taken one after the other in the order of
 /// their names' bytes, so sets never wait for each other in a circle, whatever the order in which they name
-/// their locks. (A set and single locks that are taken in another order may.) While a later one is waited
-/// for, those before are renewed; if one is lost meanwhile, all are given back, and the set begins anew within
-/// its wait. In the end all have their whole lease, where the server answers in time; `HeldSet::remaining()` says
+/// their locks. (A set and single locks that are taken in another order may.) While the set waits for a later
+/// lock, it renews those before; if one is lost meanwhile, it gives all back, and begins anew within its
+/// wait. In the end all have their whole lease, where the server answers in time; `HeldSet::remaining()` says
 /// how much is left.
 ///
 /// Models Lockable and TimedLockable, so the standard guards work on it, and `std::shared_lock` where its policy is
-/// shared: then all are read, or none. What `lock()` and `try_lock()` took belongs to the calling thread, and
-/// is ended by its `unlock()`, or when the set is destroyed. All members may be called from any thread.
+/// shared: then all are read, or none. The holds that `lock()` and `try_lock()` took belong to the calling
+/// thread. They end by its `unlock()`, or when the set is destroyed. All members may be called from any
+/// thread.
 template <LockPolicy Policy = Watchdog<Simple>>
 class LockSet {
     static_assert(Policy::key_type != KeyType::sorted_set || is_shared<Policy>,
@@ -75,8 +76,8 @@ public:
     /// The policy of all its locks.
     using policy_type = Policy;
 
-    /// Makes a handle, without I/O. Throws `LockError` with `Errc::invalid_argument` for no name,
-    /// one that is there twice, and what a `Lock` refuses.
+    /// Makes a handle, without I/O. Throws `LockError` with `Errc::invalid_argument` for no name, for a name
+    /// that is there twice, and for what a `Lock` refuses.
     LockSet(Client& client, std::initializer_list<LockName> names, LockOptions options = {})
         : LockSet(client, texts_of(names), options, detail::traits_of<Policy>()) {}
 
@@ -111,7 +112,8 @@ public:
         return impl_.try_take({.wait = wait, .lease = lease});
     }
 
-    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
+    /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes
+    /// nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_until(const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_take({.wait = detail::time_left(deadline)});
@@ -122,8 +124,8 @@ public:
     void unlock() noexcept { impl_.unlock(); }
 
     /// Takes all for reading, in the same order and with the same rules; only with a policy that is shared, such as
-    /// `Shared`. Waits without limit, and throws as `lock()` does. Of those that the calling thread holds, it gets one
-    /// more hold at once.
+    /// `Shared`. Waits without limit, and throws as `lock()` does. The calling thread at once gets one more
+    /// hold of each lock that it has already.
     void lock_shared() requires is_shared<Policy> { impl_.take_shared({}); }
 
     /// The same with this acquisition's lease.
@@ -146,7 +148,8 @@ public:
         return impl_.try_take_shared({.wait = wait, .lease = lease});
     }
 
-    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
+    /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes
+    /// nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_lock_shared_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) requires is_shared<Policy> {
@@ -168,9 +171,9 @@ public:
         return impl_.acquire(options);
     }
 
-    /// As `acquire()` without a thread that waits, for `co_await`: gives a `Result<HeldSet>`. One
-    /// wait counts for all, and one is waited for after the other, as of `acquire()`; all else as
-    /// of `Lock::async_acquire()`.
+    /// As `acquire()` without a thread that waits, for `co_await`: gives a `Result<HeldSet>`. One wait counts
+    /// for all, and the call waits for one lock after the other, as `acquire()` does; all else is as of
+    /// `Lock::async_acquire()`.
     [[nodiscard]] AsyncResult<HeldSet> async_acquire(const AsyncOptions& options = {},
                                                      std::stop_token stop = {}) {
         return detail::AsyncAccess::awaitable(impl_.acquire_call(options, std::move(stop)));

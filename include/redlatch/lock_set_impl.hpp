@@ -74,7 +74,7 @@ private:
 
 #if REDLATCH_DEFINITIONS
 
-/// Gives out the locks that it takes as a `HeldSet`.
+/// Delivers the acquired locks as a `HeldSet`.
 class HeldSetOperation final : public AcquireSetOperation {
 public:
     using AcquireSetOperation::AcquireSetOperation;

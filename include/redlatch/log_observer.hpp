@@ -22,9 +22,9 @@ namespace redlatch::inline v0 {
 /// backslash in front. There is no line for `hold_began` and `hold_ended`, as `acquired`, `released` and `lost`
 /// say it, nor for a `wait_ended` that `acquired` or `timed_out` follows.
 ///
-/// The lines are handed to a function, on threads of the client's own: as a rule one after the other, but
-/// beside a call that takes longer than 10 ms, and for several clients, by several threads at once. What it
-/// throws is dropped.
+/// Threads of the client's own hand the lines to a function, as a rule one after the other. Several threads
+/// do so at once beside a call that takes longer than 10 ms, and for several clients. Exceptions of the
+/// function are dropped.
 class LogObserver final : public Observer {
 public:
     /// What is done with a line.
@@ -106,7 +106,7 @@ private:
             if (digits.size() < 4) digits.insert(0, 4 - digits.size(), '0');
             return field(name, digits.insert(digits.size() - 3, ".").append("ms"));
         }
-        /// The description names the lock and the node once more: `text` sees to their bytes.
+        /// The description names the lock and the node once more: `text` makes their bytes printable.
         Line& error(const Error& error) {
             return field("code", to_string(error.code))
                 .text("error", detail::describe(error, std::identity{}));

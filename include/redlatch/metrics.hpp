@@ -39,20 +39,22 @@ inline std::vector<double> metrics_buckets() {
 /// What `Metrics` counts by.
 struct MetricsOptions {
     /// The upper bounds of the buckets of `redlatch_wait_seconds`, in seconds: positive, finite, each greater
-    /// than the one before. Without any, the sum and the count are left. Default: 14 of them, from 0.0001 to 300.
+    /// than the one before. An empty list leaves only the sum and the count. Default: 14 of them, from 0.0001
+    /// to 300.
     std::vector<double> wait_buckets = detail::metrics_buckets();
 
     /// The same for `redlatch_hold_seconds`. Default: the same.
     std::vector<double> hold_buckets = detail::metrics_buckets();
 
-    /// Gives what concerns a lock the label `lock="…"`: as a rule the fixed part of the name, `order` for
-    /// `order:4711`. Has to return the same for the same name each time, and is called for each event, by several
-    /// threads at once. Where it throws, the lock counts under `other`; an event that finds no memory is not
-    /// counted. Default: none.
+    /// Returns the label `lock="…"` of all that concerns a lock: as a rule the fixed part of its name,
+    /// `order` for `order:4711`. It has to return the same label for the same name each time. It is called
+    /// for each event, by several threads at once. Where it throws, the lock counts under `other`; an event
+    /// that finds no memory is not counted. Default: none.
     LabelFunction label{};
 
-    /// How many labels there can be, of 1 to 10,000. The first ones that come are kept for good; what comes
-    /// beyond them counts under `other`. Each such event looks at all labels: some 5 ns for each. Default: 100.
+    /// How many labels there can be, from 1 to 10,000. The first labels that come are kept for good; later
+    /// ones count under `other`. Each event of a later label looks at all labels: some 5 ns for each.
+    /// Default: 100.
     std::size_t max_labels = 100;
 };
 
@@ -184,7 +186,7 @@ private:
     static constexpr std::size_t most_labels = 10'000;
     static constexpr std::size_t failed_release = static_cast<std::size_t>(Release::not_held) + 1;
 
-    /// How often something took how long.
+    /// Counts how often something took how long.
     class Histogram {
     public:
         explicit Histogram(const Bounds& bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
@@ -231,7 +233,7 @@ private:
         Counter nanoseconds_{0};
     };
 
-    /// How many there are now. It begins anew in a forked child: what its parent holds is not its own.
+    /// How many there are now. It begins anew in a forked child: a child has nothing that its parent holds.
     class Gauge {
     public:
         void add(std::int32_t by) {
@@ -241,7 +243,7 @@ private:
             }
         }
 
-        /// An end that is told beside its beginning may be faster.
+        /// Not below 0: an end may be counted before its beginning where both are told at the same time.
         std::int32_t value() const { return std::max(value_.load().here(), 0); }
 
     private:
@@ -302,8 +304,8 @@ private:
         if (!label_) return rest_;
         const std::string label = label_of(lock);
         if (label == other) return rest_;
-        // A place that was taken once stays so: whoever looks for a label comes by the same ones in the same
-        // order, and ends where it is or at the first free one.
+        // A place that is taken stays taken. So each search for a label passes the same places in the same
+        // order, and ends at the label or at the first free place.
         const std::size_t first = std::hash<std::string_view>{}(label) % labels_.size();
         std::unique_ptr<Series> made;
         for (std::size_t i = 0; i < labels_.size(); ++i) {
@@ -318,7 +320,7 @@ private:
         return rest_;
     }
 
-    /// Catches what a user's function throws: not for a file that may do without exceptions.
+    /// It catches exceptions of a user's function, and some files are compiled without exceptions.
     std::string label_of(std::string_view lock) const;
 
     std::vector<const Series*> all_series() const {
@@ -386,7 +388,7 @@ private:
         return valid;
     }
 
-    /// Of the character that `text` begins with; 0 where it is none.
+    /// The length of the character that `text` begins with; 0 where it begins with none.
     static std::size_t utf8_length(std::string_view text) {
         const auto byte = [text](std::size_t i) {
             return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -409,7 +411,7 @@ private:
     const Bounds hold_bounds_;
     const LabelFunction label_;
     std::vector<std::atomic<Series*>> labels_;
-    Series rest_;  // of all locks; of what no other label has
+    Series rest_;  // of all locks or, with labels, of those that no other label has
     std::array<Counter, static_cast<std::size_t>(Errc::invalid_argument) + 1> errors_{};
     Counter reconnected_{0};
     Counter warnings_{0};

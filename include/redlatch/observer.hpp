@@ -10,11 +10,11 @@
 namespace redlatch::inline v0 {
 
 /// Is told what happens to the locks of a client (`ClientOptions::observer`); override what you
-/// want to know. Called on threads of the client's own, as a rule one call after the other in the
-/// order of the events. A call that takes longer than 10 ms does not hold up the next ones, which
+/// want to know. Threads of the client's own call it, as a rule one call after the other in the order of the
+/// events. A call that takes longer than 10 ms does not hold up the next ones, which
 /// then run at the same time on another thread. At most eight run at once; while 100,000 events wait
 /// behind them, further ones are dropped, but for the ends of waits and holds whose beginning was told.
-/// What a call throws is dropped. A call may use any lock. Where no observer is set, none of this costs
+/// Exceptions of a call are dropped. A call may use any lock. Where no observer is set, none of this costs
 /// anything.
 class Observer {
 public:
@@ -44,7 +44,7 @@ public:
         std::string key;     ///< the lock's name
         Duration remaining;  ///< validity from now on
     };
-    /// A hold that somebody had ended without a release.
+    /// A delivered hold ended without a release.
     struct Lost {
         std::string key;    ///< the lock's name
         Duration held_for;  ///< from the lock to the loss
@@ -75,7 +75,7 @@ public:
     };
     /// A server, or another client, is set up in a way that is bad for locks.
     struct Warning {
-        std::string node;     ///< the server; of several masters none where it is about a client
+        std::string node;     ///< the server; empty with several masters where it is about a client
         std::string message;  ///< what is wrong
     };
 
@@ -90,25 +90,27 @@ public:
     /// A wait ended without the lock.
     virtual void timed_out(const TimedOut&) {}
 
-    /// A hold ended by a release, or there was none to end. Nothing is told where a hold has expired that nobody has
-    /// had yet: one that was not delivered in time, or that a set has lost while it waited for its other locks.
+    /// A hold ended by a release, or there was none to end. The observer hears nothing of a hold that expired
+    /// before anybody had it: one that was not delivered in time, or that a set has lost while it waited for
+    /// its other locks.
     virtual void released(const Released&) {}
 
     /// A watchdog renewed a lease.
     virtual void renewed(const Renewed&) {}
 
-    /// A hold that somebody had ended without a release: its validity is over, or the server says that it is gone.
+    /// A delivered hold ended without a release: its validity is over, or the server says that it is gone.
     virtual void lost(const Lost&) {}
 
     /// A call waits: it did not get the lock at its first try, or others of its process are before it. A call
     /// that is to try only once tells of no wait.
     ///
-    /// This and the next one come in pairs, and so do `hold_began` and `hold_ended`, for who wants to know how
-    /// many there are now. Each beginning that is told has one end that is told, whatever happens, unless there
-    /// is no memory to tell it with. An end is not dropped, and may come after that of the client. Where a backlog
-    /// or the client's end makes a beginning be dropped, or the call throws, its end is not told either. Where
-    /// calls run beside each other, an end may be told while its beginning still is, and is then told also where
-    /// that throws. In a forked child, what began before has no end.
+    /// This and `wait_ended` come in pairs, and so do `hold_began` and `hold_ended`: an observer can count
+    /// how many there are now. Each beginning that is told has one end that is told, whatever happens, unless
+    /// there is no memory to tell it with. An end is not dropped, and may come after that of the client.
+    /// Where a beginning is dropped, for a backlog or the client's end, or its call throws, its end is not
+    /// told either. Where calls run beside each other, an end may be told while the call for its beginning
+    /// still runs. It is then told even if that call throws. In a forked child, waits and holds that began
+    /// before have no end.
     virtual void wait_began(const WaitBegan&) {}
 
     /// A call that waited has got the lock, or gives up. `acquired` or `timed_out` follow, where that is the outcome.
@@ -130,12 +132,12 @@ public:
 
     /// A server, or another client, is set up in a way that may cost a lock or the order of waiters:
     ///
-    /// - It evicts keys when its memory is full. Told once by each client for each start of the server;
-    ///   by none where an ACL forbids INFO, nor while the server has no `maxmemory`. Where that changes, a
-    ///   new connection sees it, at most once a minute.
-    /// - Its ACL forbids the keys of the queue, so that waiters poll. Told once by each client.
-    /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Told once by each
-    ///   client.
+    /// - It evicts keys when its memory is full. Each client tells it once for each start of the server; none
+    ///   does where an ACL forbids INFO, nor while the server has no `maxmemory`. Where that changes, a new
+    ///   connection sees it, at most once a minute.
+    /// - Its ACL forbids the keys of the queue, so that waiters poll. Each client tells it once.
+    /// - A client with another `ClientOptions::key_space` has the lock, so that waiters poll. Each client
+    ///   tells it once.
     virtual void warning(const Warning&) {}
 };
 

@@ -48,13 +48,14 @@ enum class WaitStrategy {
 
 /// How a lock is released where nobody asks for the outcome: by `unlock()`, and by destructors.
 enum class ReleaseMode {
-    /// Waits for the server's answer: then the lock is free for whoever comes next.
+    /// Waits for the server's answer: then the lock is free for the next caller.
     confirmed,
     /// Only sends. The client's next command goes out behind it on the same connection, and both answers are
-    /// read in order: a lock and unlock takes one round trip instead of two. A thread of the client's own reads
-    /// what nobody else does. The outcome goes to the observer, and what may not have arrived is sent again.
-    /// For a moment other threads and processes may find the lock still taken. Always confirmed are a nested
-    /// hold, one whose `min_hold` is not over, and any where several masters decide.
+    /// read in order: a lock and unlock takes one round trip instead of two. A thread of the client's own
+    /// reads answers that nobody else reads. The outcome goes to the observer, and the client sends a release
+    /// again that may not have arrived. For a moment other threads and processes may find the lock still
+    /// taken. Some releases are always confirmed: of a nested hold, of one whose `min_hold` is not over, and
+    /// of any where several masters decide.
     sent,
 };
 
@@ -64,8 +65,8 @@ enum class Connections {
     pooled,
     /// All share the one connection to each server that asynchronous calls use. The client's engine, a thread, sends
     /// in one write what many threads want. For some ten threads or more: with 64 they get twice as many locks, and
-    /// the server has one connection for all of them. A lone thread near its server waits longer, as each command
-    /// passes through the other thread.
+    /// the server has one connection for all of them. A lone thread near its server waits longer, as each
+    /// command passes through the engine.
     ///
     /// Here `ReleaseMode::sent` waits for the answer, and `busy_wait` does nothing. Several masters, and scripts of a
     /// policy of your own, have connections of the pool all the same.
@@ -81,7 +82,7 @@ struct Drift {
 
 namespace detail {
 
-/// No truth value, and no character.
+/// An integer type, but of no truth value and no character.
 template <class T>
 concept WholeNumber = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
                       !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
@@ -93,7 +94,8 @@ concept WholeNumber = std::integral<T> && !std::same_as<T, bool> && !std::same_a
 /// `most()`, none, or all that the server has just then.
 class Replicas {
 public:
-    /// So many. A number that is negative, or above `most()`, is refused where the options are checked.
+    /// Asks for `count` replicas. A number that is negative, or above `most()`, is refused where the options
+    /// are checked.
     template <detail::WholeNumber Number>
     constexpr Replicas(Number count) noexcept
         : count_(static_cast<std::uintmax_t>(count) <= greatest ? static_cast<unsigned>(count)
@@ -126,15 +128,17 @@ private:
 
 /// What a `Lock` does unless a call says otherwise. Checked when the `Lock` is made.
 struct LockOptions {
-    /// How long the server keeps the lock for a silent holder: longer than what `drift` takes of it. Default: 30 s.
+    /// How long the server keeps the lock for a silent holder. It has to be longer than the part that `drift`
+    /// takes. Default: 30 s.
     Lease lease = std::chrono::seconds{30};
 
     /// How to wait for another process. Default: `WaitStrategy::queued`.
     WaitStrategy wait_strategy = WaitStrategy::queued;
 
     /// How often in a row the lock may pass from thread to thread inside this process while other processes wait in the
-    /// queue. While none do, there is no limit. A process that begins to wait is noticed within 5 ms; with 0, at the
-    /// next release. With `WaitStrategy::polling` nobody knows who waits, and the limit always holds. Default: 4.
+    /// queue. While none do, there is no limit. The client notices a process that begins to wait within 5 ms;
+    /// with 0, at the next release. With `WaitStrategy::polling` nobody knows who waits, and the limit always
+    /// holds. Default: 4.
     unsigned local_handoffs = 4;
 
     /// What `unlock()` and destructors wait for; `release()` always confirms. Default:
@@ -145,12 +149,12 @@ struct LockOptions {
     Backoff backoff{};
 
     /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. A lease that
-    /// is longer is cut to it. At least 10 ms. Refused without a watchdog. Of nested holds the outermost
-    /// one's counts; where that is not watched, the longest of those that are. Default: no end.
+    /// is longer is cut to it. At least 10 ms. Refused without a watchdog. Of nested holds that of the
+    /// outermost counts; if that one is not watched, the longest of the watched ones. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
-    /// How much longer than the lease the server keeps a dead holder's lock, so that what the
-    /// holder sent last can land before the next one starts. A normal release frees the lock at once.
+    /// How much longer than the lease the server keeps a dead holder's lock, so that the last data that the
+    /// holder sent can arrive before the next one starts. A normal release frees the lock at once.
     /// The end of the `Client` may end the delay early. At most 24 days. Default: 0.
     std::chrono::milliseconds lock_delay{0};
 
@@ -164,9 +168,9 @@ struct LockOptions {
 
     /// How many replicas have to have the lock before it counts as taken (`WAIT`). Where fewer have
     /// acknowledged it by the end of the wait, or of `command_timeout` for a single try, it is released
-    /// again in the background, and the error is `Errc::not_replicated`. Makes it less likely that a failover loses a
-    /// lock, and not impossible. Takes one command more for each acquisition; the lock does not pass
-    /// from thread to thread in memory. Renewals and nested holds wait for nobody. Refused where
+    /// again in the background, and the error is `Errc::not_replicated`. It becomes less likely, and not
+    /// impossible, that a failover loses a lock. Takes one command more for each acquisition; the lock does
+    /// not pass from thread to thread in memory. Renewals and nested holds wait for nobody. Refused where
     /// several masters decide. Default: `Replicas::none()`.
     Replicas replicas = Replicas::none();
 
@@ -250,16 +254,16 @@ struct ConnectionFactory {
     ///
     /// Is called by any thread that needs a connection, several at once too, with no mutex held, and
     /// in a forked child as well. The call that needs the connection takes as long as the factory
-    /// does, so this has to return within the time that it is given. A thread that is cancelled meanwhile, by
-    /// `pthread_cancel`, ends behind it.
+    /// does, so this has to return within the time that it is given. A thread that `pthread_cancel` cancels
+    /// meanwhile ends when the factory has returned.
     std::function<redisContext*(std::chrono::milliseconds timeout)> connect{};
 
     /// What messages call the server. Default: `own connection`.
     std::string name = "own connection";
 };
 
-/// What a connection logs in with. Without a user: as the default one; without both: not at all. A user without a
-/// password logs in with an empty one.
+/// What a connection logs in with. Without a user it logs in as the default one, without both not at all. A
+/// user without a password logs in with an empty one.
 struct Credentials {
     std::string user{};      ///< empty: the default user
     std::string password{};  ///< appears in no message
@@ -275,7 +279,7 @@ struct ClientOptions {
     /// URIs stand alone.
     std::vector<Uri> uris{};
 
-    /// In place of URIs, or beside them: make the connections to one server each.
+    /// In place of URIs, or beside them: each makes the connections to one server.
     std::vector<ConnectionFactory> factories{};
 
     /// The time for one connection, name resolution included; positive. No more than `command_timeout` counts: calls,
@@ -293,16 +297,16 @@ struct ClientOptions {
 
     /// With several masters: the longest lease, with its `lock_delay`, and the longest `min_hold` that anybody uses for
     /// a lock there; a longer one is refused. A master that restarted less than that ago may have forgotten a lock, and
-    /// so has no vote on new ones. 0: every restart keeps all data (`appendfsync always`), or takes longer than any
-    /// lease. Default: 30 s.
+    /// so has no vote on new ones. Use 0 where every restart keeps all data (`appendfsync always`), or takes
+    /// longer than any lease. Default: 30 s.
     std::chrono::milliseconds longest_lease{std::chrono::seconds{30}};
 
     /// How to log in, for passwords that expire; in place of a user or password in the URI. The client calls
     /// it for the first connection, and again when a server has refused what it gave last. Only if that is
-    /// refused too, the error is `Errc::denied`. What it throws counts as `Errc::unavailable`, and is never
-    /// quoted. It runs on a thread of its own with no mutex held; a call that needs a connection waits for
-    /// `connect_timeout` at most. It may still run when the client is gone, so it has to own what it needs.
-    /// It is not for the Sentinels themselves, nor for `factories`. Default: the URI says it.
+    /// refused too, the error is `Errc::denied`. An exception of the function counts as `Errc::unavailable`,
+    /// and is never quoted. It runs on a thread of its own with no mutex held; a call that needs a connection
+    /// waits for `connect_timeout` at most. It may still run when the client is gone, so it has to own what
+    /// it needs. It is not for the Sentinels themselves, nor for `factories`. Default: the URI says it.
     CredentialsFunction credentials{};
 
     /// @{
@@ -324,9 +328,10 @@ struct ClientOptions {
     /// `}`, 1 to 128 of them. No lock's name may begin with it, or with `redlatch:`. Any other key space than the
     /// usual one must not begin with `redlatch:` either.
     ///
-    /// All clients of a lock use the same one. Clients of two exclude each other, but know nothing of each
-    /// other's queue. A waiter behind a client of another key space polls, fencing tokens of two have no order,
-    /// `set_permits()` counts in one of them, and an observer gets a `warning`. Default: `redlatch:`.
+    /// All clients of a lock use the same one. Clients of two key spaces exclude each other, but know nothing
+    /// of each other's queue. A waiter behind a client of another key space polls, fencing tokens of two have
+    /// no order, `set_permits()` counts in one of them, and an observer gets a `warning`. Default:
+    /// `redlatch:`.
     std::string key_space = "redlatch:";
 
     /// The most connections at once for the commands of blocking calls, at least 1. There are never more than
@@ -345,7 +350,7 @@ struct ClientOptions {
     /// for few threads and a server that is near. Default: 0, not at all.
     std::chrono::microseconds busy_wait{0};
 
-    /// Where asynchronous operations complete that no other executor is given for. It has to outlive them, or
+    /// The executor of asynchronous operations that are given no other. It has to outlive them, or
     /// be a `CompletionQueue`. Default (null): threads of the client's own. A `CompletionQueue` that a forked
     /// child inherited discards what the child begins: there, name a new one in each call, or make a new
     /// client.

@@ -13,11 +13,11 @@ namespace redlatch::inline v0::detail {
 
 /// Memory for the objects that make up one asynchronous operation, kept for the next one. Those of a whole turn of a
 /// thread are made together and destroyed together, in part by another thread. What `malloc` keeps for a thread is
-/// too little for that; the rest of it was a fifth of what an operation cost. Any thread; allocates as `operator
-/// new` does.
+/// too little for that; the rest of it was a fifth of what an operation cost. Any thread may use it. It
+/// allocates as `operator new` does.
 class RecycledMemory {
 public:
-    // Not where what is used after its end is looked for.
+    // Not with AddressSanitizer, which looks for objects that are used after their end.
 #if defined(__SANITIZE_ADDRESS__)
     static constexpr bool recycles = false;
 #elif defined(__has_feature)
@@ -53,7 +53,7 @@ public:
     }
 
 private:
-    /// Free, and the next one of its bundle, and the bundle behind that.
+    /// A free block, with the next one of its bundle, and the bundle behind that.
     struct Block {
         Block* next;
         Block* next_bundle;
@@ -67,16 +67,16 @@ private:
     static constexpr std::size_t kinds = 24;
     static constexpr std::size_t step = 64;          // from one kind to the next
     static constexpr std::size_t bundle = 64;        // how many go from thread to thread together
-    static constexpr std::size_t most_bundles = 16;  // of a kind, that are kept for all
+    static constexpr std::size_t most_bundles = 16;  // of a kind, kept for all threads
 
-    /// Of one thread.
+    /// What one thread keeps.
     struct Own {
         std::array<Stock, kinds> stocks;
         bool is_watched;
         bool has_ended;
     };
 
-    /// Frees it at the thread's end.
+    /// Frees the thread's blocks at its end.
     struct Watch {
         ~Watch() {
             own.has_ended = true;
@@ -85,13 +85,13 @@ private:
         void begin() const noexcept { own.is_watched = true; }
     };
 
-    /// Of all threads, one at a time.
+    /// What all threads share. One thread at a time uses it.
     struct Shared {
         std::atomic_flag in_use;
         std::array<Stock, kinds> bundles;
     };
 
-    /// The right to use it. A thread that does not get it does without: so may a forked child do for ever.
+    /// The right to use it. A thread that does not get it does without. A forked child may do so for ever.
     class Use {
     public:
         Use() noexcept : granted_(!shared.in_use.test_and_set(std::memory_order_acquire)) {}
@@ -121,7 +121,7 @@ private:
         --bundles.count;
     }
 
-    /// Of two bundles, one is left.
+    /// Gives one of two bundles away.
     static void unload(std::size_t kind) noexcept {
         Stock& stock = own.stocks[kind];
         Block* const first = stock.first;
@@ -149,7 +149,7 @@ private:
     static inline constinit Shared shared{};
 };
 
-/// The same for a class: what is made with `new`.
+/// The same for objects of a class that are made with `new`.
 template <class T>
 class Recycled final : public T {
 public:

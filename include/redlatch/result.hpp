@@ -69,7 +69,7 @@ public:
     using value_type = T;  ///< what it has if all went well
     using error_type = E;  ///< what it has if not
 
-    /// All went well, and there is nothing to say.
+    /// All went well: there is no error.
     Expected() requires std::is_void_v<T> : value_() {}
     /// Has a value.
     Expected(Value value) requires(!std::is_void_v<T>) : value_(std::move(value)) {}
@@ -168,7 +168,7 @@ public:
     }
 
 private:
-    /// What it had goes last: by then nothing throws, and `other` may be a part of it.
+    /// Destroys the old content last: by then nothing throws, and `other` may be a part of it.
     template <class Other>
     Expected& assign(Other&& other) {
         if (has_value() && other.has_value()) {
@@ -187,7 +187,7 @@ private:
 
     void* place() noexcept { return std::addressof(value_); }
 
-    // The value is there where no error is. Neither a std::variant nor two optional ones, which take some fifty
+    // The value is there where no error is. A std::variant, or two optional ones, would take some fifty
     // functions for each type.
     std::optional<E> error_;
     union {
@@ -195,7 +195,7 @@ private:
     };
 };
 
-/// What calls return that do not throw: a `T`, or the `Error` that says why there is none.
+/// What a call that does not throw returns: a `T`, or the `Error` that says why there is none.
 template <class T>
 using Result = Expected<T, Error>;
 

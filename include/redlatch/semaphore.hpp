@@ -30,8 +30,8 @@ namespace redlatch::inline v0 {
 /// It counts what is held, and is no signal: `release()` gives back what this object has acquired, and
 /// never makes a permit that nobody had.
 ///
-/// `permits` counts where nobody has called `set_permits()`. Of clients that bring different numbers, each goes by
-/// its own: it gets a permit where that makes no more than its number. Several masters cannot share
+/// `permits` counts where nobody has called `set_permits()`. If clients bring different numbers, each goes by
+/// its own: it gets a permit if then no more than its number are taken. Several masters cannot share
 /// permits, as three majorities may hold two of them; nor is there a fencing token, as no number puts
 /// several holders into an order.
 template <LockPolicy Policy = Watchdog<Permits>>
@@ -63,7 +63,7 @@ public:
     /// @}
     Semaphore(Client& client, std::nullptr_t name, std::ptrdiff_t permits,
               LockOptions options = {}) = delete;
-    /// It has one name, and no string between two pointers.
+    /// A semaphore has one name. A braced list must not be read as a string between two pointers.
     // NOLINTBEGIN(modernize-avoid-c-arrays): what a braced list of literals is
     template <std::size_t N>
         requires(N > 1)
@@ -91,23 +91,25 @@ public:
     /// The same, and waits for at most `wait`, and 50 ms for the answer to a last try.
     [[nodiscard]] bool try_acquire_for(Wait wait) { return impl_.try_acquire(wait); }
 
-    /// The same until a point in time of any clock. That is read once: a clock that is set meanwhile changes nothing.
+    /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes
+    /// nothing.
     template <class AnyClock, class Duration>
     [[nodiscard]] bool try_acquire_until(
         const std::chrono::time_point<AnyClock, Duration>& deadline) {
         return impl_.try_acquire(detail::time_left(deadline));
     }
 
-    /// Gives back so many permits that this object acquired, lost ones first, then the oldest; never those of
+    /// Gives back `count` permits that this object acquired, lost ones first, then the oldest; never those of
     /// a `take()`. Blocks for at most `command_timeout` in all. The worst of their outcomes counts:
-    /// an error as of `Held::release()`, `not_held`, `expired`. Where it has acquired fewer, it gives those
+    /// an error as of `Held::release()`, `not_held`, `expired`. An object that has acquired fewer gives those
     /// back and answers `not_held`. `invalid_argument` for a count below 1.
     Result<Release> release(std::ptrdiff_t count = 1) noexcept { return impl_.release(count); }
 
     /// Takes permits as an object that owns them: all that are asked for, or none. Blocks as `Lock::acquire()` does.
     /// Never throws. Errors as of `Lock::acquire()`; `invalid_argument` for fewer than 1, and for more than the
-    /// `permits` of this object, or than 1 where it was made with 0. Where there are fewer, by that or by
-    /// `set_permits()`, the call waits until there are enough, and those behind it in the queue are served meanwhile.
+    /// `permits` of this object, or than 1 where it was made with 0. Where that 0 or `set_permits()` makes
+    /// the permits fewer, the call waits until there are enough. Callers behind it in the queue are served
+    /// meanwhile.
     [[nodiscard]] Result<Held> take(const TakeOptions& options = {}) noexcept {
         return impl_.take(options);
     }
@@ -129,8 +131,8 @@ public:
 
     /// Says how many permits there are from now on, for all clients; 0 lets nobody in. Where more
     /// are taken, nobody loses one, and nobody gets one until enough came back. The last setting
-    /// that was issued counts, and is forgotten a day after the last use of the semaphore. Two
-    /// commands; blocks for at most `command_timeout`.
+    /// that was issued counts, and is forgotten a day after the last use of the semaphore. It takes two
+    /// commands, and blocks for at most `command_timeout`.
     ///
     /// Errors: `invalid_argument` for a negative number, and for more than `max()`; those of `inspect()`.
     Result<void> set_permits(std::ptrdiff_t number) noexcept { return impl_.set_permits(number); }
@@ -154,8 +156,9 @@ public:
     /// @{
     /// An operator's tool: takes back the permits of one acquisition, and lets waiters in. `owner` is a whole token
     /// as `inspect()` shows it. A holder in this process finds its permits lost at once, one elsewhere at its next
-    /// renewal. `absent` for an owner that has none, `invalid_argument` for no owner. Of owners with more than one
-    /// permit, 10,000 are looked at. Blocks for at most `command_timeout`. Other errors as of `inspect()`.
+    /// renewal. `absent` for an owner that has none, `invalid_argument` for no owner. It looks at 10,000 of
+    /// the owners with more than one permit. Blocks for at most `command_timeout`. Other errors as of
+    /// `inspect()`.
     Result<Forced> force_release(std::string_view owner) noexcept {
         return impl_.force_release(owner);
     }

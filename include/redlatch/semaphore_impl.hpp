@@ -84,7 +84,7 @@ REDLATCH_INLINE SemaphoreImpl::SemaphoreImpl(const Client& client, std::string n
                      .options = options,
                      .claim = {.weight = 1, .limit = permits}})) {}
 
-/// What no lease or option makes possible is refused first.
+/// Refuses first what no lease or option makes possible.
 REDLATCH_INLINE LockSpec SemaphoreImpl::checked(LockSpec spec) {
     if (spec.claim.limit < 0 || spec.claim.limit > max) {
         throw LockError{invalid("a semaphore has between 0 and 999,999,998 permits", spec.key())};
@@ -106,7 +106,7 @@ REDLATCH_INLINE SemaphoreImpl::~SemaphoreImpl() {
     for (Held& held : acquired->permits) Access::end(held, by);
 }
 
-/// What so many permits are taken with, or why they cannot be.
+/// The terms of taking so many permits, or why they cannot be taken.
 REDLATCH_INLINE Result<LockSpec> SemaphoreImpl::taking(std::ptrdiff_t permits) const {
     if (permits < 1) return Unexpected{bad("fewer than 1 permit is asked for")};
     if (permits > std::max<std::int64_t>(spec_.claim.limit, 1)) {
@@ -161,7 +161,8 @@ REDLATCH_INLINE bool SemaphoreImpl::try_acquire(Wait wait) {
 REDLATCH_INLINE std::vector<Held> SemaphoreImpl::take_out(std::ptrdiff_t count) {
     Acquired& acquired = acquired_.renew();
     const std::scoped_lock section{acquired.mutex};
-    // Lost ones first, then the oldest. Not by std::stable_partition: what it uses is deprecated for some compilers.
+    // Lost ones first, then the oldest. std::stable_partition uses something that is deprecated for some
+    // compilers.
     std::vector<Held> out;
     std::vector<Held> held;
     for (Held& each : acquired.permits) (each.held() ? held : out).push_back(std::move(each));

@@ -71,7 +71,7 @@ public:
     /// The path of its socket.
     std::string socket() const { return folder_ + "/redis.sock"; }
 
-    /// Ends it at once: what it had is gone, and nobody can connect. Does nothing where it has ended.
+    /// Ends it at once: its keys are gone, and nobody can connect. Does nothing where it has ended.
     void stop() noexcept {
         if (server_ <= 0 || !is_ours()) return;
         ::kill(server_, SIGKILL);
@@ -92,11 +92,11 @@ public:
         }
     }
 
-    /// Connections stay open, and nothing is answered until `thaw()`.
+    /// Connections stay open, and the server answers nothing until `thaw()`.
     void freeze() const noexcept {
         if (server_ > 0 && is_ours()) ::kill(server_, SIGSTOP);
     }
-    /// Ends `freeze()`: what was asked meanwhile is answered now.
+    /// Ends `freeze()`: the server now answers what it was asked meanwhile.
     void thaw() const noexcept {
         if (server_ > 0 && is_ours()) ::kill(server_, SIGCONT);
     }
@@ -123,7 +123,7 @@ private:
         return folder;
     }
 
-    /// As opposed to a copy in a forked child.
+    /// Whether this process has made it, not one that forked it.
     bool is_ours() const noexcept { return owner_ == ::getpid(); }
 
     void remove_folder() const noexcept {

@@ -99,7 +99,8 @@ private:
     static int read(BIO* bio, char* buffer, int size) {
         auto& self = *static_cast<TlsSocket*>(::BIO_get_data(bio));
         const auto count = static_cast<std::size_t>(size);
-        // Once for all that OpenSSL reads until a record is whole: in between, nobody looks at the deadline.
+        // Blocks only once, however often OpenSSL reads until a record is whole: in between, nobody looks at
+        // the deadline.
         const bool block = std::exchange(self.block, false);
         const ssize_t n = ::recv(self.fd_, buffer, count, block ? 0 : MSG_DONTWAIT);
         return after(bio, n, BIO_FLAGS_READ);
@@ -154,14 +155,14 @@ private:
         throw LockError{detail::invalid("TLS: " + what + ": " + reason)};
     }
 
-    /// For the first thing that OpenSSL complained of: the others are in which part of it that happened.
+    /// Refuses for the first error that OpenSSL reports: the others say in which part of OpenSSL it happened.
     [[noreturn]] static void refuse(const std::string& what) {
         const std::string reason = openssl_message(::ERR_peek_error());
         ::ERR_clear_error();
         refuse(what, reason);
     }
 
-    /// What OpenSSL would ignore without a word, or tell without the system's reason.
+    /// Refuses what OpenSSL would ignore without a word, or tell without the system's reason.
     static void check(const TlsOptions& options) {
         if (options.certificate_file.empty()) {
             constexpr const char* useless = "is of no use without certificate_file";
@@ -188,11 +189,11 @@ private:
         struct stat status {};
         if (!file.valid() || ::fstat(file.get(), &status) != 0) refuse_path(option, path);
         char byte = 0;
-        const bool once = S_ISFIFO(status.st_mode);  // what is read of a pipe is gone
+        const bool once = S_ISFIFO(status.st_mode);  // a read takes bytes out of a pipe
         if (!once && ::read(file.get(), &byte, 1) < 0) refuse_path(option, path);
     }
 
-    /// For the reason that `errno` says.
+    /// Refuses for the reason that `errno` says.
     [[noreturn]] static void refuse_path(const std::string& option, const std::string& path) {
         const std::string reason = system_message(errno);
         refuse(option + " '" + printable(path) + "' cannot be read", reason);
@@ -308,7 +309,7 @@ private:
     static constexpr const char* no_tls =
         "TLS: the answer is something else (does the server expect TLS on this port?)";
 
-    /// Name and address are checked while shaking hands, the name also asked for. Certificates and SNI have no dot at
+    /// The handshake checks name or address, and asks for the name. Certificates and SNI have no dot at
     /// the end of a whole name (RFC 6066, section 3).
     bool expect_server(std::string name) {
         if (name.size() > 1 && name.ends_with('.')) name.pop_back();
@@ -353,8 +354,8 @@ private:
 
     static Fault closed() { return io_fault("TLS: the server closed the connection"); }
 
-    /// Alerts that speak of bytes that came damaged, or of trouble of the server's own (RFC 8446, 6.2), and
-    /// of neither the two nor their terms.
+    /// Whether an alert speaks of damaged bytes or of trouble of the server's own (RFC 8446, 6.2), and not of
+    /// the two ends or their terms.
     static bool is_passing(int alert) {
         constexpr std::array passing{SSL_AD_UNEXPECTED_MESSAGE, SSL_AD_BAD_RECORD_MAC,
                                      SSL_AD_RECORD_OVERFLOW,    SSL_AD_DECODE_ERROR,
@@ -372,7 +373,7 @@ private:
         return ERR_GET_LIB(error) == ERR_LIB_SSL && (reason < first_of_tls || reason > last_alert);
     }
 
-    /// Why the two do not get on. Trying again would not help, where it is no passing trouble.
+    /// Why the two ends do not agree. Unless the trouble is passing, trying again would not help.
     Fault refusal() const {
         const unsigned long error = ::ERR_peek_last_error();
         Fault fault{.error = make_error(Errc::protocol, "TLS: " + openssl_message(error)),
@@ -413,7 +414,7 @@ public:
     explicit OpenSslLayer(TlsOptions options)
         : options_(std::move(options)), context_(std::make_shared<const TlsContext>(options_)) {}
 
-    /// One that cannot be set up.
+    /// A layer that cannot be set up.
     OpenSslLayer(TlsOptions options, Error refusal)
         : options_(std::move(options)), refusal_{.error = std::move(refusal), .transient = false} {}
 

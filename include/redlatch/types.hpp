@@ -92,7 +92,8 @@ enum class HoldState {
 };
 
 /// A lock on its way from one process to another: what `Held::detach()` returns, and `Lock::adopt()` takes.
-/// Plain text without spaces, for a message, an argument or a file. Whoever has it can take the lock, once.
+/// Plain text without spaces, for a message, an argument or a file. Any process that has it can take the
+/// lock, once.
 class Ticket {
 public:
     /// @{
@@ -102,7 +103,7 @@ public:
     explicit Ticket(std::same_as<std::string_view> auto text) : text_(text) {}
     /// @}
 
-    /// What has to get to the other process.
+    /// The text that has to get to the other process.
     const std::string& text() const noexcept { return text_; }
 
     /// Whether they have the same text.
@@ -129,11 +130,11 @@ struct LockInfo {
     /// Time until the key expires; without a value where it never does or nobody holds it.
     std::optional<std::chrono::milliseconds> ttl;
     /// Places in the server's queue: one for each process; of a shared lock one for all of a process that write, one
-    /// for its threads that read, and one for each that reads with `Owner::hold`. Who polls is not counted, and who
-    /// died stays until its turn would come.
+    /// for its threads that read, and one for each that reads with `Owner::hold`. A waiter that polls is not
+    /// counted. A dead one is counted until its turn would come.
     std::uint64_t waiters = 0;
-    /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is how many
-    /// there are of all, `owner` the first of them.
+    /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is the number
+    /// of all holders, `owner` the first of them.
     std::vector<Holder> holders{};
 };
 
