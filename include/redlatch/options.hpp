@@ -25,7 +25,7 @@ class Observer;
 class TlsLayer;
 
 /// The pause between two tries of a waiter: random in `[min, max)`, drawn anew each time
-/// ("decorrelated jitter"), so that waiters neither hammer the server nor fall into step.
+/// ("decorrelated jitter"), so that waiters ask neither too often nor all at the same time.
 /// `0 < min < max` is required.
 struct Backoff {
     std::chrono::milliseconds min{10};   ///< Default: 10 ms.

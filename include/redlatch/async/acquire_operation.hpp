@@ -33,8 +33,8 @@ inline Error not_delivered(const Session& session, const std::string& key) {
     return {Errc::lost, key, {}, "its validity ended before it was delivered", {}};
 }
 
-/// Takes a lock without a thread that waits: carries out what the machines say. How its hold is given out, a
-/// class says that knows `Held`.
+/// Takes a lock without a thread that waits: carries out what the machines say. A class that knows `Held`
+/// says how its hold is given out.
 class AcquireOperation : public AsyncCallFor<Held>,
                          protected OwnLockSpec,
                          private AcquisitionSteps,
@@ -96,7 +96,8 @@ private:
         return ref;
     }
 
-    /// Who goes on with it. What the engine has offered, the releaser may take, and the engine may take back.
+    /// Who goes on with it. The releaser may take what the engine has offered, and the engine may take it
+    /// back.
     enum class Keeper : std::uint8_t { engine, offered, releaser };
 
     /// What it waits for.
@@ -321,7 +322,7 @@ private:
             auto asking = operation.lock();
             if (asking == nullptr || !asking->contends_with(hold))
                 release_unowned(*session, hold.terms(), hold.token());
-            // What it has of the user's is not destroyed on this thread.
+            // The user's objects that it has are not destroyed on this thread.
             if (asking != nullptr) session->destroy_later(std::move(asking));
         }
     };
@@ -387,7 +388,8 @@ private:
 
     Next carry_out(const ReturnVotes& votes) {
         session_->dismiss(*hold_);
-        // A stop ends the wait within 50 ms. What is not answered by then is released in the background.
+        // A stop ends the wait within 50 ms. A try that is not answered by then is released in the
+        // background.
         const TimePoint soon = saturating_add(Clock::now(), last_answer_slack / 2);
         send(
             CommandRank::release, is_stopped_ ? std::min(votes.answer_by, soon) : votes.answer_by,

@@ -43,7 +43,7 @@ struct OwnLockSpecs {
 };
 
 /// Takes the locks of a set without a thread that waits: carries out what the machine says, one operation after the
-/// other. How they are given out, a class says that knows `HeldSet`.
+/// other. A class that knows `HeldSet` says how they are given out.
 class AcquireSetOperation : public AsyncCallFor<HeldSet>, protected OwnLockSpecs, private SetSteps {
 public:
     AcquireSetOperation(const std::vector<LockSpec>& specs, const AsyncOptions& options,
@@ -77,8 +77,8 @@ protected:
     }
 
 private:
-    // Each may run on another thread than the one before, and none beside another: what starts an operation inside does
-    // nothing after that.
+    // Each may run on another thread than the one before, and none beside another: code that starts an
+    // operation inside does nothing after that.
 
     void begin() noexcept override {
         restart_clock();

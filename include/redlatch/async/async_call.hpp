@@ -159,8 +159,9 @@ private:
         is_posting = outer;
     }
 
-    /// Its executor has shut down, and discards it within `post`. The engine may be what posts, or a thread that
-    /// releases a lock: so a thread of the client's destroys the callback, whose destructor is the user's code.
+    /// Its executor has shut down, and discards it within `post`. The engine may be posting, or a thread that
+    /// releases a lock: so a thread of the client's destroys the callback, whose destructor is the user's
+    /// code.
     void discard_elsewhere() noexcept {
         state_ |= is_discarded;
         executor_ = threads_;

@@ -10,8 +10,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// What the answer to a try that was given up says to whoever goes on with its token; nothing where it is not
-/// "yours". `asked`: what the try was made with.
+/// What the answer to a try that was given up says to the one that goes on with its token; nothing where it
+/// is not "yours". `asked`: what the try was made with.
 inline std::optional<Grant> late_grant(const Hold& asked, const AbandonedTry& given_up,
                                        const Reply& reply) {
     const ReplyView view = reply.view();

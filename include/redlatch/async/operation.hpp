@@ -21,7 +21,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// The part of an operation that lives on the engine's thread. What is called there is called one after the other.
+/// The part of an operation that lives on the engine's thread. The calls there come one after the other.
 class Operation : private EngineTask, private EngineTimer {
 public:
     Operation(const Operation&) = delete;

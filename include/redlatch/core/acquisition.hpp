@@ -77,8 +77,8 @@ struct AcquireAnswer {
     std::shared_ptr<const std::string> server{};  ///< its run id; null if unknown
 };
 
-/// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up what
-/// was asked with until now: the token before, or the passed place. Where the token is new, withdraw that
+/// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up the
+/// token or the passed place that was used until now. Where the token is new, withdraw that
 /// one from the lock table first.
 struct MakeHold {
     bool new_token;
@@ -109,8 +109,8 @@ struct StoreFence {
 };
 /// Ask the lock table whether somebody of this process waits behind us.
 struct AskForWaiters {};
-/// Tell the observer of `fault()`, and those who wait behind us; where it is null only these, that the
-/// server has answered again.
+/// Tell the observer and those who wait behind us of `fault()`. Where it is null, tell only the latter that
+/// the server has answered again.
 struct TellFault {
     bool to_waiters = true;
 };
@@ -220,8 +220,8 @@ public:
         contended_ = contended;
         if (place == nullptr) return MakeHold{.new_token = true, .clean_up = {}};
         token_ = TokenState::with_place(place->token, place->unclear, place->tries);
-        // One that polls does not keep a place, and would wait for a message that never comes. To a writer
-        // a reader's place may have brought a reader's claim by now.
+        // One that polls does not keep a place, and would wait for a message that never comes. A reader's
+        // place may have brought a reader's claim by now, of no use to a writer.
         const bool is_of_use = !plan_.polls && place->traits.scripts == plan_.traits.scripts &&
                                place->traits.fenced == plan_.traits.fenced &&
                                place->weight == plan_.weight;
@@ -415,7 +415,7 @@ private:
         return token_.answered_late(grant.token, *grant.answers);
     }
 
-    /// We were told that the lock is ours. What cannot be believed on its own, the server is asked.
+    /// We were told that the lock is ours. Where that cannot be believed on its own, we ask the server.
     AcquisitionAction granted(const std::optional<Grant>& grant, TimePoint now) {
         const Drift& drift = plan_.attempts.drift;
         const auto since = grant ? granted_since(*grant, now) : std::nullopt;
@@ -520,7 +520,7 @@ private:
         return give_up(std::move(get<GiveUp>(over).error));
     }
 
-    /// Whoever waits behind us in this process goes on with our place.
+    /// The waiter behind us in this process goes on with our place.
     AcquisitionAction give_up(Error why) {
         error_ = std::move(why);
         sleep_.reset();

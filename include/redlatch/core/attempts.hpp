@@ -151,7 +151,8 @@ public:
         return GiveUp{with_cause(make_error(Errc::cancelled, std::move(why)))};
     }
 
-    /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: who asks holds the lock.
+    /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: the caller holds
+    /// the lock.
     Error out_of_turn(TimePoint now, bool by_caller) const {
         const std::string who =
             by_caller ? "held by the calling thread itself, which this lock does not nest in,"
@@ -210,7 +211,7 @@ private:
         return std::to_string(ms / 1000) + "." + std::to_string(ms / 100 % 10) + " s";
     }
 
-    /// Contention is what ended the wait, yet a fault on the way there is worth telling.
+    /// Contention ended the wait, yet a fault on the way there is worth telling.
     Error with_cause(Error error) const {
         if (last_fault_) error.causes.push_back(*last_fault_);
         return error;

@@ -14,8 +14,8 @@ namespace redlatch::inline v0::detail {
 inline constexpr std::chrono::milliseconds retry_pause{20};
 
 /// The pauses of one acquisition: decorrelated jitter (M. Brooker, "Exponential Backoff And
-/// Jitter", 2015). Each is drawn from `[min, min(max, 3 × the last))`, so a waiter starts eager and
-/// slows down, and no two fall into step.
+/// Jitter", 2015). Each is drawn from `[min, min(max, 3 × the last))`, so a waiter asks often at first and
+/// more slowly later, and no two always ask at the same time.
 class Pauses {
 public:
     Pauses(Backoff limits, std::uint64_t seed) noexcept

@@ -30,7 +30,7 @@ struct Unanswered {
 enum class ServerKeeps : std::uint8_t {
     nothing,  ///< the lease is over there, too
     lock,
-    longer,  ///< the lock, and for longer than the hold was valid: what prolongs it was answered late, or not at all
+    longer,  ///< the lock, past the hold's validity: a command that prolongs it got a late answer, or none
     removed,  ///< nothing, as it says, though the lease was not over: somebody has removed the lock
 };
 
@@ -43,9 +43,9 @@ struct Loss {
     bool is_delayed = false;  ///< it has a `lock_delay`
 };
 
-/// Of several masters, a minority may still have the lock. What the server keeps for its `lock_delay` it keeps, as the
-/// holder may still be at work, until that one ends its hold (`after_delayed_loss`). What it keeps for longer is
-/// released when the delay is over.
+/// Of several masters, a minority may still have the lock. A lock that the server keeps for its `lock_delay`
+/// stays until its holder, who may still be at work, ends the hold (`after_delayed_loss`). A lock that it
+/// keeps for longer is released when the delay is over.
 constexpr CleanUp after_loss(const Loss& loss) noexcept {
     const bool keeps_longer = loss.server == ServerKeeps::longer;
     const Unanswered unanswered = loss.first ? loss.unanswered : Unanswered{};
@@ -88,8 +88,8 @@ struct ReleaseEnd {
     bool acquire_unanswered = false;
 };
 
-/// A master that was not told, as its connection was still being made, is told at once on the renewal's. So is all that
-/// was not sent where the client has closed: there is no later.
+/// A master that was not told, as its connection was still being made, is told at once on the renewal's.
+/// Where the client has closed, all that was not sent is told at once too, as there is no later.
 constexpr CleanUp after_release(const ReleaseEnd& end) noexcept {
     return {.at_once = !end.all_told || end.client_closed,
             .once_more = !end.outcome_known || !end.all_told || end.acquire_unanswered};

@@ -31,7 +31,7 @@ public:
 
     void add(std::shared_ptr<Hold> hold, CleanUp what, TimePoint now) {
         if (!what.needed()) return;
-        // A key that comes to life late is gone by itself after this. It may have been extended before.
+        // A key that a late command makes is gone by itself after this. It may have been extended before.
         const auto gone_after = saturating_cast<Clock::duration>(hold->longest_ttl());
         const TimePoint last_end = std::max(saturating_add(now, gone_after), hold->valid_until());
         const TimePoint give_up_at = saturating_add(last_end, gone_after);

@@ -129,7 +129,8 @@ public:
     /// Its sender has stopped waiting: from now on nothing is repeated.
     void leave() noexcept { use_ = ReplyUse::left; }
 
-    /// It is to go out a second time, or has: what is sent has to be right after the first one too.
+    /// It is to go out a second time, or has: the command that is sent has to be right after the first one
+    /// too.
     bool reconnected() const noexcept { return reconnected_; }
 
     /// A sending that got no answer may have been executed, or may still be.

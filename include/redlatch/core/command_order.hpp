@@ -19,8 +19,8 @@ public:
         behind_any,  ///< answers to others are to come, and not late yet
     };
 
-    /// `owed`: answers to the token that the masters owe before the first is asked. One that comes
-    /// later may be to what this command has overtaken.
+    /// `owed`: answers to the token that the masters owe before the first is asked. An answer that comes
+    /// later may be to a command that this one has overtaken.
     explicit CommandOrder(std::int64_t owed) noexcept : owed_(owed) {}
 
     /// Which connections to try for the next master, the best one first. `still_owed`: at present.

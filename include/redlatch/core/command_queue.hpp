@@ -75,8 +75,8 @@ private:
 };
 
 /// The commands to one server that go over one connection, without waiting for the answers to those
-/// before: which is written next, whose answer comes next, and when the connection is given up. What is
-/// unwritten then waits for the next connection.
+/// before: which is written next, whose answer comes next, and when the connection is given up. Commands that
+/// are unwritten then wait for the next connection.
 class CommandQueue {
 public:
     struct Limits {
@@ -88,8 +88,8 @@ public:
     explicit CommandQueue(const Limits& limits)
         : limits_(limits), silence_(limits.command_timeout) {}
 
-    /// `token`: for which it speaks; borrowed. A release has `take_failed` give back what is unwritten of
-    /// its token. `now`: where there is no connection; for ever in the past where there is one.
+    /// `token`: for which it speaks; borrowed. A release makes `take_failed` give back the unwritten commands
+    /// of its token. `now`: where there is no connection; for ever in the past where there is one.
     void add(QueuedCommand& command, CommandRank rank, std::string_view token,
              TimePoint now = TimePoint::min()) noexcept {
         command.token_ = token;
@@ -180,7 +180,7 @@ public:
     }
 
     /// An attempt to connect that began then has failed: `take_failed` gives back what was unwritten at that time.
-    /// What came later waits for the next attempt.
+    /// Commands that came later wait for the next attempt.
     void not_connected(TimePoint begun) noexcept {
         for (const Stage stage : {Stage::again, Stage::first, Stage::usual}) {
             list(stage).for_each([&](QueuedCommand& command) {
@@ -239,7 +239,7 @@ private:
         command.stage_ = Stage::outside;
     }
 
-    /// `in_vain`: what was written by then has waited for its answer long enough.
+    /// `in_vain`: commands written by then have waited for their answers long enough.
     void fail(Stage stage, ConnectionFailure failure,
               TimePoint in_vain = TimePoint::max()) noexcept {
         list(stage).for_each([&](QueuedCommand& command) {

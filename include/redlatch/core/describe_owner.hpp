@@ -57,8 +57,8 @@ inline bool is_ticket(std::string_view token) {
     return token.ends_with(ticket_mark) && !client_name_in(without(ticket_mark, token)).empty();
 }
 
-/// Who has a lock, for an error message. Of a token of another kind only the beginning is shown: whoever
-/// knows it whole can release the lock.
+/// Who has a lock, for an error message. Of a token of another kind only the beginning is shown, as anybody
+/// who knows it whole can release the lock.
 inline std::string describe_owner(std::string_view token) {
     constexpr std::size_t most_of_name = 64;
     constexpr std::size_t most_of_token = 8;

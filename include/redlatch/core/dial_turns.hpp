@@ -12,10 +12,10 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Decides which threads of a client dial a server: event in, action out. As long as it can be reached, all that want
-/// to. Else one after the other, in the order in which they came, and the rest wait for what it finds. So a server that
-/// comes back meets one connection of each client, and not one of each thread. One with much time has its turn even
-/// where many with too little come and go.
+/// Decides which threads of a client dial a server: event in, action out. As long as it can be reached, all
+/// dial that want to. Else they dial one after the other, in the order in which they came, and the rest wait
+/// for the outcome. So a server that comes back meets one connection of each client, and not one of each
+/// thread. A thread with much time has its turn even where many with too little come and go.
 class DialTurns {
 public:
     /// When a thread may dial: `now`, or later. Then it asks again, and sooner where a try has begun or ended, or
@@ -25,7 +25,7 @@ public:
         return is_first ? std::max(now, next_at_) : TimePoint::max();
     }
 
-    /// A thread dials. Which one of all tries that is.
+    /// A thread dials. Returns which one of all tries that is.
     std::uint64_t begin(TimePoint now) {
         next_at_ = saturating_add(now, patience);
         ++under_way_;
@@ -59,8 +59,8 @@ public:
         if (number == dialled_) next_at_ = saturating_add(now, pause);
     }
 
-    /// Whether a try has failed that began behind so many. Who waited by then takes its fault. Who came while
-    /// another one dialled has a time of its own.
+    /// Whether a try has failed that began behind so many. A thread that waited by then takes its fault. A
+    /// thread that came while another one dialled has a time of its own.
     bool has_failed_since(std::uint64_t dialled) const noexcept {
         return last_fault_ && last_failed_ > dialled;
     }

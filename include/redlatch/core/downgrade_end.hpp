@@ -9,8 +9,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// How it ends that a writer's hold is made a reader's. It is one from now on, whether the server's answer
-/// comes or not: until its next renewal or release the server may have it as a writer's.
+/// The end of a downgrade. The hold is a reader's from now on, whether the server's answer comes or not.
+/// Until its next renewal or release the server may have it as a writer's.
 struct DowngradeEnd {
     Result<void> outcome{};
     bool removed = false;  ///< the server does not have it any more: declare it lost

@@ -18,7 +18,7 @@ public:
     /// Whether the beginning is to be told, now that its turn has come. Once.
     [[nodiscard]] bool begins() noexcept { return (state_.fetch_or(begun) & ended) == 0; }
 
-    /// Whether the end is. Once; where it comes first, neither is told.
+    /// Whether the end is to be told. Once; where the end comes first, neither is told.
     [[nodiscard]] bool ends() noexcept {
         return (state_.fetch_or(ended) & (begun | dropped)) == begun;
     }

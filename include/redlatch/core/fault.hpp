@@ -11,7 +11,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// An error without a key: whoever knows that adds it.
+/// An error without a key: a caller that knows the key adds it.
 inline Error make_error(Errc code, std::string message = {}, std::string node = {}) {
     return {code, {}, std::move(node), std::move(message), {}};
 }
@@ -36,7 +36,7 @@ inline Fault cancelled_fault(const char* why = cancelled_by_caller) {
     return {.error = make_error(Errc::cancelled, why), .transient = false};
 }
 
-/// Nobody knows what has become of what was sent, if anything was.
+/// Nobody knows what has become of the command, if it was sent.
 inline Fault unanswered_fault() {
     return {.error = make_error(Errc::unavailable, "the server had not answered by then")};
 }
@@ -46,8 +46,8 @@ inline Fault late_answer_fault() {
     return {.error = make_error(Errc::unavailable, "the answer took longer than the lease")};
 }
 
-/// An error that followed on another: the last try often has little time left, and what was wrong before
-/// says more. An error that tells its own causes is left alone. The latest ones come first, each once.
+/// An error that followed on another: the last try often has little time left, and the error before says
+/// more. An error that tells its own causes is left alone. The latest ones come first, each once.
 inline Error following(Error error, const std::optional<Error>& before) {
     constexpr std::size_t most = 8;  // a long wait may meet many
     if (!before || !error.causes.empty()) return error;

@@ -14,12 +14,12 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Takes a lock away from one owner, or from whoever has it: event in, action out. It removes owners by name only, so
+/// Takes a lock away from one owner, or from all: event in, action out. It removes owners by name only, so
 /// that a command that is sent twice removes nobody who comes after them. Knows no server and reads no clock.
 class ForcedRelease {
 public:
     struct Plan {
-        /// The only one that is removed, a whole token; empty for whoever has it.
+        /// The only one that is removed, a whole token; empty for all.
         std::string owner{};
         bool has_claims = false;  ///< the lock may have several owners
         bool several_masters = false;
@@ -110,8 +110,8 @@ private:
         return {ServerKeeps::nothing, !plan_.several_masters, is_owners, is_removed};
     }
 
-    /// One owner after the other. Of more than the server shows, who has come by the next look is removed
-    /// too. Of several masters each look shows what one of them knows.
+    /// Removes one owner after the other. Where there are more than the server shows, it also removes owners
+    /// that have come by the next look. Of several masters each look shows what one of them knows.
     Action next() {
         if (removed_ < seen_.owners.size()) return Remove{std::move(seen_.owners[removed_++])};
         const bool may_be_more =

@@ -45,7 +45,7 @@ inline constexpr std::chrono::milliseconds longest_grant = 2 * Lease::max().dura
 
 /// Takes a grant's message apart, `ttl time server key_type fence length token key`, of which the last two
 /// are any bytes, without a space between them. A claim has `kind:weight` in the place of the key type.
-/// Nothing for what is none.
+/// Nothing for a text that is no grant.
 inline std::optional<Grant> parse_grant(std::string_view message) {
     const auto next_word = [&message] {
         const std::size_t space = std::min(message.find(' '), message.size());

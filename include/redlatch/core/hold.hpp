@@ -52,7 +52,8 @@ struct Acquisition {
     bool reads = false;  ///< of a shared lock: for reading
 };
 
-/// Those of one hold. A list: who begins one brings its place along, and allocates nothing when it begins.
+/// The acquisitions of one hold. A list: the caller brings the place of its acquisition along, and allocates
+/// nothing when that begins.
 using Nest = std::list<Acquisition, RecyclingAllocator<Acquisition>>;
 
 /// An acquisition that wants its hold to be renewed only until then (`max_hold`).
@@ -217,8 +218,9 @@ public:
         return in(Phase::held);
     }
 
-    /// An extension is about to be sent, if the hold is valid, which is returned. The mark comes before that look: so
-    /// whoever goes on with the token after the hold's end knows that an extension may be under way.
+    /// An extension is about to be sent, if the hold is valid, which is returned. The mark comes before that
+    /// look: so a caller that goes on with the token after the hold's end knows that an extension may be
+    /// under way.
     bool begin_extension(TimePoint now) noexcept {
         extended = true;
         return valid(now);
@@ -247,7 +249,7 @@ public:
         return (lease.duration() + terms_.lock_delay).count();
     }
 
-    /// For how long the server may have been asked to keep the key, by whoever asked with the token.
+    /// For how long the server may have been asked to keep the key, by any caller with the token.
     std::chrono::milliseconds longest_ttl() const noexcept {
         const std::chrono::milliseconds own{server_ttl(terms_.lease)};
         return std::max(own, open_tries.longest);
@@ -259,7 +261,8 @@ public:
     /// Fires at a loss. The caller has to see to it that somebody watches the clock for it.
     std::stop_token lost_token() { return loss().get_token(); }
 
-    /// Whether anybody has asked for `lost_token`. Who asks after the loss sees that it is lost.
+    /// Whether anybody has asked for `lost_token`. A caller that asks after the loss sees that the hold is
+    /// lost.
     bool loss_is_awaited() const noexcept { return loss_.load() != nullptr; }
 
     /// Tells everybody who asked for `lost_token`. Runs their callbacks: only on the notifier.
@@ -338,8 +341,8 @@ public:
     std::atomic<bool> watched_by_notifier = false;
 
 private:
-    /// Made for the first who asks. Sequentially consistent with the phase: either the thread that asks sees the
-    /// loss, or the thread that declares the loss sees that it was asked for.
+    /// Made for the first caller that asks. Sequentially consistent with the phase: either the thread that
+    /// asks sees the loss, or the thread that declares the loss sees that it was asked for.
     std::stop_source& loss() {
         std::stop_source* there = loss_.load();
         if (there != nullptr) return *there;

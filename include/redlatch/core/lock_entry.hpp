@@ -56,7 +56,7 @@ struct LockEntry {
 
     // ---- What a request gets
 
-    /// What becomes of one that has just come.
+    /// The answer to a request that has just come.
     LockOutcome outcome_of(const AcquireRequest& request, TimePoint now) const {
         const HoldTerms& terms = request.terms;
         if (is_idle()) return LockOutcome::turn;
@@ -199,8 +199,9 @@ struct LockEntry {
         return std::exchange(current, take_displaced(now));
     }
 
-    /// The current hold is over. What it displaced last and is still held becomes the current one; it may have expired.
-    /// What the server has told who contends beside an adopted hold still holds.
+    /// The current hold is over. Of the holds that it displaced and that are still held, the last becomes the
+    /// current one; it may have expired. What the server has told a contender beside an adopted hold is still
+    /// true.
     void vacate() noexcept {
         current = take_displaced(TimePoint::min());
         if (!contended) begin_to_ask();
@@ -270,7 +271,7 @@ private:
         return !contended && current->in(Phase::releasing) && now >= current->valid_until();
     }
 
-    /// Takes out what was displaced last of that which is valid then; null for nothing.
+    /// Takes out, of the displaced holds that are valid then, the last one; null for none.
     std::shared_ptr<Hold> take_displaced(TimePoint then) noexcept {
         const auto is_valid = [then](const auto& hold) { return hold->valid(then); };
         const auto last = std::find_if(past.rbegin(), past.rend(), is_valid);

@@ -48,7 +48,7 @@ class LockTable {
 public:
     using Waiter = LockWaiter;
 
-    /// The right to contend for a lock at the server. Whoever has it ends it by `finish`,
+    /// The right to contend for a lock at the server. The contender that has it ends it by `finish`,
     /// `pass_place_on` or `end_turn`.
     class Turn {
     public:
@@ -262,7 +262,7 @@ public:
         return {.clean_up = claim.after_vain_join(true, now), .failed = true};
     }
 
-    /// The hold has ended, by whatever. To be called before anything is done about its token.
+    /// The hold has ended, for whatever reason. To be called before anything is done about its token.
     void leave_claim(Hold& hold) noexcept { readers_.leave_claim(hold); }
 
     /// Ends the turn without a hold; the next one has it.
@@ -464,8 +464,9 @@ public:
         return hold;
     }
 
-    /// Hands a grant, or the late answer to a try, to whom it is for. False where nobody here goes by that token
-    /// (any more): the caller has to give the lock back. `is_hint`: it may not be true, and the waiter should ask.
+    /// Hands a grant, or the late answer to a try, to the one that it is for. False where nobody here goes by
+    /// that token (any more): the caller has to give the lock back. `is_hint`: it may not be true, and the
+    /// waiter should ask.
     bool deliver(const Grant& grant, bool is_hint = false) {
         const bool is_notice = is_hint || grant.is_notice();
         Named* const name = find(grant);
@@ -483,7 +484,7 @@ public:
         return is_notice || here.is_used(grant.token) || is_claimed(grant);
     }
 
-    /// Messages may have been missed: whoever waits at the server asks again, spread over some time.
+    /// Messages may have been missed: all that wait at the server ask again, spread over some time.
     void recheck_all(TimePoint now) {
         const auto waiting = static_cast<Clock::rep>(entries_.size());
         const auto span = std::min<Clock::duration>(waiting * std::chrono::milliseconds{1},

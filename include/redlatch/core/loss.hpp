@@ -9,7 +9,7 @@ namespace redlatch::inline v0::detail {
 
 /// What a client does when a hold is over without a release, in this order. The first of several calls
 /// counts. Nothing, where the hold was released or passed on: its token belongs to somebody else by now, or
-/// to nobody. What somebody has removed is lost to all readers that went on with it.
+/// to nobody. A claim that somebody has removed is lost to all readers that went on with it.
 template <class Client>
 void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server) {
     const bool first = hold->advance(Phase::held, Phase::lost);
@@ -24,8 +24,8 @@ void lose(Client& client, const std::shared_ptr<Hold>& hold, ServerKeeps server)
     if (first) client.tell_lost(hold);
 }
 
-/// Whether a token is still released, once, that is to be cleaned up when its client has closed. What the
-/// client held, its closing has seen to.
+/// Whether a token that is to be cleaned up when its client has closed is still released, once. The closing
+/// has seen to all that the client held.
 inline bool is_released_when_closed(const Hold& hold, CleanUp what) noexcept {
     return what.at_once && !hold.in(Phase::lost);
 }

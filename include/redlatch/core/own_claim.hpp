@@ -32,7 +32,8 @@ struct Claimant {
 
 /// Gives an acquisition of permits, or one that reads, an entry of its own in the lock table. It excludes nobody here:
 /// - Each acquisition of permits has one, and each that reads and owns itself.
-/// - A thread has one for all that it reads of a lock. What it reads while it writes belongs to the hold that writes.
+/// - A thread has one for all that it reads of a lock. Its reading while it writes belongs to the hold that
+///   writes.
 ///
 /// Threads that read may share one claim (`joins`). They do not where the server does not know who waits, as they would
 /// pass those; with replicas, which each acquisition has to ask; and with a `min_hold`.

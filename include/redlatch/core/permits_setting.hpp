@@ -9,8 +9,9 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Sets how many permits a semaphore has: event in, action out. The first command asks with which time the setting is
-/// issued, so that one that comes late does not count more than one that was issued after it.
+/// Sets how many permits a semaphore has: event in, action out. The first command asks for the time at which
+/// the setting is issued, so that a setting that comes late does not count more than one that was issued
+/// after it.
 class PermitsSetting {
 public:
     /// Then `answered()` or `failed()`.

@@ -142,7 +142,7 @@ public:
         fail(legs_[master], std::move(fault));
     }
 
-    /// Its connection had died. `unclear`: what was sent there may have been executed.
+    /// Its connection had died. `unclear`: the command that was sent there may have been executed.
     void disconnected(std::size_t master, bool unclear) {
         Leg& leg = legs_[master];
         leg.stage = Stage::connecting;
@@ -300,8 +300,8 @@ private:
         return votes_.on_asking();
     }
 
-    /// A lock stands the safer the more masters have it: one that is just being connected to gets a moment
-    /// to be asked too. What is ours already need not wait for that.
+    /// A lock is the safer the more masters have it: a master that is just being connected to gets a moment
+    /// to be asked too. A lock that is ours already need not wait for that.
     bool worth_a_moment(TimePoint now) const noexcept {
         return std::any_of(legs_.begin(), legs_.end(),
                            [&](const Leg& leg) { return gets_a_moment(leg, now); });

@@ -16,8 +16,9 @@
 namespace redlatch::inline v0::detail {
 
 /// The claim of a reader at the server, and the readers of this process that go on with it: each has a hold of its
-/// own with the claim's token. The last one of them releases it. What a reader has lost is kept for its `lock_delay`,
-/// or until it ends its hold, as it may still be at work. Guarded by the lock table's mutex.
+/// own with the claim's token. The last one of them releases it. A claim that a reader has lost is kept for
+/// its `lock_delay`, or until it ends its hold, as it may still be at work. Guarded by the lock table's
+/// mutex.
 class ReaderClaim {
 public:
     /// `others_wait`: so said the server when it gave the claim to `first`.
@@ -89,7 +90,8 @@ public:
     /// The server may keep it for longer than its readers know of.
     void may_be_prolonged() noexcept { may_be_prolonged_ = true; }
 
-    /// The server has it no more: no further reader joins. Those that went on with it, and have lost it.
+    /// The server has it no more: no further reader joins. Returns the holds that went on with it, and have
+    /// lost it.
     std::vector<std::shared_ptr<Hold>> close() {
         is_open_ = false;
         std::erase_if(readers_, [](const Reader& reader) { return reader.has_lost; });
@@ -211,7 +213,7 @@ inline bool may_clean_up(const Hold& hold) noexcept {
     return false;
 }
 
-/// The server has the claim of that hold no more: who went on with it has lost it.
+/// The server has the claim of that hold no more: all that went on with it have lost it.
 inline std::vector<std::shared_ptr<Hold>> close_claim_of(const Hold& hold) {
     if (hold.claim == nullptr) return {};
     return hold.claim->close();

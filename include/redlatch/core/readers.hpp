@@ -53,7 +53,7 @@ public:
         }
     }
 
-    /// The hold has ended, by whatever.
+    /// The hold has ended, for whatever reason.
     void leave_claim(Hold& hold) noexcept {
         if (hold.claim == nullptr || hold.claim->is_over()) return;
         hold.claim->leave(hold);

@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds longest_recheck{10};
 inline constexpr std::chrono::seconds longest_presence_ttl = 3 * longest_recheck;
 
 /// The pause before the next question. `ttl`, where known, is when the lock ends if its holder is
-/// dead; `place` is how many wait in front. Random, so that waiters don't fall into step; at a
+/// dead; `place` is how many wait in front. Random, so that waiters do not all ask at the same time; at a
 /// holder's end they come one after the other.
 inline std::chrono::nanoseconds recheck_pause(std::optional<std::chrono::milliseconds> ttl,
                                               std::int64_t place, Random& random) noexcept {

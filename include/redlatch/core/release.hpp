@@ -344,7 +344,7 @@ private:
         return CleanUpToken{Which::next, after_unanswered_move()};
     }
 
-    /// Nothing is sent for it. What a `lock_delay` keeps is released, as its holder is done with it.
+    /// Nothing is sent for it. A lock that a `lock_delay` keeps is released, as its holder is done with it.
     /// `in_time`: where it is left to others, it has not expired.
     Action end_without_server(bool in_time) {
         switch (ended_.kind) {

@@ -140,8 +140,8 @@ public:
         return std::min({watched_.next_due(), clean_up, overdue, repeat});
     }
 
-    /// The tries that have to begin now, a thousand at most: the driver gives each to `begin`. What is
-    /// due a little later goes out with them.
+    /// The tries that have to begin now, a thousand at most: the driver gives each to `begin`. Tries that are
+    /// due a little later go out with them.
     std::vector<std::shared_ptr<Try>> take_due(TimePoint now) {
         std::vector<std::shared_ptr<Try>> due;
         if (!closes_at_) {
@@ -187,8 +187,8 @@ public:
         return true;
     }
 
-    /// The command was written, and its connection is given up: it will be written once more, on another one. What was
-    /// written first may be carried out last.
+    /// The command was written, and its connection is given up: it will be written once more, on another one.
+    /// The first writing may be carried out last.
     void connection_replaced(Try& attempt) { attempt.note_unanswered(); }
 
     /// Who has answered.
@@ -215,7 +215,8 @@ public:
         cast(attempt, master, vote, Again::no, now);
     }
 
-    /// A master's error. Somebody's data where our key was: it is gone. Anything else may yet pass.
+    /// A master's error. Somebody's data where our key was means that the lock is gone. Any other error may
+    /// yet pass.
     void refused(Try& attempt, MasterIndex master, const Fault& fault, TimePoint now) {
         if (is_between_servers(fault)) attempt.keys_are_apart();
         if (fault.transient) attempt.refused_for_now_ = true;
@@ -329,8 +330,8 @@ private:
             for (const Member& member : members_) decide(member, renewal, now);
         }
 
-        /// Where the hold was released meanwhile, its release says what has become of it. What is not ours by late
-        /// answers, a later renewal may have confirmed: the next one tells.
+        /// Where the hold was released meanwhile, its release says what has become of it. Late answers may
+        /// say "not ours" of a lock that a later renewal has confirmed: the next one tells.
         void decide(const Member& member, Renewal& renewal, TimePoint now) {
             Hold& hold = *member.hold;
             if (!hold.in(Phase::held) && !hold.in(Phase::lost)) return;

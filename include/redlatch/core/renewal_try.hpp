@@ -50,14 +50,14 @@ protected:
     virtual void give_up() {}
     /// Which of those that decide about the key are to get the command.
     virtual std::vector<MasterIndex> choose(std::vector<MasterIndex> masters) = 0;
-    /// Whether what is still to come can change nothing.
+    /// Whether the answers still to come can change nothing.
     virtual bool is_decided() const = 0;
     /// Says what the votes mean; nothing more can change that.
     virtual void decide(Renewal& /*renewal*/, TimePoint /*now*/) {}
     /// The answer says that the command has done a part of its work.
     virtual bool goes_on(std::int64_t /*answer*/) { return false; }
     virtual void go_unanswered(Renewal& /*renewal*/) {}
-    /// What was sent may be carried out after what will be sent.
+    /// A command that was sent may be carried out after one that will be sent.
     virtual void note_unanswered() {}
     /// No server has all keys of its lock just now.
     virtual void keys_are_apart() {}
@@ -65,7 +65,7 @@ protected:
     virtual void follow(Renewal& renewal, TimePoint now) = 0;
     /// Whether the command is sent once more to the masters that have not answered it.
     virtual bool wants_repeat() const { return false; }
-    /// Whether it is what is sent once more.
+    /// Whether it is the try that is sent once more.
     virtual bool is_repeat() const { return false; }
 
     std::shared_ptr<Hold> hold_;

@@ -55,8 +55,8 @@ public:
     /// A command has met a fault that it could not follow up.
     void suspect() noexcept { suspect_ = misled_ = true; }
 
-    /// Whether the map that was learned last has led to such a fault, or who was asked first for it gave no
-    /// answer: then another node may know better.
+    /// Whether the map that was learned last has led to such a fault, or the node that was asked first for it
+    /// gave no answer: then another node may know better.
     bool was_misled() const noexcept { return misled_; }
 
     /// Whether the map is to be asked for before a command. Says so to one caller only.
@@ -94,8 +94,8 @@ inline std::vector<ServerAddress> map_informants(std::vector<ServerAddress> seed
 }
 
 /// Asks one node after the other for the map until one knows it. Each gets half of the time that is left: in
-/// equal parts, one of many that are far away would have too little. What the last one leaves is for the
-/// command that needs the map.
+/// equal parts, one of many that are far away would have too little. The time that the last one leaves is for
+/// the command that needs the map.
 class SlotMapInquiry {
 public:
     struct Ask {

@@ -64,7 +64,7 @@ struct OpenTries {
     }
 };
 
-/// How many tries were sent with a token, one after the other by whoever of this process asked with it, and up to
+/// How many tries were sent with a token, one after the other by callers of this process, and up to
 /// which one they are answered. Those who asked may have wanted the lock for different times.
 struct TriesOfToken {
     std::uint64_t sent = 0;
@@ -77,7 +77,7 @@ struct TriesOfToken {
 ///
 /// - *nothing*;
 /// - *a place* in the queue, or maybe one: a try that asked for it got no answer. A grant can come;
-///   whoever gives up has to leave the queue, or to pass the place on;
+///   a waiter that gives up has to leave the queue, or to pass the place on;
 /// - *the lock*.
 ///
 /// Independently of that, it is *unclear* once a try got no answer: the server may carry that out at
@@ -131,7 +131,7 @@ public:
     void answered() noexcept { tries_.answered = tries_.sent; }
     const TriesOfToken& tries() const noexcept { return tries_; }
 
-    /// A try has got so far at several masters. What it was answered, or that it failed, comes next.
+    /// A try has got so far at several masters. The next call tells its answer, or that it failed.
     void attempted(const MasterSets& reached) noexcept {
         if (at_masters_ == nullptr) return;
         at_masters_->attempted(reached);

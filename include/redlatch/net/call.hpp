@@ -152,7 +152,7 @@ public:
         return bytes;
     }
 
-    /// The same, behind what is there.
+    /// The same, behind the bytes that are there.
     void append_to(std::string& bytes, const EncodeOptions& options = {}) const {
         const std::size_t omitted = options.form.first_key_only && can_omit_keys() ? keys_ - 1 : 0;
         std::array<Argument::Digits, capacity> digits;

@@ -19,7 +19,7 @@ protected:
     ~Completion() = default;
 };
 
-/// Where what completes is posted to, unless its caller has said that. `threads`: that run all they are
+/// Where completions are posted to, unless the caller has said that. `threads`: that run all they are
 /// given.
 struct DefaultExecutors {
     std::shared_ptr<Executor> executor;

@@ -96,11 +96,11 @@ public:
     /// Whether anything has come from the server.
     bool has_heard() const noexcept { return heard_; }
 
-    /// Closes it: what came last shows that answers and commands no longer match.
+    /// Closes it: the last reply shows that answers and commands no longer match.
     void discard() noexcept { context_.reset(); }
 
-    /// Alive, and nothing unread that would be taken for the answer to the next command. What is unread while
-    /// answers are pending is a part of these.
+    /// Alive, and nothing unread that would be taken for the answer to the next command. Bytes that are
+    /// unread while answers are pending are a part of these.
     bool idle() const noexcept {
         return alive() && !is_asked_ &&
                (has_pending_replies() || context_->reader->pos == context_->reader->len);
@@ -115,7 +115,7 @@ public:
         // A stream needs more than one system call to read.
         if (stream_ != nullptr && ::poll(&entry, 1, 0) <= 0) return true;
         std::array<char, 1> byte{};
-        return read_bytes(byte, false) <= 0;  // that it was closed, the next command finds out
+        return read_bytes(byte, false) <= 0;  // the next command finds out that it was closed
     }
 
     /// From now on a receive looks for the answer without sleep for that long before it blocks.
@@ -160,8 +160,8 @@ public:
         return {};
     }
 
-    /// Writes what the socket takes at once, and says how many bytes that were. What is left has to
-    /// be given again as it is.
+    /// Writes what the socket takes at once, and says how many bytes that were. The caller has to give the
+    /// rest again as it is.
     Expected<std::size_t, Fault> send_if_possible(std::string_view bytes) {
         std::size_t taken = 0;  // a stream takes no more than a record at a time
         while (taken != bytes.size()) {
@@ -191,7 +191,7 @@ public:
         return std::find(scripts_run_.begin(), scripts_run_.end(), script) != scripts_run_.end();
     }
 
-    /// Leaves the answer to the command that was sent last to whoever receives next.
+    /// Leaves the answer to the command that was sent last to the next receiver.
     void expect(const LeftCommand& left, ReplyCallback callback, const void* about = nullptr) {
         pending_.expect(left, Clock::now(), std::move(callback), about);
         end_exchange();
@@ -403,8 +403,8 @@ private:
                                          : io_fault(operation + system_message(errno)));
     }
 
-    /// A server that turns a client away says why and hangs up, before it has read anything: what it
-    /// said, if it is there, tells more than that it hung up.
+    /// A server that turns a client away says why and hangs up, before it has read anything: its words, if
+    /// they are there, tell more than that it hung up.
     Fault last_words(Fault fault) {
         if (heard_) return fault;         // it is the answer to what was sent before
         std::array<char, 4096> buffer{};  // protected mode has a whole page to say

@@ -110,7 +110,7 @@ private:
                             : std::move(connection);
     }
 
-    /// What was refused may have expired: there is one more try with what is given then.
+    /// Credentials that were refused may have expired: there is one more try with those given then.
     Expected<Connection, Fault> open_with_log_in(const Endpoint& endpoint,
                                                  const Limit& limit) const {
         for (bool again = false;; again = true) {

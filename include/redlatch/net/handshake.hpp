@@ -130,7 +130,7 @@ private:
         if (mode_.empty()) mode_ = info.line("server_mode:");  // of Valkey
         const std::string_view id = info.line("run_id:");
         if (id.empty()) return {};
-        // In whole seconds of a clock in whole seconds: what is less than a second old may say 1.
+        // In whole seconds of a clock in whole seconds: a server that is less than a second old may say 1.
         constexpr std::int64_t century = 100LL * 366 * 24 * 3600;
         const std::chrono::seconds uptime{
             std::clamp<std::int64_t>(leading_number(info.line("uptime_in_seconds:")), 0, century)};
@@ -145,7 +145,7 @@ private:
         return {};
     }
 
-    /// What a replica says about a lock may be long out of date.
+    /// A replica's answer about a lock may be long out of date.
     Expected<void, Fault> expect_master() {
         auto reply = receive_if_allowed();
         if (!reply) return Unexpected{std::move(reply).error()};
@@ -156,7 +156,7 @@ private:
         return Unexpected{std::move(fault)};
     }
 
-    /// Where an ACL forbids TIME, what a command does that arrives late is undone by its release only.
+    /// Where an ACL forbids TIME, only its release undoes a command that arrives late.
     Expected<void, Fault> read_time(TimePoint sent) {
         auto reply = receive_if_allowed();
         if (!reply) return Unexpected{std::move(reply).error()};

@@ -57,10 +57,10 @@ private:
 /// The way to one server that many commands share: a `CommandQueue`, and the connection that there is just
 /// now. Never blocks. One thread.
 ///
-/// A link for locks that so many `replicas` have to acknowledge writes what there is with one WAIT behind it, and
-/// nothing more until that is answered.
+/// A link for locks that so many `replicas` have to acknowledge writes the commands there are with one WAIT
+/// behind them, and nothing more until that is answered.
 ///
-/// A connection that fails takes with it what has been written; what has not waits for the next one.
+/// Written commands fail with their connection; unwritten ones wait for the next one.
 class Link {
 public:
     Link(Node& node, const CommandQueue::Limits& limits, Replicas replicas = Replicas::none())
@@ -85,7 +85,8 @@ public:
         ++number_;
     }
 
-    /// An attempt to connect that began then has failed, and so has what was unwritten at that time.
+    /// An attempt to connect that began then has failed, and so have the commands that were unwritten at that
+    /// time.
     void not_connected(const Fault& fault, TimePoint begun = TimePoint::max()) {
         trouble_ = fault;
         queue_.not_connected(begun);
@@ -228,7 +229,7 @@ private:
 
     using OwnPtr = std::unique_ptr<Own>;
 
-    /// Stands in front of a command; whether it was allowed, the answer to that one tells.
+    /// Stands in front of a command; the answer to that command tells whether it was allowed.
     class Asking final : public Own {
         Call call(bool) const override { return Call::plain({"ASKING"}); }
         void answered(const Expected<Reply, Fault>&) override {}

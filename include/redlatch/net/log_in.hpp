@@ -18,7 +18,8 @@ public:
 
     explicit LogIn(std::function<Credentials()> ask) : ask_(std::move(ask)) {}
 
-    /// What the server took last, or nobody has tried yet; else what the user's function gives.
+    /// The credentials that the server took last, or nobody has tried yet; else those that the user's
+    /// function gives.
     Expected<Given, Fault> get(const Limit& limit) {
         {
             const std::lock_guard lock{mutex_};
@@ -48,7 +49,7 @@ public:
     }
 
 private:
-    /// Null where it throws: what it throws may have a secret in it.
+    /// Null where it throws: the exception may have a secret in it.
     static Given call(const std::function<Credentials()>& ask) noexcept {
         try {
             return std::make_shared<const Credentials>(ask());

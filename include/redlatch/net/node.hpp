@@ -64,8 +64,8 @@ public:
         return run(call, call, limit);
     }
 
-    /// Sends `call` and does not wait for the answer: `callback` is called with it by whoever uses the
-    /// connection next, or by `drain`. False where it was not sent, and never will be: so it is with
+    /// Sends `call` and does not wait for the answer: the next user of the connection, or `drain`, calls
+    /// `callback` with it. False where it was not sent, and never will be: so it is with
     /// a script, too, that was never carried out on that connection.
     bool post(const Call& call, ReplyCallback callback, const Limit& limit) {
         auto loan = pool_.borrow(limit);
@@ -146,7 +146,8 @@ public:
     }
 
     /// Something was asked of the server, or connected to it. Tells of its coming back. An error for now, as
-    /// of one that is loading its data, says nothing of that; nor does what ends a call before it gets there.
+    /// of one that is loading its data, says nothing of that; nor does a fault that ends a call before it
+    /// gets there.
     template <class T>
     void note(const Expected<T, Fault>& outcome) {
         if (outcome) return note_health(false);

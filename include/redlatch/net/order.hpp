@@ -22,12 +22,12 @@ struct OrderTime {
     /// Then its owner hears that there is no answer; it is abandoned.
     TimePoint answer_by;
 
-    /// What waits behind others to be written may have longer: its own `command_timeout` from then on, but no longer
-    /// than until this.
+    /// An order that waits behind others to be written may have longer: its own `command_timeout` from then
+    /// on, but no longer than until this.
     TimePoint give_up_at;
 
-    /// It begins once more: what an order has waited for its turn to be written was not the server's silence. False
-    /// where it may have no more.
+    /// It begins once more: the time that an order has waited for its turn to be written was not the server's
+    /// silence. False where it may have no more.
     bool begin_anew(TimePoint now, Clock::duration command_timeout) noexcept {
         const TimePoint by = std::min<TimePoint>(saturating_add(now, command_timeout), give_up_at);
         if (by <= answer_by) return false;

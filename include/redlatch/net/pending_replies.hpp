@@ -43,7 +43,7 @@ inline std::optional<std::chrono::microseconds> time_in(const Expected<Reply, Fa
 }
 
 /// The answers that a server still owes on one connection, in the order in which they will come.
-/// Whoever awaits one is told of a fault at the latest when this goes.
+/// A caller that awaits one is told of a fault at the latest when this goes.
 class PendingReplies {
 public:
     PendingReplies() = default;

@@ -21,8 +21,8 @@
 namespace redlatch::inline v0::detail {
 
 /// The connections to one server: as many as there are commands under way, up to a limit. The one
-/// used last is used next, so that no more stay warm than are needed. Who dials a server that is away,
-/// `DialTurns` says. Thread-safe; connecting happens outside its mutex.
+/// used last is used next, so that no more stay warm than are needed. `DialTurns` says who dials a server
+/// that is away. Thread-safe; connecting happens outside its mutex.
 class Pool {
 public:
     /// A connection on loan. Gives it back at the end, or its place where it broke.
@@ -128,8 +128,9 @@ public:
         return take(found);
     }
 
-    /// An idle connection on which answers are pending, the oldest since after `since`. What is sent there is
-    /// carried out behind those. `about`: one of them is about that; null for any. Nothing where there is none.
+    /// An idle connection on which answers are pending, the oldest since after `since`. The server carries
+    /// out commands that are sent there behind those. `about`: one of them is about that; null for any.
+    /// Nothing where there is none.
     std::optional<Loan> borrow_behind(TimePoint since, const void* about) {
         std::vector<Connection> dropped;  // closed outside the mutex
         const std::lock_guard lock{mutex_};
@@ -254,7 +255,7 @@ private:
             if (pool_->is_away()) {
                 if (was_first) pool_->wake_first();
             } else if (!is_served_) {
-                pool_->returned_.notify_one();  // what has woken this one may be for another
+                pool_->returned_.notify_one();  // the wake-up of this one may be for another
             }
         }
 

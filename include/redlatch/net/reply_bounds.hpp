@@ -47,7 +47,7 @@ private:
         return bounds.hiredis_.createArray(task, count);
     }
 
-    // What is within an array is freed with it.
+    // The elements of an array are freed with it.
 
     static void* create_string(const redisReadTask* task, char* text, std::size_t size) noexcept {
         redisReply* usual = nullptr;

@@ -130,7 +130,7 @@ inline bool denies_key(std::string_view words) {
            words.find("access a key") != std::string_view::npos;
 }
 
-/// Only plain words count: what the server quotes may be a lock's name, in which any of them may stand.
+/// Only plain words count: the server may quote a lock's name, in which any of them may stand.
 inline ServerError classify_server_error(std::string_view text) {
     std::string_view words = plain_words(text);
     words = words.substr(0, words.find(" ("));  // behind it a script of ours names the key

@@ -60,7 +60,7 @@ private:
         return false;
     }
 
-    /// What stands behind a number is shown if it can be seen in no other way; the number is not, as
+    /// The text behind a number is shown if it can be seen in no other way; the number is not, as
     /// it may be a password in the wrong place.
     bool fail_number(const std::string& what, std::string_view text, const char* expected) {
         const auto end = std::find_if(text.begin(), text.end(), is_blank);

@@ -12,7 +12,7 @@ namespace redlatch::inline v0 {
 /// Numbers come from a counter at the server that follows its clock, in microseconds. They rise as
 /// long as the counter is kept; where it is lost (a failover, a restart without data), as long as the
 /// server's clock is not further behind than the time that has passed since. A nested hold has the
-/// number of the outermost, and a renewal changes nothing. What holders without `Fenced` do under the
+/// number of the outermost, and a renewal changes nothing. The work of holders without `Fenced` under the
 /// same name has no number.
 ///
 /// A lock with a fencing token passes from thread to thread of a process by a command, never in

@@ -45,8 +45,8 @@ namespace redlatch::inline v0 {
 ///
 /// Times are the server's, in microseconds; 0 stands for unknown. A script that gives somebody a lock
 /// or a place changes nothing after the `deadline`: then nobody waits for its answer any more, and it
-/// fails with `LATE time`. (The plain `SET NX PX` knows no such thing: what it takes late, the last
-/// release of its token frees, or the end of its lease.) "Not ours" is a master's answer: a script
+/// fails with `LATE time`. (The plain `SET NX PX` knows no such thing: the last release of its token, or the
+/// end of its lease, frees a lock that it takes late.) "Not ours" is a master's answer: a script
 /// on a replica fails with READONLY instead.
 ///
 /// Waiting: `acquire` with a `queue_ttl` > 0 gives a refused token a place in the queue, or finds it there,
@@ -71,8 +71,8 @@ namespace redlatch::inline v0 {
 /// greatest counts.
 ///
 /// Claims: a lock of `KeyType::sorted_set` may have several holders, each with a claim of a weight. A
-/// reader weighs 1, a writer 1,000,000,000, who has k permits k. What the table says holds for such a
-/// lock too, but for these rows. W is a hash as before; the fourth key of all scripts is F, or P, the
+/// reader weighs 1, a writer 1,000,000,000, a holder of k permits k. The table holds for such a lock too, but
+/// for these rows. W is a hash as before; the fourth key of all scripts is F, or P, the
 /// number of permits that was set.
 ///
 /// | script  | KEYS  | further ARGV       | reply                | run again         | run late (token dead)   |

@@ -23,9 +23,9 @@ public:
     using Task = std::function<void()>;
 
     enum class Kind {
-        /// One after the other, in order. One that takes longer than 10 ms loses its monopoly: another
-        /// thread goes on with the next ones, up to eight in all. What comes to a backlog of 100,000 is
-        /// dropped, and so is what comes after the end; but for what is certain.
+        /// One after the other, in order. One that takes longer than 10 ms no longer runs alone: another
+        /// thread goes on with the next ones, up to eight in all. Events that come to a backlog of 100,000 or
+        /// after the end are dropped, but for those that are certain.
         events,
         /// Each has to run soon, whatever the others do: while one waits, the threads double every
         /// 10 ms. None is dropped.
@@ -77,7 +77,7 @@ public:
         work_.notify_all();
     }
 
-    /// Whether all has run by then. A callback may be what calls this; it is not waited for.
+    /// Whether all has run by then. A callback may call this; it is not waited for.
     bool wait_until_done(Clock::duration bound) {
         const std::size_t caller = running_here() == this ? 1 : 0;
         std::unique_lock lock{mutex_};
@@ -86,7 +86,7 @@ public:
     }
 
     /// Leaves alone what runs. Losses that still wait get a thread each. Events are dropped; those that are
-    /// certain follow when what runs has ended.
+    /// certain follow when the running ones have ended.
     static void abandon(const std::shared_ptr<CallbackThreads>& self) {
         std::deque<Waiting> dropped;  // destroyed without the mutex
         const std::lock_guard lock{self->mutex_};
@@ -166,7 +166,7 @@ private:
     static void run_one(const Task& task) noexcept {
         try {
             task();
-        } catch (...) {  // a user's callback: what it throws concerns nobody here
+        } catch (...) {  // a user's callback: its exceptions concern nobody here
         }
     }
 

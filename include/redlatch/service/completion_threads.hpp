@@ -13,8 +13,9 @@
 namespace redlatch::inline v0::detail {
 
 /// Where operations complete that nobody wants to have elsewhere: on threads of the client's, one after the
-/// other, in order. One that takes longer than 10 ms loses its monopoly: another thread goes on with the next
-/// ones, up to eight in all. Thread-safe; knows no client, and its threads are left behind at the end of that.
+/// other, in order. One that takes longer than 10 ms no longer runs alone: another thread goes on with the
+/// next ones, up to eight in all. Thread-safe; knows no client, and its threads are left behind at the end of
+/// that.
 class CompletionThreads final : public Executor,
                                 public std::enable_shared_from_this<CompletionThreads> {
 public:

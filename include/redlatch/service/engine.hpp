@@ -326,7 +326,7 @@ private:
             });
             refresh_map();
             if (map_changed_.exchange(false)) leave_former_masters();
-            completions.hand_over();  // what goes on here may have more to write
+            completions.hand_over();  // operations that go on here may have more to write
             write();
             completions.hand_over();
         } while (!closing_);

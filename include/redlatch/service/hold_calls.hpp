@@ -86,8 +86,8 @@ inline Call extend_claim_call(const Hold& hold, Lease lease, std::uint64_t fence
                                 static_cast<std::int64_t>(fence), hold.weight(), asks});
 }
 
-/// `lock_alone`: about no key but the lock's. Then nobody is served who waits, and what else the lock has keeps its
-/// lease.
+/// `lock_alone`: about no key but the lock's. Then no waiter is served, and the lock's other keys keep their
+/// leases.
 inline Call extend_call(const Hold& hold, Lease lease, bool lock_alone = false) {
     if (lock_alone) {
         constexpr std::int64_t no_fence = 0;

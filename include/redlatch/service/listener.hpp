@@ -104,7 +104,8 @@ private:
         return needed && !thread_.is_closing();
     }
 
-    /// Who was not let in may be so in a moment: a password that is being changed is wrong at one end for a while.
+    /// A client that was not let in may be let in a moment later: a password that is being changed is wrong
+    /// at one end for a while.
     Outcome listen() {
         auto connection = work_.connect();
         if (!connection) return Outcome::failed;

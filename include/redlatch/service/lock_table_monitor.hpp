@@ -52,7 +52,7 @@ private:
         /// Whether it has the lock. It needs no mutex to see that: the table has forgotten about it.
         bool was_handed() const noexcept { return handed_.load(std::memory_order_acquire); }
 
-        /// Wakes it. What it was handed it may see at once, and be gone after this.
+        /// Wakes it. It may see at once what it was handed, and be gone after this.
         Parker::Wake wake() noexcept override {
             const Parker::Wake wake = parker_.unpark();
             if (is_handed()) handed_.store(true, std::memory_order_release);
@@ -71,8 +71,8 @@ private:
         std::unique_ptr<OnStop> on_stop_;  // g++ 12 warns of an optional one, for no reason
     };
 
-    /// The mutex, held. Whom the table wakes meanwhile is woken when it is free again: a thread that
-    /// runs at once would only wait here.
+    /// The mutex, held. A waiter that the table wakes meanwhile is woken when the mutex is free again: a
+    /// thread that runs at once would only wait here.
     class Section {
     public:
         explicit Section(LockTableMonitor& monitor) : monitor_(&monitor) { lock(); }

@@ -38,7 +38,7 @@ public:
     Parker& operator=(const Parker&) = delete;
 
     /// Ends the owner's sleep, or its next one. The caller knows that the parker is there, and carries out
-    /// what is returned as soon as it likes. What it did before, the owner sees.
+    /// what is returned as soon as it likes. The owner sees what the caller did before.
     [[nodiscard]] Wake unpark() noexcept;
 
     /// Sleeps until it is woken or `until` has come; maybe less. Whether it was woken. Only the owner.

@@ -13,7 +13,7 @@
 namespace redlatch::inline v0::detail {
 
 /// Hears from Sentinel that the master has changed, so that a master that was deposed in good health
-/// is left at once. Only a hint: what it misses, the next connection that has to be made will find.
+/// is left at once. Only a hint: the next connection that has to be made will find what it misses.
 /// One connection and one thread. Thread-safe.
 ///
 /// A Sentinel that says nothing for a second is asked something. One that does not answer is given up, and the next one
@@ -79,7 +79,7 @@ private:
         if (parts.size() == 3 && parts[0].text() == "message") dialer_->hear(parts[2].text());
     }
 
-    /// What a Sentinel says again and again is no news: the servers, or another Sentinel, may have known better.
+    /// An answer that a Sentinel repeats is no news: the servers, or another Sentinel, may have known better.
     void take_answer(const ReplyView& parts) {
         std::string master{parts[0].text()};
         master.append(" ").append(parts[1].text());

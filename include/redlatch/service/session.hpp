@@ -73,8 +73,8 @@ public:
     /// then: the time for the last release of its token.
     Clock::duration late_window() const noexcept { return command_timeout_ + late_margin; }
 
-    /// Whether several masters decide. Then nobody can be given a lock by another's release: who
-    /// waits has to ask.
+    /// Whether several masters decide. Then nobody can be given a lock by another's release: a waiter has to
+    /// ask.
     bool has_several_masters() const noexcept { return topology_->voters() > 1; }
 
     OpenCalls& open_calls() noexcept { return open_calls_; }
@@ -176,8 +176,8 @@ public:
         if (hold.watched_by_notifier) notifier_.unwatch(hold);
     }
 
-    /// A hold is over without a release: nothing here goes on as if it were ours, and whoever wants
-    /// to know is told. See `lose`, and for what follows.
+    /// A hold is over without a release: nothing here goes on as if it were ours, and all that want to know
+    /// are told. See `lose`, and for what follows.
     void declare_lost(const std::shared_ptr<Hold>& hold,
                       ServerKeeps server = ServerKeeps::nothing) {
         lose(*this, hold, server);
@@ -244,8 +244,8 @@ public:
         static_cast<void>(topology_->run_on_masters(call, call, limit, progress));
     }
 
-    /// Fires `lost()` of everything held, releases it, and ends all threads. What waits returns
-    /// with `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
+    /// Fires `lost()` of everything held, releases it, and ends all threads. Waiting calls return with
+    /// `Errc::cancelled`. Takes at most three command timeouts: one for what the renewal is
     /// just doing (for a subscription that is just being made, and for blocking calls that get a lock
     /// just now), one for the releases, one for callbacks that run; and one more where releases were
     /// only sent.

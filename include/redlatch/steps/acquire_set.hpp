@@ -196,7 +196,7 @@ private:
             Limit{refresh.answer_by, options_->stop}.within(session_->command_timeout());
         for (const HoldRef& ref : refs_) {
             if (ref.hold->refreshed_at() >= refresh.since) continue;
-            // Where the server does not answer, what is left of the validity counts.
+            // Where the server does not answer, the rest of the validity counts.
             static_cast<void>(extend_hold(*session_, ref.hold, ref.hold->terms().lease, limit));
         }
         return refreshed(options_->stop);

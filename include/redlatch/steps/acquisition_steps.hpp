@@ -57,7 +57,7 @@ protected:
         request_.answer_by = answer_by;
     }
 
-    /// What decides. Who waits for others of this process has none yet.
+    /// The machine that decides. An acquisition that waits for others of this process has none yet.
     AcquisitionMachine& machine() {
         if (machine_ == nullptr) {
             machine_ = std::make_unique<Recycled<AcquisitionMachine>>(plan(), started_, seed());

@@ -28,11 +28,11 @@ inline ForcedRelease::Seen owners_of(const LockInfo& info) {
     return seen;
 }
 
-/// Takes a lock away from whoever has it, or from one owner: carries out a `ForcedRelease`. A holder in this process
-/// learns of it at once.
+/// Takes a lock away from all that have it, or from one owner: carries out a `ForcedRelease`. A holder in
+/// this process learns of it at once.
 class ForceUnlock {
 public:
-    /// `owner`: empty for whoever has it.
+    /// `owner`: empty for all.
     ForceUnlock(Session& session, const LockSpec& spec, std::string_view owner)
         : session_(&session),
           spec_(&spec),

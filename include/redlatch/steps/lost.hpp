@@ -21,7 +21,7 @@ inline std::stop_token lost_token(Session& session, const std::shared_ptr<Hold>&
     auto token = hold->lost_token();
     session.prepare_for_loss();
     session.watch_clock(hold);
-    // Lost in between: whoever declared it may have told nobody, as nobody had asked.
+    // Lost in between: the thread that declared it may have told nobody, as nobody had asked.
     return hold->in(Phase::lost) ? stopped_token() : token;
 }
 

@@ -56,7 +56,7 @@ private:
         try {
             carry_on(machine_.abandon(Machine::Ended::of(ending, ReleaseMode::sent), heard(0)));
         } catch (...) {
-            // No memory to release the token: it lasts for its lease, and whoever comes next here asks the server.
+            // No memory to release the token: it lasts for its lease, and the next one here asks the server.
             if (ending.kind == LockTable::Ending::Kind::last) free_hold();
             throw;
         }

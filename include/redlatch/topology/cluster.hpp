@@ -23,8 +23,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// A Redis Cluster: each key has a slot, and each slot its master. Which one, any node tells; the map
-/// is asked for when a command shows that what is known of it is wrong. Thread-safe.
+/// A Redis Cluster: each key has a slot, and each slot its master. Any node tells which one; the map is asked
+/// for when a command shows that the known one is wrong. Thread-safe.
 class Cluster final : public Topology {
 public:
     /// `common`: what there is to know about every node but its address. `on_move` is told that
@@ -279,7 +279,7 @@ private:
         drop_others(masters);
     }
 
-    /// What serves no slot is left alone.
+    /// A node that serves no slot is left alone.
     void drop_others(const std::vector<Node*>& masters) {
         std::vector<Node*> others;
         {

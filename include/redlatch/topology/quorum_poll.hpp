@@ -21,8 +21,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Runs one `QuorumCall` over one `poll` with one deadline. Whoever has not answered in time does so to
-/// whoever uses that connection next. One thread.
+/// Runs one `QuorumCall` over one `poll` with one deadline. A master that has not answered in time does so to
+/// the next user of that connection. One thread.
 class QuorumPoll {
 public:
     using Masters = std::list<Master>;
@@ -66,7 +66,7 @@ public:
         return Unexpected{std::move(fault)};
     }
 
-    /// Leaves the answers to come to whoever uses the connections next. `on_late_reply` may be empty.
+    /// Leaves the answers to come to the next users of the connections. `on_late_reply` may be empty.
     template <class OnLate>
     void leave_late(const OnLateReply& on_late_reply, const OnLate& on_late) {
         for (Leg& leg : legs_) {

@@ -10,7 +10,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// One server at a time, which is the master of everything. Which one, the dialer knows.
+/// One server at a time, which is the master of everything. The dialer knows which one.
 class SingleMaster final : public Topology {
 public:
     SingleMaster(std::unique_ptr<Dialer> dialer, const NodeUse& use,
