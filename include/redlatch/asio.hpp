@@ -351,8 +351,8 @@ private:
     AsioCompletions* completions_ = nullptr;
 };
 
-/// Completes `awaitable` by a completion token. Gives it up where the token never begins it. Where the token
-/// cannot begin it, the outcome says so: a coroutine has no other way to hear of that.
+/// Completes `awaitable` by a completion token. Gives it up where the token never begins it, or cannot. In
+/// the latter case the outcome says so: a coroutine has no other way to hear of that.
 template <class T, class Token>
 auto complete_with(AsyncResult<T> awaitable, std::stop_source stop, Token&& token) {
     return net::async_initiate<Token, void(Result<T>)>(

@@ -16,8 +16,8 @@ struct AsyncAccess;
 }  // namespace detail
 
 /// What an asynchronous call returns: `co_await` on it gives a `Result<T>`. The call begins at `co_await`;
-/// `async_release()` has begun before. A program awaits each at most once. It resumes the coroutine on the
-/// executor given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and
+/// `async_release()` has begun before. A program awaits each at most once. The call resumes the coroutine on
+/// the executor given by `via()`, else on `ClientOptions::completions`, else on a thread of the client's, and
 /// never inside `co_await` itself. A `Held` that was made by its default constructor or moved from has no
 /// client: then the coroutine goes on at once.
 ///

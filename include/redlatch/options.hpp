@@ -159,10 +159,10 @@ struct LockOptions {
     std::chrono::milliseconds lock_delay{0};
 
     /// After a release nobody gets the lock until that long after it was taken: for a job that is to run
-    /// once per tick on one of many machines whose clocks differ. Of any length up to ten years; over
-    /// several masters no longer than `longest_lease`. A holder that dies without a release still blocks
-    /// others for its lease only. Until it ends, `inspect()` shows the owner with `:min_hold` behind its
-    /// token. Waiters look when it ends, and a newcomer may be faster. An acquisition that failed frees the
+    /// once per tick on one of many machines whose clocks differ. At most ten years; over several masters at
+    /// most `longest_lease`. A holder that dies without a release still blocks others for its lease only.
+    /// Until it ends, `inspect()` shows the owner with `:min_hold` behind its token. Waiters look when it
+    /// ends, and a newcomer may be faster. An acquisition that failed frees the
     /// lock at once, and so does `force_unlock()`. Default: 0.
     std::chrono::milliseconds min_hold{0};
 

@@ -35,7 +35,7 @@ public:
     /// Whether it allows one try only.
     constexpr bool is_none() const noexcept { return value_ <= std::chrono::nanoseconds::zero(); }
 
-    /// By their durations.
+    /// Compares their durations.
     friend constexpr auto operator<=>(Wait, Wait) = default;
 
 private:
@@ -60,7 +60,7 @@ public:
     /// The duration.
     constexpr std::chrono::milliseconds duration() const noexcept { return value_; }
 
-    /// By their durations.
+    /// Compares their durations.
     friend constexpr auto operator<=>(Lease, Lease) = default;
 
 private:

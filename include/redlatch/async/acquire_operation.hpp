@@ -172,7 +172,7 @@ private:
         happens(woken);
     }
 
-    /// The client has closed meanwhile: what is left is done here.
+    /// The client has closed meanwhile: the rest is done here.
     void engine_has_ended() noexcept override {
         Keeper keeper = Keeper::engine;
         if (keeper_.compare_exchange_strong(keeper, Keeper::releaser) && left_.has_value())

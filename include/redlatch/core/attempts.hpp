@@ -142,7 +142,7 @@ public:
         return pause(now, pauses_.next(std::nullopt));
     }
 
-    /// Whether the last try ended because its caller's wait did, before a command has to be answered.
+    /// Whether the last try ended with its caller's wait, before its `command_timeout` was over.
     bool was_cut_short(TimePoint now) const noexcept {
         return now >= answer_by_ && answer_by_ < saturating_add(sent_, plan_.command_timeout);
     }

@@ -12,8 +12,8 @@ namespace redlatch::inline v0::detail {
 struct CleanUp {
     bool at_once = false;
     bool once_more = false;  ///< after the time in which a late command may still run
-    /// What is released once more, and not at once before that, waits for the end of a `lock_delay` too: of its hold's,
-    /// or of that of others who have lost its claim.
+    /// Such a release with none at once before it also waits for the end of a `lock_delay`: of its
+    /// hold's, or of that of others who have lost its claim.
     bool is_delayed = false;
 
     constexpr bool needed() const noexcept { return at_once || once_more; }

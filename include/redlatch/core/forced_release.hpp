@@ -77,8 +77,8 @@ public:
         return next();
     }
 
-    /// Where an earlier sending got no answer, only a hold that was valid until then tells whether it was that one
-    /// which removed the lock. A hold that has begun since then is none that the answer is about.
+    /// Where an earlier sending got no answer, only a hold that was valid until then tells whether that
+    /// sending removed the lock. The answer is not about a hold that has begun since then.
     Action answered(const Answer& answer, TimePoint now) {
         const bool removed = answer.removed || (answer.repeated && answer.was_valid);
         if (removed) outcome_ = Forced::removed;

@@ -200,8 +200,8 @@ struct LockEntry {
     }
 
     /// The current hold is over. Of the holds that it displaced and that are still held, the last becomes the
-    /// current one; it may have expired. What the server has told a contender beside an adopted hold is still
-    /// true.
+    /// current one; it may have expired. Answers that the server gave a contender beside an adopted hold are
+    /// still true.
     void vacate() noexcept {
         current = take_displaced(TimePoint::min());
         if (!contended) begin_to_ask();

@@ -31,7 +31,7 @@ inline bool is_released_when_closed(const Hold& hold, CleanUp what) noexcept {
 }
 
 /// A command that was carried out late, or for a waiter that has left, has taken the lock for a token that
-/// nobody goes by. What is known of that token may tell of a `min_hold`.
+/// nobody goes by. The hold that is known under that token may have a `min_hold`.
 template <class Client>
 void release_unowned(Client& client, const HoldTerms& terms, const Token& token) {
     std::shared_ptr<Hold> hold = client.cleaned_up(token.bytes);

@@ -239,8 +239,8 @@ public:
         return leg.stage == Stage::done && leg.fault ? &*leg.fault : nullptr;
     }
 
-    /// Whether its fault says that it has to be reached anew: what was sent there met one, or it had all its time
-    /// for an answer. One that had less, as the call ended before, may answer yet.
+    /// Whether its fault says that it has to be reached anew: the command that was sent there met one, or the
+    /// master had all its time for an answer. One that had less, as the call ended before, may answer yet.
     bool has_to_be_reached_anew(std::size_t master) const noexcept {
         const Leg& leg = legs_[master];
         return leg.fault && leg.fault->maybe_executed && !(leg.answer_due && leg.cut_short);
@@ -352,8 +352,8 @@ private:
 
     using Owners = std::vector<std::string>;
 
-    /// The one with more owners who may have a majority, if those have it that are silent. Else the one that most know
-    /// of, and somebody rather than nobody.
+    /// Prefers the answer with more owners that may have a majority, if the silent masters know them too.
+    /// Else prefers the one with an owner that more masters know, and somebody rather than nobody.
     bool knows_more(const Owners& left, const Owners& right) const {
         const std::ptrdiff_t lefts = how_many_may_hold(left);
         const std::ptrdiff_t rights = how_many_may_hold(right);

@@ -472,7 +472,7 @@ private:
         }
     }
 
-    /// The one in the schedule was taken out of it: of those that share its token. Null where none can.
+    /// The hold in the schedule was taken out of it. Returns those that share its token; null where none can.
     std::shared_ptr<Sharers> begin_shared(const Hold& hold) {
         if (!hold.terms().joins) return nullptr;
         const auto found = sharers_.find(hold.token().bytes);

@@ -9,7 +9,7 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Of the whole, whatever the drift takes.
+/// A third of the whole lease, whatever the drift takes.
 inline Clock::duration third_of(Lease lease) noexcept {
     return saturating_cast<Clock::duration>(lease.duration()) / 3;
 }

@@ -44,7 +44,7 @@ public:
     }
 
     /// Calls `expired` with those that are due, no longer set, `most` at most; it may set and clear any. The
-    /// others, and what it sets to the past, are told the next time.
+    /// others, and those that it sets to the past, are told the next time.
     template <class Expired>
     void expire(TimePoint now, std::size_t most, Expired expired) {
         const std::int64_t last = tick_of(now);

@@ -26,8 +26,9 @@ struct DefaultExecutors {
     std::shared_ptr<Executor> threads;
 };
 
-/// What completes in one turn of the thread that has made this. Handed over at the turn's end: an executor takes all
-/// of it at once, and is woken once. Posted one by one, a loop wakes for the first and contends for the next ones.
+/// The completions of one turn of the thread that has made this. It hands them over at the turn's end: an
+/// executor takes all of them at once, and is woken once. If they were posted one by one, a loop would wake
+/// for the first and contend for the next ones.
 class CompletionBatch {
 public:
     CompletionBatch() noexcept { open = this; }

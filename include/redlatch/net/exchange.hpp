@@ -38,8 +38,8 @@ inline EncodeOptions encode_options(SendForm form, const Connection& connection,
     return options;
 }
 
-/// Whether it is about the type of the lock's own key. Of another one the script names it, and of data of the same type
-/// it says so.
+/// Whether it is about the type of the lock's own key. For another key the script's error names that key, and
+/// for data of the same type it says so.
 inline bool is_of_wrong_type(const Fault& fault, const Call& call) {
     const std::string& message = fault.error.message;
     return fault.error.code == Errc::wrong_type && !call.type().empty() &&

@@ -60,7 +60,7 @@ private:
 /// A link for locks that so many `replicas` have to acknowledge writes the commands there are with one WAIT
 /// behind them, and nothing more until that is answered.
 ///
-/// Written commands fail with their connection; unwritten ones wait for the next one.
+/// Where a connection fails, written commands get no answer over it. Unwritten ones wait for the next one.
 class Link {
 public:
     Link(Node& node, const CommandQueue::Limits& limits, Replicas replicas = Replicas::none())

@@ -57,8 +57,7 @@ inline Expected<Connection, Fault> open_connection(const Endpoint& endpoint,
 }
 
 /// Takes over a connection that somebody else has made and that is ready for commands, with what
-/// carries its bytes if that is more than its socket. That stream cannot be told to wait for nothing
-/// but by its socket.
+/// carries its bytes if that is more than its socket. Only its socket can make that stream wait for nothing.
 inline Expected<Connection, Fault> adopt_connection(ContextPtr context, std::string node,
                                                     std::unique_ptr<Stream> stream,
                                                     const Limit& limit) {

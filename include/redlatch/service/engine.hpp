@@ -97,8 +97,8 @@ public:
         master_moved();
     }
 
-    /// What is posted before still runs; then every order fails with `Errc::cancelled`, and each timer that
-    /// is set expires. Blocks until the thread has ended, which waits for nobody.
+    /// Tasks that were posted before still run; then every order fails with `Errc::cancelled`, and each timer
+    /// that is set expires. Blocks until the thread has ended, which waits for nobody.
     void close() {
         running_ = false;
         closing_ = true;

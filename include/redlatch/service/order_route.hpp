@@ -114,7 +114,7 @@ private:
         services_->timers().clear(*this);
         stop_waiting();
         if (link_ == nullptr) return false;
-        // What is unclear has to be told late, also where it was about to be sent on.
+        // An order that is unclear has to be told late, also where it was about to be sent on.
         if (!is_queued() && command.unclear()) link_->add(*this, order_->rank, order_->token());
         return link_->abandon(*this);
     }

@@ -295,7 +295,7 @@ protected:
     NestAction begin_nesting(std::shared_ptr<Hold> hold, std::uint64_t count) {
         hold_ = std::move(hold);
         count_ = count;
-        // First: what ends the acquisition, after an exception too, dismisses it.
+        // This comes first: the code that ends the acquisition, after an exception too, dismisses it.
         auto unreserved = request_.renewed_later ? std::nullopt : reserve_renewal();
         nesting_ = std::make_unique<Nesting>(machine().attempts(),
                                              OuterHold{hold_->key(), hold_->last_end()}, lease_);

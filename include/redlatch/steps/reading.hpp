@@ -15,8 +15,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// Ends the innermost acquisition that a thread made for reading, or while it writes: what it has now, before what
-/// it has lost.
+/// Ends the innermost acquisition that a thread made for reading, or while it writes: one that it has now,
+/// before one that it has lost.
 inline LockTable::Ending end_reading(Session& session, const std::string& key, LockOwner thread) {
     const auto main = session.locks().find(key, thread);
     std::array entries{reader_entry(key, thread), key};

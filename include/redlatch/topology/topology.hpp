@@ -74,8 +74,8 @@ public:
     /// Asks which server is whose master. Blocks.
     virtual void refresh(const Limit& limit) { static_cast<void>(limit); }
 
-    /// What is known of that may be wrong: the next command has to ask first.
-    /// Adds to the error that showed it why nobody could set it right.
+    /// The known answer may be wrong: the next command has to ask first. Adds to the error that showed it why
+    /// nobody could set it right.
     virtual void suspect_map(Error& after) { static_cast<void>(after); }
 
     /// All that decide about `key`.
@@ -102,8 +102,8 @@ public:
         return node.connect(limit);
     }
 
-    /// A command that was sent to `node` without `run_on_masters` met a fault: what is
-    /// known of the deployment may be wrong.
+    /// A command that was sent to `node` without `run_on_masters` met a fault: the client's view of the
+    /// deployment may be wrong.
     virtual void failed(Node& node, const Fault& fault, const Limit& limit) = 0;
 
     /// Ends what runs in the background. Nothing is connected any more.
