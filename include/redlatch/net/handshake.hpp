@@ -156,7 +156,7 @@ private:
         return Unexpected{std::move(fault)};
     }
 
-    /// Where an ACL forbids TIME, only its release undoes a command that arrives late.
+    /// Where an ACL forbids TIME, only the release of its token undoes a command that arrives late.
     Expected<void, Fault> read_time(TimePoint sent) {
         auto reply = receive_if_allowed();
         if (!reply) return Unexpected{std::move(reply).error()};

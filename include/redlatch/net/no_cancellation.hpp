@@ -6,8 +6,8 @@
 
 namespace redlatch::inline v0::detail {
 
-/// While it lives, this thread is not cancelled: for system calls in code that it may not leave, such as a
-/// destructor.
+/// While it lives, this thread is not cancelled: for system calls in code that a cancellation may not leave,
+/// such as a destructor.
 class NoCancellation {
 public:
     NoCancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -128,8 +128,8 @@ public:
         return take(found);
     }
 
-    /// An idle connection on which answers are pending, the oldest since after `since`. The server carries
-    /// out commands that are sent there behind those. `about`: one of them is about that; null for any.
+    /// An idle connection on which answers are pending, the oldest since after `since`. A command that is
+    /// sent there is carried out behind those. `about`: one of them is about that; null for any.
     /// Nothing where there is none.
     std::optional<Loan> borrow_behind(TimePoint since, const void* about) {
         std::vector<Connection> dropped;  // closed outside the mutex
