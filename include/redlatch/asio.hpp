@@ -283,7 +283,7 @@ public:
     explicit AsioContinuation(Handler handler)
         : own_(std::make_unique<Pending>(std::move(handler))), pending_(own_.get()) {}
 
-    /// To be called once, at last. Where it throws, the handler can still be called.
+    /// To be called once, when nothing is left to prepare. Where it throws, the handler can still be called.
     void begin(AsyncCall& call) {
         if constexpr (has_context) {
             const net::any_io_executor executor = pending_->executor;

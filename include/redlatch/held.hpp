@@ -100,12 +100,12 @@ public:
 
     /// Gives the lock away, with a full lease from now on, to another process: the one that adopts the ticket
     /// by `Lock::adopt()`. Nobody holds it until then, and if nobody adopts it in time, the end of the lease
-    /// frees it. Its renewal ends, and this holds nothing any more, whatever the outcome. Blocks for at most
-    /// `command_timeout`.
+    /// frees it. Its renewal ends, and this holds nothing any more, except where `invalid_argument` says that it
+    /// goes on. Blocks for at most `command_timeout`.
     ///
     /// Errors:
     /// - `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts
-    ///   cannot move a lock, or several masters decide. Then this hold goes on.
+    ///   cannot move a lock, or several masters decide. This hold goes on.
     /// - `not_held`; `lost`.
     /// - Others where it is not known that the lock was given away. Then nobody gets the ticket, and the lock is
     ///   released in the background, with its `min_hold`.

@@ -13,8 +13,8 @@ namespace redlatch::inline v0::detail {
 
 /// Memory for the objects that make up one asynchronous operation, kept for the next one. The objects of a
 /// whole turn of a thread are made together and destroyed together, in part by another thread. The memory
-/// that `malloc` keeps for a thread is too little for that; the rest of it was a fifth of what an operation
-/// cost. Any thread may use it. It allocates as `operator new` does.
+/// that `malloc` keeps for a thread is too little for that, and going to its shared memory was a fifth of an
+/// operation's cost. Any thread may use it. It allocates as `operator new` does.
 class RecycledMemory {
 public:
     // Not with AddressSanitizer, which looks for objects that are used after their end.

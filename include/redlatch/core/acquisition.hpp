@@ -78,8 +78,8 @@ struct AcquireAnswer {
 };
 
 /// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up the
-/// token or the passed place that was used until now. Where the token is new, withdraw that
-/// one from the lock table first.
+/// token or the passed place that was used until now. Where the token is new, first withdraw the
+/// earlier one from the lock table.
 struct MakeHold {
     bool new_token;
     CleanUp clean_up;

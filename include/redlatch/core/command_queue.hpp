@@ -36,7 +36,7 @@ public:
         return is_queued() && stage_ != Stage::failed && sent_ == TimePoint::min();
     }
 
-    /// It has been answered, and is given back when what follows on that is answered too.
+    /// It has been answered. It is given back when the commands that its answer led to are answered too.
     bool is_held() const noexcept { return stage_ == Stage::held; }
 
     /// A release of its token came before it was written.
@@ -131,7 +131,7 @@ public:
         return command;
     }
 
-    /// It has been answered, and is given back by `take_held` when what follows on that is answered too.
+    /// It has been answered. `take_held` gives it back when the commands that its answer led to are answered too.
     void hold(QueuedCommand& command) noexcept { put(command, Stage::held); }
     bool has_held() const noexcept { return !lists_[index(Stage::held)].empty(); }
     QueuedCommand* take_held() noexcept { return take_front(Stage::held); }

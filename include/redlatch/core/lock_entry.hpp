@@ -216,7 +216,8 @@ struct LockEntry {
     // ---- The next one on the same lease
 
     /// Whether the waiter in front may go on with the lock of `hold`: the server cannot tell their terms apart, and the
-    /// limit of hand-offs allows it. Not where somebody contends beside an adopted hold, as that one came before it.
+    /// limit of hand-offs allows it. Not where somebody contends beside an adopted hold: the contender came before
+    /// the waiter.
     bool can_hand_off(const Hold& hold) const {
         if (!hold.terms().traits.can_move || queue.empty() || contended) return false;
         const AcquireRequest& next = *queue.front()->request_;

@@ -98,7 +98,7 @@ namespace redlatch::inline v0 {
 ///
 /// `limit` is how much there may be of all, as the client knows, where nobody has set it. A claim that began
 /// as a writer's is found in both forms by all of them. `extend` as a reader's makes it one. They need
-/// all their keys, and Q and W of their own types; but `extend`, which where nothing is asked takes the lock alone.
+/// all their keys, and Q and W of their own types. Only an `extend` that asks for nothing takes just the lock.
 ///
 /// With the lock as the only key there is no queue; a policy that does without one may answer {1, ttl}
 /// and {0, ttl}: its waiters ask again and again, and it cannot be `Fenced`.

@@ -62,7 +62,7 @@ public:
     Session& operator=(const Session&) = delete;
     ~Session() {
         close();
-        topology_->close();  // what came after that is owed to services that go first
+        topology_->close();  // again: services that go first may have asked for something since
     }
 
     std::chrono::milliseconds command_timeout() const noexcept { return command_timeout_; }

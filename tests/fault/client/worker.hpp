@@ -198,7 +198,8 @@ private:
             Event call = begin(Op::release, now() + command_timeout_);
             const Result<Release> outcome = held.release();
             call.at = now();
-            outcome ? complete(call, std::string{to_string(*outcome)}) : fail(call, outcome.error());
+            outcome ? complete(call, std::string{to_string(*outcome)})
+                    : fail(call, outcome.error());
         }};
         rest(second);
         Event call = begin(Op::extend, now() + command_timeout_);
@@ -243,7 +244,8 @@ private:
                 Event call = begin(Op::release, now() + command_timeout_);
                 const Result<Release> outcome = last->release();
                 call.at = now();
-                outcome ? complete(call, std::string{to_string(*outcome)}) : fail(call, outcome.error());
+                outcome ? complete(call, std::string{to_string(*outcome)})
+                        : fail(call, outcome.error());
             }};
             both.arrive_and_wait();
             std::optional<Held> next = take_watched(watched, reliance);
