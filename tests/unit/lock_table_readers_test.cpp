@@ -221,6 +221,30 @@ TEST_F(ReadersAtLockTable, that_wrote_before_would_wait_for_themselves_to_write_
     EXPECT_FALSE(locks_.table.downgrade(*hold, locks_.now)) << "it is over";
 }
 
+TEST_F(ReadersAtLockTable, that_wrote_read_on_when_the_last_writing_of_the_nest_has_ended) {
+    const Wish wish = writing(2);
+    auto hold = std::make_shared<Hold>(wish.terms(), detail::Token{"writer"}, wish.owner);
+    hold->taken(locks_.now);
+    locks_.take(hold, wish);
+    constexpr bool reads = true;
+    hold->nest.push_back({3, &some_handle, true, !reads});
+    hold->nest.push_back({4, &some_handle, false, reads});
+    hold->nest.push_back({5, &some_handle, false, reads});
+    const auto ended = [&](std::uint64_t id) {
+        const auto ending = locks_.table.end_acquisition(*hold, id);
+        EXPECT_EQ(ending.kind, Kind::nested);
+        EXPECT_EQ(ending.id, id);
+        EXPECT_EQ(ending.watched, id == 3);
+        return ending.downgrades;
+    };
+    EXPECT_FALSE(ended(4)) << "reading";
+    EXPECT_FALSE(ended(2)) << "another writing goes on";
+    EXPECT_FALSE(hold->reads());
+    EXPECT_TRUE(ended(3));
+    EXPECT_TRUE(hold->reads());
+    EXPECT_EQ(end(*hold), Kind::last);
+}
+
 // `unlock_shared()` ends what was locked for writing and lost, where what was locked after it has been downgraded.
 TEST_F(ReadersAtLockTable, end_their_lost_writing_as_well) {
     const Wish wish = writing(2);

@@ -68,6 +68,17 @@ TEST_F(MasterReach, is_tried_again_after_a_pause) {
     EXPECT_FALSE(reach_.is_doubtful());
 }
 
+TEST_F(MasterReach, is_tried_at_once_after_a_command_that_failed_where_it_was_reached_just_before) {
+    request();
+    reach_.connected({}, now_);
+    EXPECT_TRUE(reach_.failed(fault()));
+    EXPECT_EQ(request(), Kind::doubtful);
+    EXPECT_TRUE(reach_.connects());
+    reach_.connected(fault(), now_);
+    EXPECT_FALSE(reach_.failed(fault())) << "of a command on an older connection";
+    EXPECT_EQ(request(), Kind::none) << "it was tried just now";
+}
+
 TEST_F(MasterReach, is_doubtful_after_a_command_that_it_did_not_answer) {
     EXPECT_FALSE(reach_.failed(fault(Errc::wrong_type))) << "it has answered";
     EXPECT_FALSE(reach_.is_doubtful());

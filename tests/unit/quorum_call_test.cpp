@@ -111,6 +111,19 @@ TEST(QuorumCall, refuses_without_those_whose_votes_can_make_no_majority) {
     EXPECT_EQ(call.end(), Verdict::no);
 }
 
+TEST(QuorumCall, refuses_though_it_waits_no_longer_for_those_that_are_being_connected_to) {
+    QuorumCall call{5, taking, deadline};
+    for (const std::size_t master : {0, 1, 2}) send(call, master);
+    for (const std::size_t master : {3, 4}) call.not_connected(master, coming());
+    call.failed(0, fault(Errc::unavailable));
+    call.answered(1, no);
+    EXPECT_FALSE(call.is_over(start));
+    call.answered(2, no);
+    EXPECT_TRUE(call.is_over(start));
+    EXPECT_EQ(call.end(), Verdict::no) << "the others might have answered";
+    EXPECT_EQ(call.fault(3), nullptr);
+}
+
 TEST(QuorumCall, gives_an_own_lock_up_only_where_no_majority_can_have_it) {
     QuorumCall call = sent(3, keeping);
     call.answered(0, no);
