@@ -524,7 +524,11 @@ TEST_F(WatchedHold, whose_keys_are_in_two_places_is_asked_for_by_its_own_key_alo
     EXPECT_TRUE(again.attempt->lock_alone());
     answer(again, 1);
     go_on();
-    EXPECT_FALSE(command().attempt->lock_alone()) << "they may be together again";
+    const Command next = command();
+    EXPECT_FALSE(next.attempt->lock_alone()) << "they may be together again";
+    refuse(next, fault_of(Errc::unavailable, true));
+    go_on();
+    EXPECT_FALSE(command().attempt->lock_alone()) << "the server was loading, say";
 }
 
 TEST_F(WatchedHold, whose_answer_makes_no_sense_is_uncertain) {
@@ -625,6 +629,14 @@ TEST_F(WatchedHold, that_was_not_watched_before_is_renewed_while_it_lasts) {
     machine_.arm(hold, now_);  // for a nested acquisition with a lease that ends no later
     answer(command(), 1);
     EXPECT_TRUE(hold->valid(start_ + 5s));
+}
+
+TEST_F(WatchedHold, that_was_dismissed_is_not_renewed_by_one_that_comes_late) {
+    const auto hold = taken({.lease = 3s});
+    machine_.enlist(*hold);
+    machine_.dismiss(*hold);
+    machine_.arm(hold, now_);
+    EXPECT_EQ(machine_.next_due(), TimePoint::max());
 }
 
 TEST_F(WatchedHold, that_is_dismissed_while_it_is_asked_for_is_not_asked_for_again) {
@@ -891,6 +903,27 @@ TEST_F(RenewalOfReaders, is_also_for_one_that_comes_while_it_is_asked_for) {
     now_ = start_ + 2s;
     answer(command(), 1);
     EXPECT_EQ(third->valid_until(), start_ + 5s);
+}
+
+TEST_F(RenewalOfReaders, lengthens_the_hold_of_one_that_joins_while_it_is_asked_for) {
+    const auto first = reader();
+    now_ = start_ + 1s;
+    const Command sent = command();
+    const auto joined = [this](std::chrono::milliseconds max_hold) {
+        HoldRecipe recipe = reading();
+        recipe.max_hold = max_hold;
+        auto hold = asked_hold(std::move(recipe));
+        hold->taken(now_, start_);  // on the lease that the claim had
+        machine_.enlist(*hold);
+        machine_.arm(hold, start_);
+        return hold;
+    };
+    const auto second = joined(std::chrono::milliseconds::max());
+    const auto brief = joined(2500ms);
+    answer(sent, 1);
+    EXPECT_EQ(second->valid_until(), start_ + 4s);
+    EXPECT_EQ(brief->valid_until(), start_ + 3500ms);
+    EXPECT_EQ(told<Renewal::Renewed>().size(), 3U);
 }
 
 TEST_F(RenewalOfReaders, says_that_all_have_lost_a_claim_that_is_gone) {
@@ -1444,6 +1477,21 @@ TEST_F(RenewalOfAQuorum, is_sent_once_more_to_those_that_have_not_answered) {
     EXPECT_EQ(hold->valid_until(), start_ + 4s);
     EXPECT_EQ(machine_.next_due(), start_ + 2s) << "all of them have it";
     EXPECT_TRUE(told<Renewal::Lost>().empty());
+}
+
+TEST_F(RenewalOfAQuorum, is_sent_once_more_only_to_those_that_have_still_not_answered) {
+    const auto hold = watched({.lease = 3s});
+    now_ += 1s;
+    const auto sent = commands();
+    for (const std::size_t i : {0U, 1U, 2U}) answer(sent[i], 1);
+    for (const std::size_t i : {3U, 4U}) cut_off(sent[i]);
+    go_on();
+    const auto again = commands();
+    EXPECT_EQ(masters_of(again), (std::vector<MasterIndex>{3, 4}));
+    answer(again[0], 1);
+    cut_off(again[1]);
+    go_on();
+    EXPECT_EQ(command().master, 4U);
 }
 
 TEST_F(RenewalOfAQuorum, is_not_sent_once_more_where_another_one_is_due_soon_or_nobody_wants_it) {
