@@ -100,8 +100,8 @@ public:
 
     /// Gives the lock away, with a full lease from now on, to another process: the one that adopts the ticket
     /// by `Lock::adopt()`. Nobody holds it until then, and if nobody adopts it in time, the end of the lease
-    /// frees it. Its renewal ends, and this holds nothing any more, except where `invalid_argument` says that it
-    /// goes on. Blocks for at most `command_timeout`.
+    /// and of `lock_delay` frees it. Its renewal ends, and this holds nothing any more, except where
+    /// `invalid_argument` says that it goes on. Blocks for at most `command_timeout`.
     ///
     /// Errors:
     /// - `invalid_argument` where the hold is nested, is one of a shared lock or of permits, the policy's scripts

@@ -125,8 +125,10 @@ struct Holder {
 struct LockInfo {
     /// Somebody holds it, or it is kept for a ticket (`:ticket` ends the owner) or a `min_hold` (`:min_hold`).
     bool locked = false;
-    std::string owner;             ///< the owner's token; a foreign client's own value
-    std::uint64_t hold_count = 0;  ///< 1 for a lock that doesn't nest
+    std::string owner;  ///< the owner's token; a foreign client's own value
+    /// 1 for a lock that doesn't nest. Counts of threads that nest at the same moment may arrive in another
+    /// order; the next one, or the release, sets it right.
+    std::uint64_t hold_count = 0;
     /// Time until the key expires; without a value where it never does or nobody holds it.
     std::optional<std::chrono::milliseconds> ttl;
     /// Places in the server's queue: one for each process; of a shared lock one for all of a process that write, one

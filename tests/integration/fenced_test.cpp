@@ -141,6 +141,32 @@ TYPED_TEST(FencedLock, leaves_a_counter_for_a_day_and_nothing_else) {
     EXPECT_EQ(this->redis_.keys(), std::vector<std::string>{fence_key});
 }
 
+/// The counter is kept a day longer than the lock. A machine may stand still between the two questions.
+void expect_counter_to_outlast_lock(RawRedis& redis) {
+    constexpr long long day = 86'400'000;
+    constexpr long long minute = 60'000;
+    const long long lock = redis.pttl("job");
+    EXPECT_GT(lock, 2 * day);
+    EXPECT_GT(redis.pttl(fence_key), lock + day - minute);
+}
+
+TYPED_TEST(FencedLock, leaves_a_counter_that_outlasts_its_min_hold) {
+    Held held = this->take(this->client_, {.min_hold = 72h});
+    EXPECT_LT(this->redis_.pttl("job"), 60'000);
+    let_go(held);
+    expect_counter_to_outlast_lock(this->redis_);
+}
+
+using FencedNest = FencedLock<Fenced<Reentrant>>;
+
+TEST_F(FencedNest, has_a_counter_that_outlasts_the_longest_of_its_leases) {
+    FencedNest::Lock lock{client_, "job"};
+    const Held outer = lock.acquire().value();
+    const Held inner = lock.acquire({.lease = 72h}).value();
+    EXPECT_EQ(inner.fence(), outer.fence());
+    expect_counter_to_outlast_lock(redis_);
+}
+
 TYPED_TEST(FencedLock, that_was_granted_has_the_number_that_the_server_gave_it) {
     Held held = this->take(this->client_);
     const std::uint64_t first = held.fence();

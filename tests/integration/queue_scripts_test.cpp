@@ -70,6 +70,24 @@ TEST_P(Queue, asking_again_keeps_the_place_and_updates_the_terms) {
     expect_queue({a, b});
 }
 
+TEST_P(Queue, asking_by_an_older_command_shortens_no_life) {
+    hold();
+    acquire({.token = a, .stay = 90'000});
+    const auto seen_until = terms(a).seen_until;
+    EXPECT_EQ(acquire({.token = a, .stay = 20'000}).place, 0);
+    EXPECT_EQ(terms(a).seen_until, seen_until);
+}
+
+TEST_P(Queue, asking_for_what_is_ours_keeps_its_fencing_token_for_as_long) {
+    constexpr long long day = 86'400'000;
+    const Answered first = acquire({.token = holder, .lease = 60'000, .fenced = true});
+    EXPECT_GT(first.fence, 0);
+    EXPECT_LE(redis_.pttl(keys_.fence), day + 60'000);
+    const Answered again = acquire({.token = holder, .lease = 3 * day, .fenced = true});
+    EXPECT_EQ(again.fence, first.fence);
+    EXPECT_GT(redis_.pttl(keys_.fence), 4 * day - 60'000);
+}
+
 TEST_P(Queue, asking_again_keeps_who_waits_alive_on_a_server_that_is_full) {
     hold();
     acquire({.token = a});

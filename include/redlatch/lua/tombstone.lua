@@ -45,10 +45,18 @@ elseif not ours then
   return release()
 end
 
--- Those in front look when the tombstone ends, if they hear of it.
 if not KEYS[2] then
   return 1
 end
+
+-- The last fencing token, where there is one, is kept a day longer than the lock.
+local lasts = ARGV[3] + 86400000
+local left = redis.pcall('PTTL', KEYS[4])
+if type(left) == 'number' and left < lasts then
+  redis.pcall('PEXPIRE', KEYS[4], lasts)
+end
+
+-- Those in front look when the tombstone ends, if they hear of it.
 
 -- #include "tell_to_ask.lua"
 

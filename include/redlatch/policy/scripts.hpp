@@ -62,7 +62,8 @@ namespace redlatch::inline v0 {
 /// `server` is the run id of the server, for the message, `-` if unknown.
 ///
 /// `tombstone` ends a hold like `release`, and nobody gets the lock for `kept_for` milliseconds more: the
-/// key's owner is then the token with `:min_hold` behind it, which no command has for its token.
+/// key's owner is then the token with `:min_hold` behind it, which no command has for its token. The last
+/// fencing token, where there is one, stays a day longer than that.
 ///
 /// Fencing: a script that gives the lock to somebody who wants a fencing token (`fenced` is 1, in the
 /// arguments or in a waiter's terms) stores a greater one than the last, and tells it; `fence` is 0 for
