@@ -107,7 +107,7 @@ public:
     /// Waits for at most `wait`, and 50 ms for the answer to a last try; a `wait` of zero or less is
     /// `try_lock()`. False only where the lock was taken until then. A fault that lasted until then throws
     /// `LockError`. Where the server is silent while another thread of this process asks it, this call
-    /// returns false for the first 200 ms of that, and then throws.
+    /// returns false if its wait ends within the first 200 ms of that, and throws if it ends later.
     [[nodiscard]] bool try_lock_for(Wait wait) { return impl_.try_take({.wait = wait}); }
 
     /// The same until a point in time of any clock. The clock is read once: setting it meanwhile changes

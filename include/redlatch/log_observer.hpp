@@ -49,7 +49,7 @@ public:
         Line line{"released"};
         line.lock(event.key).took("held_for", event.held_for);
         if (event.outcome) {
-            write(line.field("outcome", to_string(*event.outcome)));
+            write(line.field("outcome", enumerator_name(*event.outcome)));
         } else {
             write(line.error(event.outcome.error()));
         }
@@ -108,7 +108,7 @@ private:
         }
         /// The description names the lock and the node once more: `text` makes their bytes printable.
         Line& error(const Error& error) {
-            return field("code", to_string(error.code))
+            return field("code", enumerator_name(error.code))
                 .text("error", detail::describe(error, std::identity{}));
         }
 

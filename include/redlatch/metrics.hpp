@@ -46,8 +46,8 @@ struct MetricsOptions {
     /// The same for `redlatch_hold_seconds`. Default: the same.
     std::vector<double> hold_buckets = detail::metrics_buckets();
 
-    /// Returns the label `lock="…"` of all that concerns a lock: as a rule the fixed part of its name,
-    /// `order` for `order:4711`. It has to return the same label for the same name each time. It is called
+    /// Returns the value of the label `lock` for all that concerns a lock: as a rule the fixed part of its
+    /// name, `order` for `order:4711`. It has to return the same label for the same name each time. It is called
     /// for each event, by several threads at once. Where it throws, the lock counts under `other`; an event
     /// that finds no memory is not counted. Default: none.
     LabelFunction label{};
@@ -155,7 +155,7 @@ public:
              [&](const Series& series, std::string_view name) {
                  for (std::size_t i = 0; i < series.releases.size(); ++i) {
                      const std::string_view outcome =
-                         i < failed_release ? to_string(static_cast<Release>(i)) : "error";
+                         i < failed_release ? enumerator_name(static_cast<Release>(i)) : "error";
                      sample(text, name, {series.label, labelled("outcome", outcome)},
                             std::to_string(series.releases[i]));
                  }
@@ -165,7 +165,7 @@ public:
              counter_of(&Series::lost));
         header(text, "redlatch_errors_total", "Commands that failed, by error.", "counter");
         for (std::size_t i = 1; i < errors_.size(); ++i) {
-            const std::string_view code = to_string(static_cast<Errc>(i));
+            const std::string_view code = enumerator_name(static_cast<Errc>(i));
             sample(text, "redlatch_errors_total", {labelled("code", code)},
                    std::to_string(errors_[i]));
         }
@@ -320,7 +320,7 @@ private:
         return rest_;
     }
 
-    /// It catches exceptions of a user's function, and some files are compiled without exceptions.
+    /// Defined below: it catches exceptions of a user's function, which some files cannot be compiled with.
     std::string label_of(std::string_view lock) const;
 
     std::vector<const Series*> all_series() const {

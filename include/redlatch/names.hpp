@@ -3,14 +3,12 @@
 #include <redlatch/error.hpp>
 #include <redlatch/types.hpp>
 
-#include <string_view>
-
 namespace redlatch::inline v0 {
 
 /// @{
-/// The enumerator's name, as programs read it: in a log, a label, a test. `unknown` for a value that is none.
-/// For a sentence that people read, there is `Error::describe()`.
-constexpr std::string_view to_string(Errc code) noexcept {
+/// The enumerator's name, as programs read it: for a log, a label, a test. `unknown` for a value that is none.
+/// The text is there as long as the program. For people there is `Error::describe()`.
+constexpr const char* enumerator_name(Errc code) noexcept {
     switch (code) {
         case Errc::timed_out: return "timed_out";
         case Errc::cancelled: return "cancelled";
@@ -29,7 +27,7 @@ constexpr std::string_view to_string(Errc code) noexcept {
     return "unknown";
 }
 
-constexpr std::string_view to_string(Release outcome) noexcept {
+constexpr const char* enumerator_name(Release outcome) noexcept {
     switch (outcome) {
         case Release::released: return "released";
         case Release::still_held: return "still_held";
@@ -39,7 +37,7 @@ constexpr std::string_view to_string(Release outcome) noexcept {
     return "unknown";
 }
 
-constexpr std::string_view to_string(Forced outcome) noexcept {
+constexpr const char* enumerator_name(Forced outcome) noexcept {
     switch (outcome) {
         case Forced::removed: return "removed";
         case Forced::absent: return "absent";
@@ -47,7 +45,7 @@ constexpr std::string_view to_string(Forced outcome) noexcept {
     return "unknown";
 }
 
-constexpr std::string_view to_string(HoldState state) noexcept {
+constexpr const char* enumerator_name(HoldState state) noexcept {
     switch (state) {
         case HoldState::none: return "none";
         case HoldState::held: return "held";

@@ -82,7 +82,7 @@ struct Drift {
 
 namespace detail {
 
-/// An integer type, but of no truth value and no character.
+/// An integer type, but neither `bool` nor one for characters.
 template <class T>
 concept WholeNumber = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char> &&
                       !std::same_as<T, wchar_t> && !std::same_as<T, char8_t> &&
@@ -149,8 +149,8 @@ struct LockOptions {
     Backoff backoff{};
 
     /// With a watchdog: renewal ends this long after the lock was taken, and the hold with it. A lease that
-    /// is longer is cut to it. At least 10 ms. Refused without a watchdog. Of nested holds that of the
-    /// outermost counts; if that one is not watched, the longest of the watched ones. Default: no end.
+    /// is longer is cut to it. At least 10 ms. Refused without a watchdog. Of nested holds the limit
+    /// of the outermost counts; if that one is not watched, the longest of the watched ones. Default: no end.
     std::chrono::milliseconds max_hold = std::chrono::milliseconds::max();
 
     /// How much longer than the lease the server keeps a dead holder's lock, so that the last data that the

@@ -133,8 +133,8 @@ struct LockInfo {
     std::optional<std::chrono::milliseconds> ttl;
     /// Places in the server's queue: one for each process; of a shared lock one for all of a process that write, one
     /// for its threads that read, and one for each that reads with `Owner::hold`. A waiter that polls is not
-    /// counted. A dead one is counted until releases have passed it over for five seconds, and for up to a
-    /// minute while nobody has the lock.
+    /// counted. A dead one is counted until releases have passed it over for five seconds, or the queue has
+    /// expired.
     std::uint64_t waiters = 0;
     /// The holders of a shared lock, two hundred at most, the next to end first. `hold_count` is the number
     /// of all holders, `owner` the first of them.

@@ -158,7 +158,7 @@ TEST(Acquisition, not_admitted_says_why) {
     EXPECT_EQ(error(LockOutcome::busy).message,
               "held, or waited for, in this process after 10.0 s");
     EXPECT_EQ(error(LockOutcome::busy, {.by_caller = true}).message,
-              "held by the calling thread itself, which this lock does not nest in, after 10.0 s");
+              "held by the calling thread itself after 10.0 s; this lock does not nest");
     const auto fault = std::make_shared<const Error>(Error{Errc::denied, {}, {}, "NOPERM", {}});
     EXPECT_EQ(error(LockOutcome::busy, {.fault = fault}).code, Errc::denied) << "as those in front";
     EXPECT_EQ(error(LockOutcome::busy, {.is_unanswered = true}).code, Errc::unavailable);

@@ -427,8 +427,10 @@ TEST(Attempts, never_reaching_the_server_is_a_timeout) {
     EXPECT_TRUE(error.causes.empty());
     EXPECT_EQ(error.message, "held, or waited for, in this process after 10 ms");
     EXPECT_EQ(core.tries(), 0U);
-    EXPECT_EQ((Attempts{plan(Wait::none()), start, 1}.out_of_turn(start, false).message),
-              "held, or waited for, in this process");
+    const Attempts single{plan(Wait::none()), start, 1};
+    EXPECT_EQ(single.out_of_turn(start, false).message, "held, or waited for, in this process");
+    EXPECT_EQ(single.out_of_turn(start, true).message,
+              "held by the calling thread itself; this lock does not nest");
 }
 
 /// The message of a wait of 10 s that ended with that refusal, after that many tries.

@@ -1,4 +1,5 @@
 #include <redlatch/error.hpp>
+#include <redlatch/names.hpp>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +30,34 @@ TEST(Errc, each_has_a_text_of_its_own) {
         EXPECT_NE(text, "unknown error");
         EXPECT_FALSE(text.empty());
     }
+}
+
+TEST(Errc, each_has_a_name_of_its_own) {
+    std::vector<std::string> names;
+    for (const Errc code : all_codes) names.emplace_back(enumerator_name(code));
+    for (const std::string& name : names) {
+        EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
+        EXPECT_NE(name, "unknown");
+    }
+    EXPECT_STREQ(enumerator_name(Errc::timed_out), "timed_out");
+    EXPECT_STREQ(enumerator_name(Errc::invalid_argument), "invalid_argument");
+    EXPECT_STREQ(enumerator_name(static_cast<Errc>(9999)), "unknown");
+}
+
+TEST(Outcomes, have_names) {
+    EXPECT_STREQ(enumerator_name(Release::released), "released");
+    EXPECT_STREQ(enumerator_name(Release::still_held), "still_held");
+    EXPECT_STREQ(enumerator_name(Release::expired), "expired");
+    EXPECT_STREQ(enumerator_name(Release::not_held), "not_held");
+    EXPECT_STREQ(enumerator_name(static_cast<Release>(9999)), "unknown");
+    EXPECT_STREQ(enumerator_name(Forced::removed), "removed");
+    EXPECT_STREQ(enumerator_name(Forced::absent), "absent");
+    EXPECT_STREQ(enumerator_name(static_cast<Forced>(9999)), "unknown");
+    EXPECT_STREQ(enumerator_name(HoldState::none), "none");
+    EXPECT_STREQ(enumerator_name(HoldState::held), "held");
+    EXPECT_STREQ(enumerator_name(HoldState::uncertain), "uncertain");
+    EXPECT_STREQ(enumerator_name(HoldState::lost), "lost");
+    EXPECT_STREQ(enumerator_name(static_cast<HoldState>(9999)), "unknown");
 }
 
 TEST(Errc, none_means_success) {

@@ -338,12 +338,12 @@ TEST_P(LockTableWakeupsBehindOneWhoLeaves, end_all_waits_when_the_client_is_clos
 TEST(WakeList, serves_each_once_and_in_order_also_where_others_come_meanwhile) {
     std::vector<detail::LockWaiter> waiters(4);
     detail::WakeList list;
-    for (const std::size_t i : {0, 1, 0}) list.push(&waiters[i]);
+    for (const std::size_t i : {0U, 1U, 0U}) list.push(&waiters[i]);
     list.push(nullptr);
     EXPECT_EQ(list.take(), &waiters[0]);
     list.push(&waiters[2]);
     list.push(&waiters[0]);
-    for (const std::size_t i : {1, 2, 0}) EXPECT_EQ(list.take(), &waiters[i]);
+    for (const std::size_t i : {1U, 2U, 0U}) EXPECT_EQ(list.take(), &waiters[i]);
     EXPECT_EQ(list.take(), nullptr);
     list.push(&waiters[3]);
     EXPECT_EQ(list.take(), &waiters[3]);

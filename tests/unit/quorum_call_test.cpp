@@ -113,8 +113,8 @@ TEST(QuorumCall, refuses_without_those_whose_votes_can_make_no_majority) {
 
 TEST(QuorumCall, refuses_though_it_waits_no_longer_for_those_that_are_being_connected_to) {
     QuorumCall call{5, taking, deadline};
-    for (const std::size_t master : {0, 1, 2}) send(call, master);
-    for (const std::size_t master : {3, 4}) call.not_connected(master, coming());
+    for (const std::size_t master : {0U, 1U, 2U}) send(call, master);
+    for (const std::size_t master : {3U, 4U}) call.not_connected(master, coming());
     call.failed(0, fault(Errc::unavailable));
     call.answered(1, no);
     EXPECT_FALSE(call.is_over(start));

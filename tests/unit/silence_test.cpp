@@ -27,7 +27,6 @@ TEST_F(SilenceOf, a_connection_counts_from_when_it_was_made) {
     silence_.connected(now_, false);
     EXPECT_TRUE(silence_.has_answered_since(now_ - 1ns));
     EXPECT_FALSE(silence_.has_answered_since(now_));
-    EXPECT_FALSE(silence_.wants_replacement(now_ - 1ns, now_ + 100ms));
 }
 
 TEST_F(SilenceOf, a_connection_that_was_idle_may_mean_that_it_died_then) {

@@ -77,9 +77,9 @@ struct AcquireAnswer {
     std::shared_ptr<const std::string> server{};  ///< its run id; null if unknown
 };
 
-/// Make a hold ready that asks with a new token, or with the one of the passed place. First clean up the
-/// token or the passed place that was used until now. Where the token is new, first withdraw the
-/// earlier one from the lock table.
+/// Make a hold ready that asks with a new token, or with the one of the passed place. Before that, clean up
+/// the token or the passed place that was used until now; where the token is new, withdraw the earlier one
+/// from the lock table even before the clean-up.
 struct MakeHold {
     bool new_token;
     CleanUp clean_up;
@@ -189,8 +189,8 @@ public:
             case Outcome::deadlock:
                 return fail(
                     Errc::deadlock,
-                    "release it first, as this lock does not nest in what it holds; a hold that "
-                    "goes to another thread is acquired with Owner::hold");
+                    "release it first, as this lock does not nest in what it holds; acquire a "
+                    "hold that goes to another thread with Owner::hold");
             case Outcome::cancelled: return fail(Errc::cancelled, cancelled_by_caller);
             case Outcome::closed: return fail(Errc::cancelled, cancelled_by_close);
             case Outcome::wrong_key_type:

@@ -154,10 +154,10 @@ public:
     /// The wait ended before the acquisition's turn to talk to the server came. `by_caller`: the caller holds
     /// the lock.
     Error out_of_turn(TimePoint now, bool by_caller) const {
-        const std::string who =
-            by_caller ? "held by the calling thread itself, which this lock does not nest in,"
-                      : "held, or waited for, in this process";
-        return with_cause(make_error(Errc::timed_out, who + effort(now)));
+        const std::string who = by_caller ? "held by the calling thread itself"
+                                          : "held, or waited for, in this process";
+        const std::string why = by_caller ? "; this lock does not nest" : "";
+        return with_cause(make_error(Errc::timed_out, who + effort(now) + why));
     }
 
 private:

@@ -345,7 +345,7 @@ private:
             releasing.note(call);
         }
         if (outcome) {
-            complete(call, std::string{to_string(*outcome)});
+            complete(call, enumerator_name(*outcome));
         } else {
             fail(call, outcome.error());
         }

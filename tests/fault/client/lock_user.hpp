@@ -193,7 +193,7 @@ protected:
         event.stage = Stage::note;
         event.at = now();
         event.held = reliance.held();
-        event.outcome = to_string(reliance.state());
+        event.outcome = enumerator_name(reliance.state());
         tell_validity(event, event.at, reliance);
         recorder_->write(event);
     }
@@ -224,7 +224,7 @@ protected:
 
     void fail(Event& call, const Error& error) {
         call.stage = Stage::fail;
-        call.outcome = to_string(error.code);
+        call.outcome = enumerator_name(error.code);
         call.detail = error.describe();
         recorder_->write(call);
     }

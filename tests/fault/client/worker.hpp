@@ -198,8 +198,7 @@ private:
             Event call = begin(Op::release, now() + command_timeout_);
             const Result<Release> outcome = held.release();
             call.at = now();
-            outcome ? complete(call, std::string{to_string(*outcome)})
-                    : fail(call, outcome.error());
+            outcome ? complete(call, enumerator_name(*outcome)) : fail(call, outcome.error());
         }};
         rest(second);
         Event call = begin(Op::extend, now() + command_timeout_);
@@ -244,8 +243,7 @@ private:
                 Event call = begin(Op::release, now() + command_timeout_);
                 const Result<Release> outcome = last->release();
                 call.at = now();
-                outcome ? complete(call, std::string{to_string(*outcome)})
-                        : fail(call, outcome.error());
+                outcome ? complete(call, enumerator_name(*outcome)) : fail(call, outcome.error());
             }};
             both.arrive_and_wait();
             std::optional<Held> next = take_watched(watched, reliance);
@@ -436,7 +434,7 @@ private:
         if (!outcome) return fail_all(calls, outcome.error());
         for (Event& call : calls) {
             call.at = now();
-            complete(call, std::string{to_string(*outcome)});
+            complete(call, enumerator_name(*outcome));
         }
     }
 
@@ -507,7 +505,7 @@ private:
         }
         call.at = now();
         if (!outcome) return fail(call, outcome.error());
-        complete(call, std::string{to_string(*outcome)});
+        complete(call, enumerator_name(*outcome));
     }
 
     /// A nested call without limit is back when the outer hold is over.

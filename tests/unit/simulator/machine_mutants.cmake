@@ -52,7 +52,7 @@ mutate(handed_on_unacknowledged core/lock_entry.hpp
 # ---- Its tries
 
 mutate(try_after_the_deadline core/attempts.hpp
-    "return last_try_ || now >= deadline_;" "now >= deadline_" "false")
+    "return now >= deadline_;" "now >= deadline_" "false")
 mutate(pause_past_the_deadline core/attempts.hpp
     "return Pause{std::min(saturating_add(now, length), deadline_)};"
     "std::min(saturating_add(now, length), deadline_)" "saturating_add(now, length)")
