@@ -52,7 +52,7 @@ end
 -- The last fencing token, where there is one, is kept a day longer than the lock.
 local lasts = ARGV[3] + 86400000
 local left = redis.pcall('PTTL', KEYS[4])
-if type(left) == 'number' and left < lasts then
+if type(left) == 'number' and left >= 0 and left < lasts then
   redis.pcall('PEXPIRE', KEYS[4], lasts)
 end
 
