@@ -247,19 +247,6 @@ TEST(LockTable, single_tries_that_have_their_answer_take_no_turn) {
     }
 }
 
-TEST(LockTable, single_tries_that_have_their_answer_are_not_unanswered_where_another_one_asks) {
-    auto [locks, turn, first, second, fault] = SingleTries{};
-    locks.table.set_fault(turn, nullptr);
-    Asker& next = locks.enter({.wait = 1h, .owner = other});
-    locks.table.end_turn(turn);
-    EXPECT_EQ(locks.resume(first), Outcome::busy);
-    EXPECT_EQ(locks.resume(second), Outcome::busy);
-    EXPECT_FALSE(second.said.busy.is_unanswered);
-    ASSERT_EQ(locks.resume(next), Outcome::turn);
-    locks.table.end_turn(next.turn());
-    expect_free(locks);
-}
-
 TEST(LockTable, single_tries_behind_one_that_has_got_the_lock_are_busy_while_it_is_released) {
     auto [locks, turn, first, second, fault] = SingleTries{};
     const auto hold = locks.taken();
